@@ -26,11 +26,11 @@ from benchmarks.evaluating import _put
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.evaluate.paired import Chance, compared
+from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.pipeline.train.stage import TRAIN
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.pipeline.train.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
@@ -141,13 +141,15 @@ def run_with(root: Path, given: Given, least: int) -> Run:
 
 def adapted(run: Run, root: Path, cache: str, method: str, seed: int) -> dict[str, Any]:
     """One method with one seed: its verdict, each test query's values, and what it took."""
-    base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
+    base = BaseEncoder(
+        MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+    )
     settings = Settings(seed=seed, adapt=AdaptSettings(method=method))
     out, took = Run(str(root)), 0.0
     for step in steps(base, settings):
         began = time.process_time()
-        if not (plan := step.plan(out)).stands:
-            out.execute(plan, step.work)
+        if not (plan := step.plan(out)).is_up_to_date:
+            out.execute(plan, step.execute)
         took = time.process_time() - began if step.stage is TRAIN else took
     rows = out.tables("evaluation_queries").read("evaluation_queries")
     rows = rows.filter(pc.equal(rows["measure"], "nDCG@10"))
@@ -172,7 +174,7 @@ def measure(name: str, collections: Path, cache: str, methods: list[str], seeds:
             tried = [adapted(run, Path(scratch) / f"{method}-{seed}", cache, method, seed) for seed in drawn]
             values = {one: np.mean([each["values"][one] for each in tried], axis=0) for one in ("base", "adapted")}
             groups = np.arange(len(values["base"]))
-            lift = compared(values["adapted"], values["base"], groups, Chance())
+            lift = compare_paired(values["adapted"], values["base"], groups, ResamplingSettings())
             found[method] = {
                 "base": float(values["base"].mean()),
                 "lift": float(lift.mean[0]),

@@ -22,12 +22,12 @@ import pyarrow as pa
 from benchmarks.adapt import MINILM, ONLY, run_of
 from benchmarks.collections_io import COLLECTIONS
 from benchmarks.report import RESULTS, machine, write
-from darklode.flows.compare_adapters import comparing
+from darklode.flows.compare_adapters import compared_settings
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.card import markdown
-from darklode.pipeline.train.comparison import by_system, deciding, efforts
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.base.card import to_markdown
+from darklode.pipeline.train.comparison import by_system, deciding, training_efforts
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -71,11 +71,13 @@ PLANS = (
 
 def compared(plan: Plan, source: Run, out: Run, cache: str) -> Run:
     """The comparison of one plan."""
-    base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(source, 0, False, 0),))
-    for step in comparing(base, Settings(adapt=AdaptSettings(**plan.adapt)), list(plan.methods), plan.seeds):
+    base = BaseEncoder(
+        MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(source, 0, False, 0),)
+    )
+    for step in compared_settings(base, Settings(adapt=AdaptSettings(**plan.adapt)), list(plan.methods), plan.seeds):
         made = step.plan(out)
-        if not made.stands:
-            out.execute(made, step.work)
+        if not made.is_up_to_date:
+            out.execute(made, step.execute)
     return out
 
 
@@ -84,7 +86,7 @@ def measured(plan: Plan, collections: Path, cache: str, work: Path) -> dict[str,
     place = work / f"{plan.collection}-run"
     made = Run(str(place)) if place.exists() else run_of(collections / plan.collection, place, ONLY[plan.collection])
     out = compared(plan, made, Run(str(work / f"{plan.collection}-{plan.part}")), cache)
-    tables = {"systems": by_system(out, deciding(out)).to_pylist(), "took": efforts(out).to_pylist()}
+    tables = {"systems": by_system(out, deciding(out)).to_pylist(), "took": training_efforts(out).to_pylist()}
     return {"queries": deciding(out), "on": machine()} | tables
 
 
@@ -93,7 +95,7 @@ def page(found: dict[str, dict[str, Any]]) -> str:
     parts = ["# adapt compare with people's labels"]
     for plan in PLANS:
         if one := found.get(f"{plan.collection} {plan.part}"):
-            tables = (markdown(pa.Table.from_pylist(one[name])) for name in ("systems", "took"))
+            tables = (to_markdown(pa.Table.from_pylist(one[name])) for name in ("systems", "took"))
             parts += [f"## {plan.name}", f"Test queries: {one['queries']}. {one['on']}", *tables]
     return "\n\n".join(parts)
 

@@ -27,10 +27,10 @@ from benchmarks.adapt_settings import Place, Values, tested, tried
 from benchmarks.collections_io import COLLECTIONS, present
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.terms import TermSpace
-from darklode.pipeline.evaluate.paired import Chance, compared
+from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import PAIRS
-from darklode.pipeline.train.rivals import Words, shuffled
+from darklode.pipeline.train.rivals import Bm25Baseline, shuffle_labels
 from darklode.pipeline.train.task import Labels, Probabilities, Task
 
 DEPTH = 10
@@ -44,7 +44,7 @@ SOFT = "soft targets: linear, τ .03, whitened"
 """Aims at the judge's probabilities of a query's candidates; nobody else gives any."""
 
 
-def judged(place: Place, words: Words) -> Task:
+def judged(place: Place, words: Bm25Baseline) -> Task:
     """The task as the embedded judge labels the pools of its queries."""
     query, position = pooled(place.task, words)
     probability = probabilities(place, query, position)
@@ -52,23 +52,23 @@ def judged(place: Place, words: Words) -> Task:
     np.maximum.at(best, query, probability)
     right = (probability >= THRESHOLD) | (probability == best[query])
     n = len(place.task.frozen)
-    known, refused = (Labels.of(query[mask], position[mask], n) for mask in (right, ~right))
+    known, refused = (Labels.from_pairs(query[mask], position[mask], n) for mask in (right, ~right))
     pairs = np.divmod(known.keys, n)
-    said = Probabilities.of(query, position, probability.astype(np.float32), n)
+    said = Probabilities.from_pairs(query, position, probability.astype(np.float32), n)
     return replace(
         place.task,
         pair_query=pairs[0],
         pair_position=pairs[1],
-        known=known,
+        labels=known,
         refused=refused,
         siblings=None,
-        said=said,
+        probabilities=said,
     )
 
 
-def pooled(task: Task, words: Words) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def pooled(task: Task, words: Bm25Baseline) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Query and position of each pair, sorted: the first texts of BM25 and of the base."""
-    dense, _ = task.frozen.near(task.train.vectors, task.train.index, DEPTH)
+    dense, _ = task.frozen.nearest(task.train.vectors, task.train.index, DEPTH)
     lists = words.lists(task.train)
     lists = lists.filter(pc.less_equal(lists["rank"], DEPTH))
     rows = pc.index_in(lists["text_id"], task.frozen.texts["text_id"]).to_numpy()
@@ -82,7 +82,7 @@ def pooled(task: Task, words: Words) -> tuple[np.ndarray[Any, Any], np.ndarray[A
 def probabilities(place: Place, query: np.ndarray[Any, Any], position: np.ndarray[Any, Any]) -> Values:
     """The embedded judge's of each pair."""
     task, source = place.task, place.base.sources[0]
-    shown = [texts.to_pylist() for _, texts in source.hashed(TENANT)]
+    shown = [texts.to_pylist() for _, texts in source.iterate_hashes(TENANT)]
     order = np.argsort(task.frozen.position_of, kind="stable")
     row = order[np.searchsorted(task.frozen.position_of[order], position)]
     texts = pa.array([text for batch in shown for text in batch]).take(pa.array(row))
@@ -97,11 +97,11 @@ def probabilities(place: Place, query: np.ndarray[Any, Any], position: np.ndarra
 
 def labels_of(place: Place) -> dict[str, Place]:
     """The same place with the labels of each source."""
-    words = Words(place.base, place.task.frozen)
+    words = Bm25Baseline(place.base, place.task.frozen)
     tasks = {
         "embedded judge": judged(place, words),
-        "BM25's first": words.taught(place.task),
-        "shuffled": shuffled(place.task, 0),
+        "BM25's first": words.training_pairs(place.task),
+        "shuffled": shuffle_labels(place.task, 0),
     }
     named = {name: replace(place, task=task, work=place.work / name) for name, task in tasks.items()}
     return {"people": place} | named
@@ -118,7 +118,7 @@ def measure(place: Place) -> dict[str, Any]:
         base, adapted = tested(taught, trial, 0)
         found[source] = {
             "pairs": len(task.pair_query),
-            "agreed": float(place.task.known.have(task.pair_query, task.pair_position).mean()),
+            "agreed": float(place.task.labels.contains(task.pair_query, task.pair_position).mean()),
             "validation": chosen["reached"] - chosen["base"],
             "values": (adapted - base).tolist(),
         }
@@ -136,7 +136,10 @@ def rows_of(name: str, found: dict[str, Any]) -> list[list[str]]:
     people = float(np.mean(found["people"]["values"]))
     for source, one in found.items():
         mine = np.asarray(one["values"])[:, None]
-        lift, more = compared(mine, none, groups, Chance()), compared(mine, of_bm25, groups, Chance())
+        lift, more = (
+            compare_paired(mine, none, groups, ResamplingSettings()),
+            compare_paired(mine, of_bm25, groups, ResamplingSettings()),
+        )
         agreed = "–" if one["agreed"] is None else f"{one['agreed']:.2f}"
         numbers = [f"{each.mean[0]:+.4f} ({each.low[0]:+.3f} to {each.high[0]:+.3f})" for each in (lift, more)]
         share = f"{lift.mean[0] / people:.2f}" if people else "–"

@@ -26,10 +26,10 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.retrieve.encoders.caching import cache_id, hashed_queries
+from darklode.pipeline.retrieve.encoders.caching import cache_id, hash_queries
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -69,7 +69,7 @@ def make(root: Path) -> None:
             asked[mine] = vectors[right[mine] - start]
     asked = asked + unit(count, draws) * 1.5
     texts = [f"query {n}" for n in range(count)]
-    hashes, _ = hashed_queries(texts)
+    hashes, _ = hash_queries(texts)
     cache.append(cache_id(encoder, queries=True), hashes, asked / np.linalg.norm(asked, axis=1, keepdims=True))
     write_run(run, texts, right)
 
@@ -152,13 +152,15 @@ def measure(root: Path) -> None:
     from darklode.pipeline.train import headroom, tested, verdict  # noqa: F401
 
     run, cache = Run(str(root / "run")), CacheSettings(root=str(root / "cache"))
-    base = Base(ENCODER, cache, VectorSettings(device="cpu"), (Source(run, 0, mined=False, text_characters=100),))
+    base = BaseEncoder(
+        ENCODER, cache, VectorSettings(device="cpu"), (TrainingSource(run, 0, mined=False, text_characters=100),)
+    )
     out = Run(str(root / "out"))
     print(f"libraries\t{anonymous():.0f}\t0", flush=True)
     for step in steps(base, Settings(cache=cache, adapt=ADAPT)):
         began = time.perf_counter()
         with watched() as found:
-            out.execute(step.plan(out), step.work)
+            out.execute(step.plan(out), step.execute)
         print(f"{step.stage.name}\t{found[-1]:.0f}\t{time.perf_counter() - began:.0f}", flush=True)
 
 

@@ -25,13 +25,13 @@ from benchmarks.collections_io import COLLECTIONS, present
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.evaluate.measures import measured
-from darklode.pipeline.evaluate.paired import Chance, compared
+from darklode.pipeline.evaluate.measures import compute_measures
+from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.train.methods import method_of
 from darklode.pipeline.train.pairs import PAIRS
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.task import Questions, Task
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.task import QuerySet, Task
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -77,7 +77,7 @@ class Place:
         work: where trials are kept.
     """
 
-    base: Base
+    base: BaseEncoder
     out: Run
     task: Task
     work: Path
@@ -87,14 +87,16 @@ class Place:
         """Made once, in `work`."""
         root = work / f"{name}-run"
         source = Run(str(root)) if root.exists() else run_of(collections / name, root, ONLY[name])
-        base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(source, 0, False, 0),))
+        base = BaseEncoder(
+            MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(source, 0, False, 0),)
+        )
         out = Run(str(work / f"{name}-pairs"))
         step = next(one for one in steps(base, Settings()) if one.stage is PAIRS)
         plan = step.plan(out)
-        if not plan.stands:
-            out.execute(plan, step.work)
+        if not plan.is_up_to_date:
+            out.execute(plan, step.execute)
         tables = out.tables()
-        return cls(base, out, Task.of(tables, base.open(tables), same_document=False), work / name)
+        return cls(base, out, Task.from_tables(tables, base.open(tables), same_document=False), work / name)
 
 
 def tried(place: Place, name: str, seed: int) -> dict[str, Any]:
@@ -105,17 +107,17 @@ def tried(place: Place, name: str, seed: int) -> dict[str, Any]:
         return found
     began, settings = time.process_time(), AdaptSettings(**TRIALS[name])
     method, asked = method_of(settings, place.base), place.task.validation
-    base = asked.reached(place.task.frozen, asked.vectors)
+    base = asked.ndcg(place.task.frozen, asked.vectors)
     best, courses = (base, 0.0, 0.0), dict[str, Any]()
     place.work.mkdir(parents=True, exist_ok=True)
-    for setting in method.tried:
-        course = method.trained(place.task, setting, seed, lambda step, seen: print(name, step, seen, flush=True))
-        courses[f"{setting:g}"] = [[look.step, look.loss, look.validation] for look in course.looks]
+    for setting in method.hyperparameters:
+        course = method.fit(place.task, setting, seed, lambda step, seen: print(name, step, seen, flush=True))
+        courses[f"{setting:g}"] = [[look.step, look.loss, look.validation] for look in course.eval_points]
         for share in method.shares:
-            reached = asked.reached(place.task.frozen, method.vectors(course.best, share, asked))
+            reached = asked.ndcg(place.task.frozen, method.vectors(course.best_weights, share, asked))
             if reached > best[0]:
                 best = (reached, setting, share)
-                np.savez(kept.with_suffix(".npz"), **course.best)  # type: ignore[arg-type]
+                np.savez(kept.with_suffix(".npz"), **course.best_weights)  # type: ignore[arg-type]
     seconds = time.process_time() - began
     found = {"base": base, "reached": best[0], "setting": best[1], "share": best[2]}
     kept.write_text(json.dumps(found | {"courses": courses, "seconds": seconds}, indent=1))
@@ -124,15 +126,15 @@ def tried(place: Place, name: str, seed: int) -> dict[str, Any]:
 
 def tested(place: Place, name: str, seed: int) -> Values:
     """nDCG@10 of each test query, of the base and of what a trial chose: shape (2, n_queries)."""
-    asked, chosen = Questions.of(place.out.tables(), place.task.frozen, "test"), tried(place, name, seed)
+    asked, chosen = QuerySet.from_tables(place.out.tables(), place.task.frozen, "test"), tried(place, name, seed)
     vectors = [asked.vectors, asked.vectors]
     if chosen["share"]:
         weights = dict(np.load(place.work / f"{name}, seed {seed}.npz"))
         vectors[1] = method_of(AdaptSettings(**TRIALS[name]), place.base).vectors(weights, chosen["share"], asked)
     frozen = place.task.frozen
-    found = [frozen.rows_of(frozen.near(one, asked.index, 10)[0]) for one in vectors]
+    found = [frozen.rows_of(frozen.nearest(one, asked.index, 10)[0]) for one in vectors]
     lists = [asked._lists(frozen, *one) for one in found]
-    return np.stack([measured([one], asked.labels, asked.ids.to_pylist(), ["nDCG@10"])[:, 0] for one in lists])
+    return np.stack([compute_measures([one], asked.labels, asked.ids.to_pylist(), ["nDCG@10"])[:, 0] for one in lists])
 
 
 def chosen(places: dict[str, Place], left: str, family: tuple[str, ...], trials: list[str]) -> str:
@@ -168,7 +170,7 @@ def _row(place: Place, trial: str, seeds: list[int]) -> list[str]:
     kept = [seed for seed in seeds if (place.work / f"{trial}, seed {seed}.json").exists()]
     values = np.stack([tested(place, trial, seed) for seed in kept])
     base, mine = values.mean(axis=0)
-    lift = compared(mine[:, None], base[:, None], np.arange(len(base)), Chance())
+    lift = compare_paired(mine[:, None], base[:, None], np.arange(len(base)), ResamplingSettings())
     each = ", ".join(f"{one:+.4f}" for one in (values[:, 1] - values[:, 0]).mean(axis=1))
     between = f"{lift.low[0]:+.3f} to {lift.high[0]:+.3f}"
     return [f"{base.mean():.4f}", f"{lift.mean[0]:+.4f}", between, f"{lift.p[0]:.4f}", each]

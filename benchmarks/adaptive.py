@@ -29,10 +29,10 @@ from benchmarks.stopping_rules import RULES, Trail
 from darklode.pipeline.base.artifacts import Run, Stage, Tables
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.judge.adaptive import rounds as rounds_module
-from darklode.pipeline.judge.adaptive.evidence import Evidence, gather
-from darklode.pipeline.judge.adaptive.gain import best_first, gains
-from darklode.pipeline.judge.adaptive.learner import Learner, sigmoid
-from darklode.pipeline.judge.adaptive.rounds import Rounds
+from darklode.pipeline.judge.adaptive.evidence import Evidence, gather_evidence
+from darklode.pipeline.judge.adaptive.gain import expected_gains, order_by_gain
+from darklode.pipeline.judge.adaptive.learner import ActiveLearner, sigmoid
+from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
 from darklode.pipeline.judge.pairs import pool_pairs
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
@@ -83,7 +83,7 @@ def prepare(collection: Collection, folder: Path) -> Pool:
     chunks = TenantChunks(tables, TENANT)
     with pool_pairs(tables, chunks) as pairs:
         began = time.perf_counter()
-        evidence = gather(tables, chunks, pairs)
+        evidence = gather_evidence(tables, chunks, pairs)
         seconds = time.perf_counter() - began
         named = pairs.ids(np.arange(len(pairs.rows)))
     relevant = np.zeros((len(collection.queries), int(collection.owners.max()) + 1))
@@ -139,13 +139,13 @@ def round_share(share: float) -> Iterator[None]:
 
 def in_rounds(found: Pool, share: float) -> Iterator[tuple[NDArray[np.int64], _Floats]]:
     """Calls of each round, the first to be asked first, without a random slice, and what the learner says after it."""
-    learner, n = Learner(found.evidence), found.evidence.n_pairs
-    labels, gain, size = np.full(n, np.nan), -found.evidence.place.astype(np.float64), max(1, round(share * n))
+    learner, n = ActiveLearner(found.evidence), found.evidence.n_pairs
+    labels, gain, size = np.full(n, np.nan), -found.evidence.fused_rank.astype(np.float64), max(1, round(share * n))
     while np.isnan(labels).any():
-        chosen = best_first(found.evidence, gain, np.isfinite(labels), size)[:size]
+        chosen = order_by_gain(found.evidence, gain, np.isfinite(labels), size)[:size]
         labels[chosen] = found.positive[chosen]
         log_odds = learner.fit(labels)
-        gain = gains(found.evidence, log_odds, labels)
+        gain = expected_gains(found.evidence, log_odds, labels)
         yield chosen, log_odds
 
 
@@ -176,9 +176,9 @@ def curve(positive: _Floats) -> dict[str, float]:
 
 def stops(found: Pool, seed: int) -> dict[str, Any]:
     """One run with the product's own rounds and stopping rule."""
-    rounds = Rounds(found.evidence, recall=TARGET, random_share=RANDOM_SHARE, seed=seed)
+    rounds = JudgingRounds(found.evidence, recall=TARGET, random_share=RANDOM_SHARE, seed=seed)
     judged = np.zeros(len(found.positive), bool)
-    while len(numbers := rounds.next()):
+    while len(numbers := rounds.next_pairs()):
         rounds.learn(numbers, found.positive[numbers])
         judged[numbers] = True
     said = {name: value[0] for name, value in rounds.summary().items()}
@@ -214,7 +214,7 @@ def _audit_shift(found: Pool, judged: NDArray[np.bool_]) -> list[float]:
 
 def _fixed(found: Pool, calls: int) -> float:
     """Recall of as many calls in fused-rank order."""
-    order = np.argsort(found.evidence.place, kind="stable")[:calls]
+    order = np.argsort(found.evidence.fused_rank, kind="stable")[:calls]
     return float(found.positive[order].sum() / found.positive.sum())
 
 
@@ -224,7 +224,7 @@ def measure(found: Pool, seeds: int) -> dict[str, Any]:
     for share in SIZES:
         began = time.perf_counter()
         trails[share] = to_the_end(found, share), time.perf_counter() - began
-    order = np.argsort(found.evidence.place, kind="stable")
+    order = np.argsort(found.evidence.fused_rank, kind="stable")
     chosen = trails[0.03][0]
     return {
         "pairs": found.evidence.n_pairs,

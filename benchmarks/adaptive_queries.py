@@ -52,7 +52,7 @@ def half(found: Pool, enough: int, floor: float) -> Figures:
 
 def in_fused_order(found: Pool) -> Figures:
     """Recall after half of the calls, each query's best fused ranks first, as deep for all queries."""
-    order = np.argsort(found.evidence.place, kind="stable")
+    order = np.argsort(found.evidence.fused_rank, kind="stable")
     return recalls(found, order[: round(SHARE * found.evidence.n_pairs)])
 
 

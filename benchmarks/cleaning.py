@@ -70,7 +70,9 @@ def _sample(made: list[str]) -> Log:
     table = pa.table({"query_id": list(rows), "tenant": ["t"] * len(rows), "text": list(rows.values())})
     from darklode.pipeline.prepare.noise import drop_noise
 
-    texts = table.filter(pa.compute.invert(drop_noise(table, OPEN.model_copy(update={"noise": True})).dropped))["text"]
+    texts = table.filter(pa.compute.invert(drop_noise(table, OPEN.model_copy(update={"noise": True})).is_dropped))[
+        "text"
+    ]
     english = [text for text in texts.to_pylist() if _plain(text) not in named]
     foreign = [text for text in texts.to_pylist() if _plain(text) in named]
     documents = [path.read_text(encoding="utf-8") for path in (DATA / "documents").rglob("*") if path.is_file()]
@@ -133,16 +135,18 @@ def _with_tables(log: Log, act: Callable[[pa.Table, Tables], Any]) -> Any:
 
 
 def _known_of_others(log: Log) -> float:
-    from darklode.pipeline.prepare.language import _known
+    from darklode.pipeline.prepare.language import _count_known_words
 
-    words, known = _with_tables(log, lambda queries, tables: _known(queries, tables, OPEN))[len(log.english) :].T
+    words, known = _with_tables(log, lambda queries, tables: _count_known_words(queries, tables, OPEN))[
+        len(log.english) :
+    ].T
     return float(known.sum() / words.sum())
 
 
 def _identified(log: Log) -> np.ndarray[Any, Any]:
-    from darklode.pipeline.prepare.language import identified
+    from darklode.pipeline.prepare.language import identify_languages
 
-    names, scores = identified(pa.array(log.english + log.foreign))
+    names, scores = identify_languages(pa.array(log.english + log.foreign))
     return np.asarray((np.array(names.to_pylist()) != "en") & (scores >= BEFORE))
 
 

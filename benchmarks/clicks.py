@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.made_users import SHOWN, USERS, World, clicks_of_a_search
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.base.relations import keep
+from darklode.pipeline.base.relations import materialize
 from darklode.pipeline.mine.click_model import CLICK_MODEL_STAGE, click_model
 from darklode.pipeline.mine.evidence import EVIDENCE, evidence
 from darklode.pipeline.mine.one_hop import TOTALS, OneHop
@@ -90,10 +90,10 @@ def kept(world: World, run: Run, model: str, level: float) -> dict[str, object]:
     click = ClickSettings.model_validate({"model": model, "confidence": level})
     hop = OneHop(click, NEVER, 13)
     with run.tables("click_evidence", "click_prior", "relevance_evidence", "log_queries").connect() as connection:
-        queries = keep(connection, "SELECT DISTINCT tenant, query_id FROM click_evidence")
+        queries = materialize(connection, "SELECT DISTINCT tenant, query_id FROM click_evidence")
         pairs = connection.sql(f"SELECT query_id, positive_id, negative_id FROM {hop.pairs(connection, queries).click}")
         positives = pairs.to_arrow_table()
-        totals = keep(connection, TOTALS, {"before": NEVER, "seed": 13}, queries=queries)
+        totals = materialize(connection, TOTALS, {"before": NEVER, "seed": 13}, queries=queries)
         rows = connection.sql(f"SELECT query_id, doc_id, clicks, exposures, looks, lot FROM {totals}").fetchnumpy()
     good = world.relevant[_numbers(rows["query_id"]), _numbers(rows["doc_id"])]
     looks = rows["exposures"] if model == "paper" else np.nan_to_num(np.ma.filled(rows["looks"], np.nan))

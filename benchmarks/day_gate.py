@@ -27,7 +27,7 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.ingest.logs import ingest_logs
 from darklode.pipeline.mine.admission.figures import DAY_FIGURES_STAGE, day_figures
-from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, Standing, admit_days
+from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, TenantHistory, admit_days
 from darklode.schemas.mining import AdmissionSettings, LogSettings
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
@@ -209,7 +209,7 @@ class Judge:
         read = frozenset((FIRST + timedelta(number)).isoformat() for number in days)
         self._stage(Stage("given", 1, (), ("impressions",)), given)
         self._stage(DAY_FIGURES_STAGE, lambda t, o: day_figures(t, o, LogSettings()))
-        self._stage(ADMIT_DAYS, lambda t, o: admit_days(t, o, AdmissionSettings(hold=False), Standing(read)))
+        self._stage(ADMIT_DAYS, lambda t, o: admit_days(t, o, AdmissionSettings(hold=False), TenantHistory(read)))
         rows = self._run.tables("day_measures").sql(FAR)
         return {row["date"]: row["far"] for row in rows.to_pylist() if row["far"] is not None}
 

@@ -27,14 +27,14 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
-from darklode.pipeline.train.encoder import Encoder
-from darklode.pipeline.train.loop import steady
+from darklode.pipeline.train.encoder import TrainableEncoder
+from darklode.pipeline.train.loop import deterministic
 from darklode.pipeline.train.pairs import PAIRS
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.pipeline.train.stage import TRAIN
 from darklode.pipeline.train.task import Task
-from darklode.pipeline.train.trainer import trained
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.trainer import train_encoder
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -43,22 +43,22 @@ NAME, STEPS, RATE = "insuranceqa", 15, 1e-5
 LIFT = {"steps": 150, "learning_rates": (3e-4,)}
 
 
-def encoder_of(settings: AdaptSettings) -> Encoder:
+def encoder_of(settings: AdaptSettings) -> TrainableEncoder:
     """The base, ready to learn."""
-    return Encoder(load_model(MINILM, "cpu"), MINILM, settings)
+    return TrainableEncoder(load_model(MINILM, "cpu"), MINILM, settings)
 
 
 def by_the_trainer(task: Task, settings: AdaptSettings) -> float:
     """Steps a processor second, from the first look to the last, which has one query to look at."""
     seen = list[float]()
-    with steady(0):
-        trained(task, settings, RATE, encoder_of(settings), 0, lambda *_: seen.append(time.process_time()))
+    with deterministic(0):
+        train_encoder(task, settings, RATE, encoder_of(settings), 0, lambda *_: seen.append(time.process_time()))
     return STEPS / (seen[-1] - seen[0])
 
 
 def plainly(task: Task, settings: AdaptSettings) -> float:
     """Steps a processor second of a bare loop: tokens, forward, InfoNCE over as many candidates, backward, AdamW."""
-    with steady(0):
+    with deterministic(0):
         encoder, draws = encoder_of(settings), np.random.default_rng(0)
         encoder.loaded.train()
         optimiser = torch.optim.AdamW(encoder.parameters(), lr=RATE, weight_decay=0.0)
@@ -77,13 +77,13 @@ def plainly(task: Task, settings: AdaptSettings) -> float:
     return STEPS / (time.process_time() - began)
 
 
-def speed(base: Base, scratch: str) -> dict[str, tuple[float, float]]:
+def speed(base: BaseEncoder, scratch: str) -> dict[str, tuple[float, float]]:
     """Both for each method and batch: the bare loop first."""
     out, settings = Run(f"{scratch}/speed"), Settings()
     step = next(one for one in steps(base, settings) if one.stage is PAIRS)
-    out.execute(step.plan(out), step.work)
+    out.execute(step.plan(out), step.execute)
     tables = out.tables()
-    task = Task.of(tables, base.open(tables), same_document=False)
+    task = Task.from_tables(tables, base.open(tables), same_document=False)
     one = replace(task.validation, ids=task.validation.ids[:1], vectors=task.validation.vectors[:1])
     task = replace(task, validation=replace(one, index=one.index[:1], texts=one.texts[:1]))
     found = {}
@@ -95,13 +95,13 @@ def speed(base: Base, scratch: str) -> dict[str, tuple[float, float]]:
     return found
 
 
-def lift(base: Base, scratch: str, method: str) -> dict[str, Any]:
+def lift(base: BaseEncoder, scratch: str, method: str) -> dict[str, Any]:
     """One method with one seed, through all stages: what it reached, by part of the test queries."""
     settings = Settings(adapt=AdaptSettings(method=method, **LIFT))
     out, took = Run(f"{scratch}/{method}"), 0.0
     for step in steps(base, settings):
         began = time.process_time()
-        out.execute(step.plan(out), step.work, lambda done, total, note: print(done, total, note, flush=True))
+        out.execute(step.plan(out), step.execute, lambda done, total, note: print(done, total, note, flush=True))
         took = time.process_time() - began if step.stage is TRAIN else took
     pairs = out.tables("evaluation_pairs").read("evaluation_pairs")
     rows = pairs.filter(pc.equal(pairs["part"], pairs["part"][0])).to_pylist()
@@ -119,8 +119,8 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         run = run_of(given.collections / NAME, Path(scratch) / "run", ONLY[NAME])
-        sources = (Source(run, 0, False, 0),)
-        base = Base(MINILM, CacheSettings(root=given.cache), VectorSettings(device="cpu"), sources)
+        sources = (TrainingSource(run, 0, False, 0),)
+        base = BaseEncoder(MINILM, CacheSettings(root=given.cache), VectorSettings(device="cpu"), sources)
         if given.lift:
             found = lift(base, scratch, given.lift)
             show(given.lift, found)

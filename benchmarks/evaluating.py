@@ -89,10 +89,10 @@ def evaluated(run: Run, systems: Mapping[str, Any], settings: EvaluateSettings =
     ranking = call(rank_all, depth=depth, systems=systems, identities=names, run_files=())
     steps = [
         Step(OF_A_BUILD, call(of_a_build)),
-        Step(OF_CHUNKS, ranking, unkeyed=("systems", "identities")),
+        Step(OF_CHUNKS, ranking, untracked=("systems", "identities")),
         Step(EVALUATE, call(evaluate, settings.only("measures", "bootstrap", "flips"), systems=list(systems), seed=13)),
     ]
-    return {step.stage.name: run.execute(step.plan(run), step.work).seconds for step in steps}
+    return {step.stage.name: run.execute(step.plan(run), step.execute).seconds for step in steps}
 
 
 def directly(run: Run, qrels: Qrels, system: str, measures: Sequence[str]) -> dict[str, float]:

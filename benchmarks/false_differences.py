@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.evaluate.auc import LabelledPairs, area, influence
 from darklode.pipeline.evaluate.online import SessionCounts
-from darklode.pipeline.evaluate.paired import LEVEL, Chance, flipped
+from darklode.pipeline.evaluate.paired import LEVEL, ResamplingSettings, sign_flip_p
 
-CHANCE = Chance(resamples=500, flips=1000)
+CHANCE = ResamplingSettings(resamples=500, flips=1000)
 ARMS = ((1000, 3), (1000, 15), (1000, 40), (200, 200))
 CLICKED = 0.1
 POSITIVES = (1, 3, 5, 10, 20, 50)
@@ -37,7 +37,7 @@ def arms(sizes: tuple[int, int], seed: int) -> tuple[float, float | None, float 
     rows = {"shown": 10 * ones, "searches": ones, "clicks": clicked * ones, "first": clicked * ones}
     rows["abandoned"] = ~clicked * ones
     names = [f"s{number}" for number in range(len(arm))]
-    log = SessionCounts.of(pa.table({"tenant": ["default"] * len(arm), "session": names, "arm": arm} | rows))
+    log = SessionCounts.from_rows(pa.table({"tenant": ["default"] * len(arm), "session": names, "arm": arm} | rows))
     (row,) = [one for one in log.pairs(CHANCE) if one["measure"] == "abandoned searches"]
     adds = [
         np.where(arm == name, ~clicked - (~clicked)[arm == name].mean(), 0.0) / (arm == name).sum() for name in "xy"
@@ -59,7 +59,7 @@ def aucs(positives: int, seed: int) -> tuple[float, float | None, float | None, 
 
 
 def _signs(estimate: float, adds: NDArray[np.float64]) -> float:
-    return float(flipped((estimate + len(adds) * adds)[:, None], CHANCE)[0])
+    return float(sign_flip_p((estimate + len(adds) * adds)[:, None], CHANCE)[0])
 
 
 def main() -> None:

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import machine, markdown_table, write
-from darklode.pipeline.evaluate.paired import Chance, compared, is_above_zero, is_gain, means
+from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, is_above_zero, is_gain, means
 from darklode.pipeline.serve.gate import MARGIN
-from darklode.pipeline.train.choice import Reached, most
+from darklode.pipeline.train.choice import ValidationScore, best_score
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]
 
-CHANCE = Chance(resamples=1000, flips=2000)
+CHANCE = ResamplingSettings(resamples=1000, flips=2000)
 SETTINGS = 6
 """Learning rates and shares of the way that validation chooses from, the base beside them."""
 VALIDATION = 60
@@ -83,7 +83,9 @@ def chosen(draw: Draw, trials: int, random: np.random.Generator) -> NDArray[np.b
     """In which trials validation prefers a setting to the base, shape (trials,)."""
     values = np.stack([np.clip(draw(random, (VALIDATION, trials)), -1, 1).mean(axis=0) for _ in range(SETTINGS)])
     picked = [
-        most([Reached(0.0, 0.0, VALIDATION), *(Reached(1.0, float(one), VALIDATION) for one in column)])
+        best_score(
+            [ValidationScore(0.0, 0.0, VALIDATION), *(ValidationScore(1.0, float(one), VALIDATION) for one in column)]
+        )
         for column in values.T
     ]
     return np.array([one.share > 0 for one in picked])
@@ -93,7 +95,7 @@ def measure(family: str, clusters: int, trials: int) -> Rates:
     random, draw = np.random.default_rng([clusters, list(FAMILIES).index(family)]), FAMILIES[family]
     values, groups = sample(draw, clusters, trials, random)
     nothing, wins = np.zeros_like(values), chosen(draw, trials, random)
-    found = compared(values, nothing, groups, CHANCE)
+    found = compare_paired(values, nothing, groups, CHANCE)
     gains = np.array([is_gain(found.row(at)) for at in range(trials)])
     passed = [is_above_zero(found.row(at)) for at in range(trials)]  # values - MARGIN + MARGIN
     low = means(values, groups, CHANCE)[1] if clusters > 1 else np.zeros(trials)
@@ -106,7 +108,7 @@ def power(gain: float, clusters: int, trials: int) -> float:
     random = np.random.default_rng([clusters, int(1000 * gain)])
     changed = random.random((clusters, trials)) < 0.5
     values = np.clip(np.where(changed, random.normal(2 * gain, 0.28, (clusters, trials)), 0), -1, 1)
-    found = compared(values, np.zeros_like(values), np.arange(clusters), CHANCE)
+    found = compare_paired(values, np.zeros_like(values), np.arange(clusters), CHANCE)
     return float(np.mean([is_gain(found.row(at)) for at in range(trials)]))
 
 

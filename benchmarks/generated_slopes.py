@@ -33,15 +33,15 @@ from darklode.flows.plan_laws import plan_laws
 from darklode.flows.run_laws import steps
 from darklode.flows.runs import GENERATED, LAWS, note, record
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.pipeline.base.segmentation import a_sentence
+from darklode.pipeline.base.segmentation import longest_sentence
 from darklode.pipeline.generate.kinds.copied_words import CopiedWordsSettings
 from darklode.pipeline.generate.kinds.ict import IctSettings
 from darklode.pipeline.laws.fit import FIT
-from darklode.pipeline.laws.page import planned
-from darklode.pipeline.laws.plan import Wanted
+from darklode.pipeline.laws.page import plan_sentences
+from darklode.pipeline.laws.plan import PlanRequest
 from darklode.pipeline.laws.planning import PLAN
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -95,7 +95,7 @@ def cloze_run(folder: Path, root: Path) -> Run:
     """A run whose queries are sentences that were taken out of their passages."""
     given = Given([], {}, {}, [])
     for number, (document, text) in enumerate(passages(folder)):
-        sentence = a_sentence(text, drawn(f"sentence {text}"))
+        sentence = longest_sentence(text, drawn(f"sentence {text}"))
         rest = text.replace(sentence, "", 1).strip()
         if rest == text or not rest:
             continue  # nothing could be taken out, or all of it
@@ -125,15 +125,15 @@ def generated(run: Run, root: Path, settings: Settings, say: str) -> Run:
     """Queries for the run's texts, through every filter but language; BM25 alone finds them again."""
     out, writer = Run(str(root)), settings.generate.writer(settings)  # type: ignore[attr-defined]
     note(out, {GENERATED: run.store.url})
-    for step in generate_queries.steps(Source(run, 0, False, 0), writer, settings):
+    for step in generate_queries.steps(TrainingSource(run, 0, False, 0), writer, settings):
         done(out, step, say)
     return out
 
 
 def done(out: Run, step: Step, say: str) -> None:
     """A step, where it does not stand."""
-    if not (plan := step.plan(out)).stands:
-        out.execute(plan, step.work, lambda *told: print(say, *told, flush=True))
+    if not (plan := step.plan(out)).is_up_to_date:
+        out.execute(plan, step.execute, lambda *told: print(say, *told, flush=True))
 
 
 def measure(name: str, collections: Path, cache: str, work: Path, seeds: int) -> dict[str, Any]:
@@ -153,14 +153,16 @@ def measure(name: str, collections: Path, cache: str, work: Path, seeds: int) ->
     rivals = () if name == DOCS else ("bm25", "ict")
     sources = ("labels", *rivals, *folders, "shuffled")
     record(run, {"docs": str(collections / name), "queries": str(collections / name)}, Settings())  # a plan asks it
-    base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
+    base = BaseEncoder(
+        MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+    )
     cells = LawSettings(sizes=() if name == DOCS else SIZES, sources=sources, seeds=seeds)
     out = laws_of(base, cells, work / name / "laws", name)
     start = laws_of(base, LawSettings(sizes=(0,), seeds=1), work / name / "base", name, fitted=False)
     named = {folder: f"generated: {kind}" for folder, kind in folders.items()}
     tables = {table: rows_of(out, table, named) for table in ("law_points", "law_verdicts", "law_predictions")}
-    plan = plan_laws(out.store.url, Wanted(budget=BUDGET, per_label=PRICE))
-    told = planned(plan.tables(*PLAN.writes))
+    plan = plan_laws(out.store.url, PlanRequest(budget=BUDGET, per_label=PRICE))
+    told = plan_sentences(plan.tables(*PLAN.writes))
     for folder, of in named.items():
         told = [sentence.replace(folder, of) for sentence in told]
     known = {"told": told, "kept": made, "base": rows_of(start, "law_points", {})}
@@ -177,7 +179,7 @@ def written(run: Run, folder: Path, kind: Any, cache: str) -> dict[str, int]:
     return {row["reason"]: row["n"] for row in out.tables().sql(ends).to_pylist()}
 
 
-def laws_of(base: Base, cells: LawSettings, root: Path, say: str, *, fitted: bool = True) -> Run:
+def laws_of(base: BaseEncoder, cells: LawSettings, root: Path, say: str, *, fitted: bool = True) -> Run:
     """A folder of laws."""
     out = Run(str(root))
     note(out, {LAWS: [base.sources[0].run.store.url]})

@@ -33,9 +33,9 @@ from darklode.pipeline.laws.forms import ADDITIVE, JOINT
 from darklode.pipeline.laws.plan import optimum
 from darklode.pipeline.laws.points import groups, points_of
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.student import cut
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.towers.student import keep_layers
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -66,7 +66,7 @@ def encoder(layers: int, root: Path) -> SentenceTransformersSettings:
     folder = root / f"{layers}-layers"
     if not folder.exists():
         loaded: Any = load_query_tower(MINILM, "cpu")
-        cut(loaded[0].auto_model, layers)
+        keep_layers(loaded[0].auto_model, layers)
         loaded.save(str(folder))
     return MINILM.model_copy(update={"model": str(folder)})
 
@@ -77,7 +77,12 @@ def measure(name: str, collections: Path, cache: str, work: Path) -> dict[str, A
     given = some_of(given_by(collections / name, 0.0), 0, TESTS, TRAINED)
     run = Run(str(place)) if place.exists() else run_with(place, given, ONLY[name])
     bases = [
-        Base(encoder(one, work), CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
+        BaseEncoder(
+            encoder(one, work),
+            CacheSettings(root=cache),
+            VectorSettings(device="cpu"),
+            (TrainingSource(run, 0, False, 0),),
+        )
         for one in LAYERS
     ]
     out, cells = Run(str(work / name / "laws")), LawSettings(sizes=SIZES, seeds=SEEDS)
@@ -105,7 +110,7 @@ def spending(out: Run) -> Rows:
                 for price in PER_PARAMETER:
                     best = optimum(one, budget, PER_LABEL, price)
                     share = 1 / (1 + np.exp(-np.linspace(-25, 25, FINE)))
-                    every = points.at((1 - share) * budget / PER_LABEL, share * budget / price)
+                    every = points.with_sizes((1 - share) * budget / PER_LABEL, share * budget / price)
                     losses = one.predict(every)
                     least = int(np.argmin(losses))
                     brute = (every.parameters[least], every.size[least], losses[least])

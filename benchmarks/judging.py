@@ -49,7 +49,7 @@ def bodies_of(source: LlmJudge, pairs: int) -> list[bytes]:
     """Bodies of the judge's calls."""
     columns = [pair_block(0, min(pairs, 2000))[name].to_pylist() for name in ("query", "title", "heading", "text")]
     template = source.template
-    return [template.body(template.shown(PairText(*row), 2048)[0]) for row in zip(*columns, strict=True)]
+    return [template.body(template.fit_pair(PairText(*row), 2048)[0]) for row in zip(*columns, strict=True)]
 
 
 async def exhaust(source: LlmJudge, pairs: pa.Table) -> None:

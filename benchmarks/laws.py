@@ -21,13 +21,13 @@ from benchmarks.collections_io import options, present
 from benchmarks.report import machine, markdown_table, share, write
 from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.laws.bands import band
-from darklode.pipeline.laws.fit import standing
+from darklode.pipeline.laws.bands import confidence_band
+from darklode.pipeline.laws.fit import accepted_laws
 from darklode.pipeline.laws.fitting import fit
-from darklode.pipeline.laws.forms import SIZE, Points
-from darklode.pipeline.laws.plan import Wanted, plans
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.laws.forms import SIZE, LawPoints
+from darklode.pipeline.laws.plan import PlanRequest, plan_laws
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
@@ -51,12 +51,14 @@ def measure(name: str, collections: Path, cache: str, seeds: int) -> dict[str, A
     began = time.process_time()
     with tempfile.TemporaryDirectory() as scratch:
         run = run_of(collections / name, Path(scratch) / "run", ONLY[name])
-        base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
+        base = BaseEncoder(
+            MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+        )
         settings, out = Settings(adapt=HEAD, laws=LawSettings(seeds=seeds)), Run(str(Path(scratch) / "laws"))
         for step in steps([base], settings):
-            out.execute(step.plan(out), step.work, lambda *told: print(name, *told, flush=True))
+            out.execute(step.plan(out), step.execute, lambda *told: print(name, *told, flush=True))
         found: dict[str, Any] = {table: out.tables(table).read(table).to_pylist() for table in TABLES}
-        planned = plans(standing(out.tables(*TABLES)), Wanted(per_label=PER_LABEL), settings.seed)
+        planned = plan_laws(accepted_laws(out.tables(*TABLES)), PlanRequest(per_label=PER_LABEL), settings.seed)
     return found | {"plan": planned, "seconds": time.process_time() - began}
 
 
@@ -67,8 +69,8 @@ def coverage(draws: int = 80) -> dict[str, float]:
     for seed in range(draws):
         noise = np.random.default_rng(seed)
         value = _planted(sizes) * np.exp(noise.normal(0, 0.01, len(sizes)))
-        found = fit(SIZE, Points(sizes, np.full(len(sizes), np.nan), value))
-        low, high = band(found, found.points.at(places, np.full(len(places), np.nan)), 100, seed)
+        found = fit(SIZE, LawPoints(sizes, np.full(len(sizes), np.nan), value))
+        low, high = confidence_band(found, found.points.with_sizes(places, np.full(len(places), np.nan)), 100, seed)
         new = _planted(places) * np.exp(noise.normal(0, 0.01, (200, len(places))))
         held.append(((low <= new) & (new <= high)).mean(axis=0))
     inside = np.mean(held, axis=0)

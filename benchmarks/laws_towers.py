@@ -27,8 +27,8 @@ from benchmarks.stage_one import with_negatives
 from darklode.flows.run_laws import steps
 from darklode.flows.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
@@ -66,11 +66,11 @@ def small(folder: Path, root: Path) -> Run:
 def cells(run: Run, work: Path, dual: DualSettings, laws: LawSettings) -> dict[str, Any]:
     """Points and verdicts of a trainer's grid, and the processor seconds that they took now."""
     began, cache = time.process_time(), CacheSettings(root=str(work / "cache"))
-    base = topical(Base(SHORT, cache, VectorSettings(device="cpu"), (Source(run, 0, False, 0),)))
+    base = topical(BaseEncoder(SHORT, cache, VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)))
     settings, out = Settings(adapt=HEAD, dual=dual, laws=laws, cache=cache), Run(str(work / laws.trainer))
     for step in steps([base], settings):
-        if not (plan := step.plan(out)).stands:
-            out.execute(plan, step.work, lambda *told: print(laws.trainer, *told, flush=True))
+        if not (plan := step.plan(out)).is_up_to_date:
+            out.execute(plan, step.execute, lambda *told: print(laws.trainer, *told, flush=True))
     found: dict[str, Any] = {
         name: out.tables(name).read(name).to_pylist() for name in ("law_points", "law_verdicts", "law_correlations")
     }

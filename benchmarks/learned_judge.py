@@ -35,11 +35,11 @@ from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.base.raters import cohens_kappa, confusion, enough, fit_threshold, folds
+from darklode.pipeline.base.raters import cohens_kappa, confusion, fit_threshold, folds, has_enough_labels
 from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.judge.cosine import Cosine
 from darklode.pipeline.judge.embedded import EmbeddedJudge
-from darklode.pipeline.judge.findings import Findings
+from darklode.pipeline.judge.findings import RankingFeatures
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.teaching import query_numbers
@@ -111,7 +111,7 @@ def pooled(folder: Path, cache: Path) -> Tables:
     settings = load_settings("local", assignments=["clean.keep_all=true", f"cache.root={cache}"])
     run = Run(str(folder / "run"))
     for step in steps(str(folder), str(folder), settings):
-        run.execute(step.plan(run), step.work)
+        run.execute(step.plan(run), step.execute)
         if step.stage is POOL_STAGE:
             break
     return run.tables("queries", "chunks", "pool", "rankings")
@@ -125,7 +125,7 @@ def measured(tables: Tables, labels: pa.Table, cache: Path) -> tuple[pa.Table, d
         names = connection.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever").fetchall()
     chunks = TenantChunks(tables, known["tenant"][0].as_py())
     blocks = list(pair_blocks(tables, chunks, known))
-    embedded, findings = EmbeddedJudge(TermSpace(chunks.batches())), Findings(chunks)
+    embedded, findings = EmbeddedJudge(TermSpace(chunks.batches())), RankingFeatures(chunks)
     cosine = Cosine(Deferred(MINILM), EmbeddingCache(str(cache), "float32"))
     said = [embedded.features(block) for block in blocks]
     found = np.concatenate([findings(block) for block in blocks])
@@ -141,7 +141,7 @@ def measured(tables: Tables, labels: pa.Table, cache: Path) -> tuple[pa.Table, d
 
 def logistic(features: Floats, positive: Labels) -> Model:
     """As the judge is taught."""
-    return Logistic.fitted(features, positive).probability
+    return Logistic.fit(features, positive).probability
 
 
 def loose(features: Floats, positive: Labels) -> Model:
@@ -178,7 +178,7 @@ def draws(known: pa.Table, size: int) -> Iterator[NDArray[np.int64]]:
     random = np.random.default_rng([SEED, size])
     while True:
         rows = np.sort(random.permutation(seen)[:size])
-        if enough(positive[rows]):
+        if has_enough_labels(positive[rows]):
             yield rows
 
 

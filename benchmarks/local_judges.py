@@ -148,7 +148,7 @@ def shared_calibration(all_pairs: Sequence[Pairs]) -> tuple[float, float]:
     drawn = [np.random.default_rng(SEED).permutation(len(pairs.query))[:size] for pairs in all_pairs]
     rows = list(zip(all_pairs, drawn, strict=True))
     cosine = np.concatenate([pairs.scores["cosine"][chosen] for pairs, chosen in rows])
-    model = Logistic.fitted(cosine[:, None], np.concatenate([pairs.positive[chosen] for pairs, chosen in rows]))
+    model = Logistic.fit(cosine[:, None], np.concatenate([pairs.positive[chosen] for pairs, chosen in rows]))
     return model.weights[0], shared_threshold(all_pairs, "cosine")
 
 

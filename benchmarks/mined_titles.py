@@ -52,8 +52,8 @@ def mined(collections: Path, root: Path) -> tuple[Run, Queries]:
     given += [f"mining.test_from={(FIRST + timedelta(LEARNED)).date()}"]
     settings, run = load_settings(assignments=given), Run(str(root / "run"))
     for step in steps(run, str(root / "log.jsonl"), str(root / "docs.jsonl"), settings):
-        if step.wanted and not (plan := step.plan(run)).stands:
-            run.execute(plan, step.work)
+        if step.enabled and not (plan := step.plan(run)).is_up_to_date:
+            run.execute(plan, step.execute)
     return run, asked
 
 

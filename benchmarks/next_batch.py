@@ -36,17 +36,17 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS
-from darklode.pipeline.evaluate.measures import measured
-from darklode.pipeline.laws.adapting import Adapting
+from darklode.pipeline.evaluate.measures import compute_measures
+from darklode.pipeline.laws.adapting import AdapterTrainer
 from darklode.pipeline.laws.batch import next_queries
-from darklode.pipeline.laws.cell import Bench, Desk
+from darklode.pipeline.laws.cell import GridContext, GridEvaluator
 from darklode.pipeline.prepare.diversity import QueryLsa, k_means, n_clusters
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.pipeline.train.methods import method_of
 from darklode.pipeline.train.pairs import PAIRS
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, CleanSettings, Settings
@@ -104,7 +104,7 @@ class Place:
         threads: the group of each test query, from 0.
     """
 
-    bench: Bench
+    bench: GridEvaluator
     work: Path
     apart: Floats
     clusters: Ints
@@ -115,25 +115,27 @@ class Place:
         """Encodes what the cache lacks."""
         given = some_of(given_by(collections / name, 0.0), LARGE, TESTS)
         run = run_with(work / "run", given, ONLY[name])
-        base = Base(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
+        base = BaseEncoder(
+            MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+        )
         out = Run(str(work / "pairs"))
         step = next(one for one in steps([base], Settings(adapt=HEAD)) if one.stage is PAIRS)
-        out.execute(step.plan(out), step.work)
-        bench = Bench.of(Desk(out.tables(), base, Adapting(HEAD), LawSettings(), 0))
+        out.execute(step.plan(out), step.execute)
+        bench = GridEvaluator.from_context(GridContext(out.tables(), base, AdapterTrainer(HEAD), LawSettings(), 0))
         undivided = not (collections / name / "qrels" / "train.tsv").exists()
-        asked = [one.partition("-")[0] if undivided else one for one in bench.asked.ids.to_pylist()]
+        asked = [one.partition("-")[0] if undivided else one for one in bench.queries.ids.to_pylist()]
         threads = np.unique(asked, return_inverse=True)[1].reshape(-1)
         return cls(bench, work, _apart(bench), _clusters(bench), threads)
 
     @property
     def queries(self) -> list[str]:
         """Ids of those to learn from."""
-        found: list[str] = self.bench.taught("labels", 0).train.ids.to_pylist()
+        found: list[str] = self.bench.training_task("labels", 0).train.ids.to_pylist()
         return found
 
     def candidates(self, labelled: list[str]) -> Rows:
         """What `next_queries` leaves with so many labelled, by id, and what orders look at."""
-        train, asked = self.bench.task.train, self.bench.asked
+        train, asked = self.bench.task.train, self.bench.queries
         folder = Path(tempfile.mkdtemp(dir=self.work))
         run, out = Run(str(folder / "run")), Run(str(folder / "out"))
         names, texts = (train.ids.to_pylist() + asked.ids.to_pylist(), [*train.texts, *asked.texts])
@@ -144,7 +146,7 @@ class Place:
         known: dict[str, list[Any]] = {"query_id": labelled, "chunk_id": labelled, "relevance": [1] * len(labelled)}
         _put(run, "qrels", known, source="human")
         _put(out, "raw_queries", {name: [] for name in ("query_id", "text", "timestamp", "count")})
-        stage, sources = Stage("law_plan", 1, ("raw_queries",), ("next_queries",)), [Source(run, 0, False, 0)]
+        stage, sources = Stage("law_plan", 1, ("raw_queries",), ("next_queries",)), [TrainingSource(run, 0, False, 0)]
 
         def choose(tables: Tables, output: Output) -> None:
             next_queries(tables, output, sources, tenant=TENANT, size=n, seed=0)
@@ -169,23 +171,23 @@ class Place:
 
     def taught(self, labelled: list[str], seed: int) -> Floats:
         """nDCG@10 and entropy of each test query after learning from some, shape (n_queries, 2)."""
-        bench, task = self.bench, self.bench.taught("labels", 0)
+        bench, task = self.bench, self.bench.training_task("labels", 0)
         rows = np.sort(np.flatnonzero(np.isin(task.train.ids.to_pylist(), labelled)))
         method = method_of(HEAD, bench.desk.base)
-        learned = replace(task.learning_from(rows), whole=True)
-        course = method.trained(learned, method.tried[0], seed, lambda *_: None)
-        vectors = method.vectors(course.best, 1.0, bench.asked)
-        lists = bench.asked.ranking(task.frozen, vectors, TOP)
-        reached = measured([lists], bench.asked.labels, bench.asked.ids.to_pylist(), ["nDCG@10"])[:, 0]
+        learned = replace(task.with_queries(rows), is_complete=True)
+        course = method.fit(learned, method.hyperparameters[0], seed, lambda *_: None)
+        vectors = method.vectors(course.best_weights, 1.0, bench.queries)
+        lists = bench.queries.ranking(task.frozen, vectors, TOP)
+        reached = compute_measures([lists], bench.queries.labels, bench.queries.ids.to_pylist(), ["nDCG@10"])[:, 0]
         each = bench.pairs.entropy(task.frozen, vectors, HEAD.temperature)
-        n = len(bench.asked)
+        n = len(bench.queries)
         entropy = np.bincount(bench.pairs.query, each, n) / np.bincount(bench.pairs.query, minlength=n)
         return np.column_stack([reached, entropy])
 
 
-def _clusters(bench: Bench) -> Ints:
+def _clusters(bench: GridEvaluator) -> Ints:
     """k-means over all queries, as in cleaning; those of the queries to learn from."""
-    train, asked = bench.task.train, bench.asked
+    train, asked = bench.task.train, bench.queries
     order = np.argsort(train.ids.to_pylist() + asked.ids.to_pylist(), kind="stable")
     texts = [[*train.texts, *asked.texts][place] for place in order]
     vectors = QueryLsa.fit(texts, CLUSTERS).encode_queries(texts)
@@ -193,12 +195,12 @@ def _clusters(bench: Bench) -> Ints:
     return np.asarray(found[np.argsort(order)][: len(train)], np.int64)
 
 
-def _apart(bench: Bench) -> Floats:
+def _apart(bench: GridEvaluator) -> Floats:
     """How far the lists of each query to learn from differ: 0, where all are the same, 1, where no two share a text."""
     frozen, train, source = bench.task.frozen, bench.task.train, bench.desk.base.sources[0]
     n = len(frozen.texts)
     with tempfile.TemporaryDirectory() as scratch:
-        corpus = Corpus(lambda: (some.to_pylist() for _, some in source.hashed(TENANT)), n, Path(scratch))
+        corpus = Corpus(lambda: (some.to_pylist() for _, some in source.iterate_hashes(TENANT)), n, Path(scratch))
         found = [build(corpus).search(list(train.texts), TOP).rows for build in own_retrievers().values()]
     every = np.stack(found, axis=1)
     lists = (every >= 0).any(axis=2).sum(axis=1)

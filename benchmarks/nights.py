@@ -38,7 +38,7 @@ from darklode.flows.runs import record
 from darklode.flows.steps import finish
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.tables import scratch
-from darklode.pipeline.base.relations import keep
+from darklode.pipeline.base.relations import materialize
 from darklode.pipeline.mine.evidence import EVIDENCE, evidence
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings, LogSettings
@@ -106,8 +106,8 @@ def mine(work: Path, out: Path, first: int, last: int) -> Mined:
     job = steps(run, logs, docs, settings, [FIRST + timedelta(number) for number in range(first, last + 1)])
     for step in job:
         before = time.process_time()
-        if step.wanted and not (plan := step.plan(run)).stands:
-            run.execute(plan, step.work)
+        if step.enabled and not (plan := step.plan(run)).is_up_to_date:
+            run.execute(plan, step.execute)
             stages[step.stage.name] = round(time.process_time() - before, 3)
     before = time.process_time()
     finish(run, settings, job)
@@ -179,7 +179,7 @@ def one_hop(work: Path) -> None:
     target.execute(target.plan(stage, {}), lambda _, output: evidence(impressions, output, click, LogSettings()))
     tables = run.tables("click_evidence", "click_prior", "relevance_evidence", "log_queries")
     with tables.connect() as connection:
-        queries = keep(connection, "SELECT tenant, query_id FROM log_queries")
+        queries = materialize(connection, "SELECT tenant, query_id FROM log_queries")
         OneHop(click, "9999-12-31", 13).pairs(connection, queries)
 
 

@@ -48,7 +48,7 @@ def packed(rows: int) -> Point:
     """Write so many."""
 
     def work(_tables: Tables, output: Output) -> None:
-        with output.packed("triplets", "train") as take:
+        with output.packed_writer("triplets", "train") as take:
             for block in blocks(rows):
                 take(block, "train")
 

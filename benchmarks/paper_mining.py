@@ -26,7 +26,7 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.config import load_settings
 from darklode.flows.mine_logs import steps
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.relations import keep
+from darklode.pipeline.base.relations import materialize
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.tiers import LOTS, tier_of
 from darklode.schemas.settings import Settings
@@ -91,8 +91,8 @@ def mined(folder: Path, logs: Path, docs: Path, *assignments: str) -> tuple[Tabl
     settings = load_settings("scalingnote", assignments=[*assignments, f"cache.root={folder / 'cache'}"])
     run = Run(str(folder / "run"))
     for step in steps(run, str(logs), str(docs), settings):
-        if step.wanted:
-            run.execute(step.plan(run), step.work)
+        if step.enabled:
+            run.execute(step.plan(run), step.execute)
     return run.tables(), settings
 
 
@@ -106,7 +106,7 @@ def draws(tables: Tables, settings: Settings) -> dict[str, Any]:
     """How many pairs have another negative than the query whose evidence it is drew for itself."""
     hop = OneHop(settings.click, NEVER, settings.seed)
     with tables.connect() as connection:
-        pairs = hop.pairs(connection, keep(connection, "SELECT tenant, query_id FROM log_queries"))
+        pairs = hop.pairs(connection, materialize(connection, "SELECT tenant, query_id FROM log_queries"))
         rows = connection.sql(DRAWS.format(**pairs._asdict())).to_arrow_table().to_pylist()
     return dict(rows[0])
 

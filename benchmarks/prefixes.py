@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.corpora import TenantChunks, tenants
 from darklode.pipeline.judge.kinds.llm import LlmSettings
-from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.forms import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.pairs import pair_blocks
 
@@ -24,10 +24,10 @@ _SHOWN = ("query", "title", "heading", "text")
 def prompts(run: Run, name: str) -> tuple[str, list[str]]:
     """The system text, and the user text of every pair of a run's pool, in the judge's order."""
     prompt = load_prompt(name)
-    template = RequestTemplate(LlmSettings(model="m", base_url=("http://h/v1",)), prompt, Form("choice", True))
+    template = RequestTemplate(LlmSettings(model="m", base_url=("http://h/v1",)), prompt, OutputFormat("choice", True))
     tables = run.tables("queries", "chunks", "pool")
     users = [
-        template.shown(PairText(*row), template.settings.max_chunk_tokens)[0]
+        template.fit_pair(PairText(*row), template.settings.max_chunk_tokens)[0]
         for tenant in tenants(tables, "pool")
         for block in pair_blocks(tables, TenantChunks(tables, tenant))
         for row in zip(*(block[name].to_pylist() for name in _SHOWN), strict=True)

@@ -56,7 +56,7 @@ def _bootstrap(strata: LabelledStrata, seed: int) -> tuple[float, float]:
     def recall(sums: np.ndarray) -> np.ndarray:
         share = np.where(sums[..., :n] > 0, sums[..., n:] / np.maximum(sums[..., :n], 1), kept)
         total = strata.pairs * share
-        return np.asarray(total[..., strata.found].sum(axis=-1) / np.maximum(total.sum(axis=-1), 1e-9))
+        return np.asarray(total[..., strata.is_found].sum(axis=-1) / np.maximum(total.sum(axis=-1), 1e-9))
 
     figure = bootstrap(np.hstack([strata.labelled, strata.relevant]).astype(np.float64), recall, RESAMPLES, seed)
     return figure.low, figure.high
@@ -66,7 +66,7 @@ def _unshared(strata: LabelledStrata, random: np.random.Generator) -> tuple[floa
     n, x = strata.n, strata.x
     shares = random.beta(x + 0.5, n - x + 0.5, size=(DRAWS, len(n)))
     total = x + random.binomial(strata.pairs - n, shares)
-    low, high = np.percentile(total[:, strata.found].sum(axis=1) / total.sum(axis=1), ENDS)
+    low, high = np.percentile(total[:, strata.is_found].sum(axis=1) / total.sum(axis=1), ENDS)
     return float(low), float(high)
 
 

@@ -37,7 +37,7 @@ from darklode.flows.config import load_settings
 from darklode.flows.validate_benchmark import steps
 from darklode.pipeline.base.artifacts import Output, Plan, Run, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import scratch
-from darklode.pipeline.validate.review.journal import Answer, Journal
+from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from darklode.schemas.tables import TABLES
 
 PER_DOCUMENT = 10
@@ -242,8 +242,8 @@ def painted(served: Served, rounds: int) -> list[float]:
 
 def answer_all(run: Run, pairs: pa.Table) -> None:
     """Put an answer to every pair into the journal."""
-    journal = Journal(run.store)
-    blank = Answer("acme", "", "", "Ann", 1, datetime.now(UTC))
+    journal = AnswerJournal(run.store)
+    blank = ReviewAnswer("acme", "", "", "Ann", 1, datetime.now(UTC))
     for query_id, chunk_id in zip(pairs["query_id"].to_pylist(), pairs["chunk_id"].to_pylist(), strict=True):
         journal.append(replace(blank, query_id=query_id, chunk_id=chunk_id))
 

@@ -126,8 +126,8 @@ def normal_interval(strata: LabelledStrata) -> tuple[float, float]:
     n, x = strata.n, strata.x
     share = x / np.maximum(n, 1)
     total, variance = strata.pairs * share, strata.pairs**2 * share * (1 - share) / np.maximum(n - 1, 1)
-    found, missed = (float(total[strata.found == side].sum()) for side in (True, False))
-    of_found, of_missed = (float(variance[strata.found == side].sum()) for side in (True, False))
+    found, missed = (float(total[strata.is_found == side].sum()) for side in (True, False))
+    of_found, of_missed = (float(variance[strata.is_found == side].sum()) for side in (True, False))
     recall = found / (found + missed)
     half = norm.ppf(0.975) * np.sqrt(missed**2 * of_found + found**2 * of_missed) / (found + missed) ** 2
     return recall - half, recall + half

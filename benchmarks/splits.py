@@ -35,11 +35,11 @@ from benchmarks.zipfian_log import ranks
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.nearness import near_keys
-from darklode.pipeline.base.relations import keep
+from darklode.pipeline.base.relations import materialize
 from darklode.pipeline.base.spelling import normal_form
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
 from darklode.pipeline.prepare.diversity import QueryLsa, k_means, n_clusters
-from darklode.pipeline.prepare.split import assign, joined
+from darklode.pipeline.prepare.split import assign, connected_components
 from darklode.schemas.settings import CleanSettings, SplitSettings
 from darklode.schemas.tables import TABLES
 
@@ -119,7 +119,7 @@ def keys_of(texts: Sequence[str]) -> list[set[int]]:
         rows = {"n": np.arange(len(texts)), "tenant": pa.repeat("t", len(texts)), "text": pa.array(texts, pa.string())}
         connection.register("given", pa.table(rows))
         found: list[set[int]] = [set() for _ in texts]
-        for n, key in connection.sql(f"FROM {near_keys(connection, keep(connection, 'FROM given'))}").fetchall():
+        for n, key in connection.sql(f"FROM {near_keys(connection, materialize(connection, 'FROM given'))}").fetchall():
             found[n].add(key)
         return found
 
@@ -274,7 +274,7 @@ def a_build(name: str, texts: list[str], relevant: Positives) -> dict[str, Any]:
     vectors = QueryLsa.fit(texts, SEED).encode_queries(texts)
     clusters, _ = k_means(vectors, n_clusters(len(texts), CleanSettings()), SEED)
     queries = pa.table({"tenant": pa.repeat("t", len(texts)), "text": texts, "cluster_id": clusters})
-    whole = joined(queries)
+    whole = connected_components(queries)
     before = assign(clusters, SplitSettings(), SEED)
     after = assign(whole, SplitSettings(), SEED)
     pairs = near_pairs(texts)

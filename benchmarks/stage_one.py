@@ -23,13 +23,13 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.train_both_towers import steps, topical
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.towers.course import adamw, schedule
-from darklode.pipeline.towers.dual.course import Loss, Sample, Tokens, Trial, learn
+from darklode.pipeline.towers.dual.course import DualCollator, DualLoss, DualTrial, ValidationSample, train_towers
 from darklode.pipeline.towers.dual.stream import Stream
-from darklode.pipeline.towers.dual.towers import Towers
+from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.triplets import TRIPLETS
-from darklode.pipeline.train.loop import steady
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.loop import deterministic
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -68,11 +68,11 @@ def _put(run: Run, table: str, rows: pa.Table) -> None:
     run.execute(run.plan(stage, {}), work)
 
 
-def prepared(base: Base, out: Run, settings: Settings) -> Tables:
+def prepared(base: BaseEncoder, out: Run, settings: Settings) -> Tables:
     """The stages before training."""
     for step in steps(base, settings):
-        if not (plan := step.plan(out)).stands:
-            out.execute(plan, step.work)
+        if not (plan := step.plan(out)).is_up_to_date:
+            out.execute(plan, step.execute)
         if step.stage is TRIPLETS:
             return out.tables()
     raise AssertionError
@@ -80,10 +80,10 @@ def prepared(base: Base, out: Run, settings: Settings) -> Tables:
 
 def plainly(tables: Tables, dual: DualSettings) -> float:
     """Steps a processor second of a bare loop with the same towers, tokens and loss."""
-    with steady(0):
-        towers, stream = Towers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch, 0)
+    with deterministic(0):
+        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch, 0)
         towers.model.train()
-        loss, tokens = Loss(towers.model, stream, dual, dual.temperatures[0], []), Tokens(stream, towers)
+        loss, tokens = DualLoss(towers.model, stream, dual, dual.temperatures[0], []), DualCollator(stream, towers)
         optimiser = adamw(towers.parameters(), RATE)
         rates = schedule(optimiser, dual.steps)
         began = time.process_time()
@@ -103,23 +103,27 @@ def plainly(tables: Tables, dual: DualSettings) -> float:
 
 def by_the_trainer(tables: Tables, dual: DualSettings) -> float:
     """Steps a processor second, from the first look to the last, which has one query and one text to look at."""
-    seen, look = list[float](), Sample(["a"], ["a"], np.ones((1, 1), bool))
-    with steady(0):
-        towers, stream = Towers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch, 0)
-        learn(
+    seen, look = list[float](), ValidationSample(["a"], ["a"], np.ones((1, 1), bool))
+    with deterministic(0):
+        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch, 0)
+        train_towers(
             stream,
             look,
             towers,
             dual,
-            Trial(RATE, dual.temperatures[0], 0),
+            DualTrial(RATE, dual.temperatures[0], 0),
             lambda *_: seen.append(time.process_time()),
         )
     return dual.steps / (seen[-1] - seen[0])
 
 
 def searched_of(
-    tables: Tables, sources: tuple[Source, ...], most: tuple[int, int], least: int, truth: dict[str, set[str]] | None
-) -> Sample:
+    tables: Tables,
+    sources: tuple[TrainingSource, ...],
+    most: tuple[int, int],
+    least: int,
+    truth: dict[str, set[str]] | None,
+) -> ValidationSample:
     """Some test queries, the texts that answer them, and others up to so many texts; by ids alone.
 
     Args:
@@ -130,7 +134,7 @@ def searched_of(
         truth: texts that answer a query by its words, in the place of the run's own labels.
     """
     from darklode.pipeline.base.corpora import view
-    from darklode.pipeline.train.sources import words_of
+    from darklode.pipeline.train.sources import texts_of
 
     asked = tables.sql(
         "FROM adaptation_queries WHERE split = 'test' ORDER BY md5(query_id), query_id LIMIT $1", [most[0]]
@@ -150,7 +154,7 @@ def searched_of(
     matrix = np.zeros((len(asked), len(kept)), bool)
     for n, some in enumerate(answers):
         matrix[n, [columns[one] for one in some if one in columns]] = True
-    return Sample([row["text"] for row in asked], view(words_of(sources, texts)).to_pylist(), matrix)
+    return ValidationSample([row["text"] for row in asked], view(texts_of(sources, texts)).to_pylist(), matrix)
 
 
 def main() -> None:
@@ -164,7 +168,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run = given_run(given.collections / SPEED, Path(scratch) / "run", ONLY[SPEED])
         cache = CacheSettings(root=f"{scratch}/cache")
-        base = topical(Base(SHORT, cache, VectorSettings(device="cpu"), (Source(run, 0, False, 0),)))
+        base = topical(BaseEncoder(SHORT, cache, VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)))
         tables = prepared(base, Run(f"{scratch}/out"), Settings(cache=cache))
         for batch in given.batches:
             dual = DualSettings(steps=given.steps, batch=batch)

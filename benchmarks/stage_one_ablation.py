@@ -32,15 +32,15 @@ from benchmarks.report import machine, markdown_table, write
 from benchmarks.stage_one import given_run, prepared, searched_of
 from darklode.flows.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.evaluate.paired import Chance, compared
+from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.course import Sample, Trial, learn
-from darklode.pipeline.towers.dual.stage import Beginning, begun
+from darklode.pipeline.towers.dual.course import DualTrial, ValidationSample, train_towers
+from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers
 from darklode.pipeline.towers.dual.stream import Stream
-from darklode.pipeline.towers.dual.towers import Towers
-from darklode.pipeline.train.loop import steady
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.towers.dual.towers import DualTowers
+from darklode.pipeline.train.loop import deterministic
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
@@ -78,8 +78,8 @@ class Task:
     """
 
     tables: Tables
-    base: Base
-    asked: Sample
+    base: BaseEncoder
+    asked: ValidationSample
     start: Weights
 
 
@@ -92,31 +92,31 @@ def opened(name: str, root: Path, given: argparse.Namespace) -> Task:
     else:
         run, truth = given_run(given.collections / name, root / "run", ONLY[name]), None
     cache = CacheSettings(root=str(root / "cache"))
-    source = Source(run, 0, name == MINED, 4000)
-    base = topical(Base(short, cache, VectorSettings(device="cpu"), (source,)))
+    source = TrainingSource(run, 0, name == MINED, 4000)
+    base = topical(BaseEncoder(short, cache, VectorSettings(device="cpu"), (source,)))
     tables = prepared(base, Run(str(root / "out")), Settings(cache=cache))
-    begins = Beginning(short, base.sources)
-    with steady(0):
-        start = begun(tables, DualSettings(), AdaptSettings(), begins).state()
+    begins = DualInputs(short, base.sources)
+    with deterministic(0):
+        start = initial_towers(tables, DualSettings(), AdaptSettings(), begins).state()
     return Task(
         tables, base, searched_of(tables, base.sources, (given.queries, given.texts), ONLY.get(name, 1), truth), start
     )
 
 
-def trained(task: Task, dual: DualSettings, seed: int, *, begins: bool) -> Towers:
+def trained(task: Task, dual: DualSettings, seed: int, *, begins: bool) -> DualTowers:
     """Towers after their last step, or before their first: each variant takes as many, none is chosen by a look."""
-    look = Sample(["a"], ["a"], np.ones((1, 1), bool))
-    with steady(seed):
-        towers = Towers(cast(SentenceTransformersSettings, task.base.encoder), dual, AdaptSettings())
-        towers.take(task.start)
+    look = ValidationSample(["a"], ["a"], np.ones((1, 1), bool))
+    with deterministic(seed):
+        towers = DualTowers(cast(SentenceTransformersSettings, task.base.encoder), dual, AdaptSettings())
+        towers.restore(task.start)
         if not begins:
             with torch.autocast("cpu", torch.bfloat16):
                 stream = Stream(task.tables, dual.batch, seed)
-                learn(stream, look, towers, dual, Trial(RATE, 0.05, seed), lambda *_: None)
+                train_towers(stream, look, towers, dual, DualTrial(RATE, 0.05, seed), lambda *_: None)
     return towers
 
 
-def reached(towers: Towers, asked: Sample) -> dict[str, list[float]]:
+def reached(towers: DualTowers, asked: ValidationSample) -> dict[str, list[float]]:
     """R@50 and reciprocal rank of each query by the first so many numbers of the vectors."""
     found = dict[str, list[float]]()
     with torch.autocast("cpu", torch.bfloat16):
@@ -213,7 +213,7 @@ def _differences(rows: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
                 mine, theirs = (_of(rows, one, f"{measure} {numbers}") for one in (WHOLE, other))
                 n = min(len(mine), len(theirs)) if other != BEGINNING else len(mine)
                 ours, others = (one[:n].mean(axis=0)[:, None] for one in (mine, theirs))
-                lift = compared(ours, others, np.arange(len(ours)), Chance())
+                lift = compare_paired(ours, others, np.arange(len(ours)), ResamplingSettings())
                 interval = f"{lift.low[0]:+.3f} to {lift.high[0]:+.3f}"
                 counts = f"{lift.wins[0]} / {lift.losses[0]}"
                 lines.append([other, measure, numbers, f"{lift.mean[0]:+.3f}", interval, f"{lift.p[0]:.4f}", counts])

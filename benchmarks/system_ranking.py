@@ -80,7 +80,7 @@ def by_people(collection: Collection) -> _Bools:
 def by_judge(tables: Tables, settings: Settings, shape: tuple[int, int]) -> _Bools:
     """Which chunks of the pool a judge finds relevant; unreadable replies count as not relevant."""
     chunks, labels = TenantChunks(tables, TENANT), np.zeros(shape, bool)
-    judge = Judges.of(settings)(chunks)
+    judge = Judges.from_settings(settings)(chunks)
     for pairs in pair_blocks(tables, chunks):
         said = asyncio.run(judge.judge(pairs))["relevant"].fill_null(False).to_numpy()
         query, chunk = (np.array(pairs[name].to_pylist()).astype(np.int64) for name in ("query_id", "chunk_id"))

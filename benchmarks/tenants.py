@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
 from darklode.pipeline.train import loop
-from darklode.pipeline.train.stack import Trial, trained
-from darklode.pipeline.train.task import Labels, Questions, Task
-from darklode.pipeline.train.vectors import Frozen
+from darklode.pipeline.train.stack import StackedTrial, train_stacked
+from darklode.pipeline.train.task import Labels, QuerySet, Task
+from darklode.pipeline.train.vectors import FrozenIndex
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 
@@ -66,7 +66,7 @@ def task(tenants: range) -> Task:
     right = tuple(one + n * TEXTS for n, one in enumerate(right))
     n = TEXTS * len(tenants)
     rows = pa.table({"text_id": pa.array(map(str, range(n))), "index": pa.array(np.zeros(n, np.int32))})
-    frozen = Frozen([Texts(np.concatenate(texts))], rows, None, VectorSettings(device="cpu"))  # type: ignore[list-item,arg-type]
+    frozen = FrozenIndex([Texts(np.concatenate(texts))], rows, None, VectorSettings(device="cpu"))  # type: ignore[list-item,arg-type]
     train, validation = slice(0, TRAIN), slice(TRAIN, TRAIN + VALIDATION)
     position = np.concatenate([one[train] for one in right])
     none = np.empty(0, np.int64)
@@ -76,19 +76,19 @@ def task(tenants: range) -> Task:
         _questions([one[validation] for one in queries], [one[validation] for one in right]),
         np.arange(len(position)),
         position,
-        Labels.of(np.arange(len(position)), position, n),
-        Labels.of(none, none, n),
+        Labels.from_pairs(np.arange(len(position)), position, n),
+        Labels.from_pairs(none, none, n),
         None,
     )
 
 
-def _questions(vectors: list[Floats], right: list[NDArray[np.int64]]) -> Questions:
+def _questions(vectors: list[Floats], right: list[NDArray[np.int64]]) -> QuerySet:
     every, answer = np.concatenate(vectors), np.concatenate(right)
     ids = pa.array([f"{n:07}" for n in range(len(every))])
     labels = pa.table(
         {"query_id": ids, "text_id": pa.array(map(str, answer)), "relevance": np.ones(len(ids), np.int32)}
     )
-    return Questions(ids, every, np.zeros(len(every), np.int32), labels)
+    return QuerySet(ids, every, np.zeros(len(every), np.int32), labels)
 
 
 def spent(kind: str, tenants: int) -> dict[str, float]:
@@ -98,10 +98,10 @@ def spent(kind: str, tenants: int) -> dict[str, float]:
     told = lambda *_: None  # noqa: E731
     tasks = [task(range(n, n + 1)) for n in range(tenants)] if kind == "heads" else [task(range(tenants))]
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    courses = trained([Trial(one, RATE, 0, told) for one in tasks], settings)
+    courses = train_stacked([StackedTrial(one, RATE, 0, told) for one in tasks], settings)
     seconds = time.process_time() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    gained = float(np.mean([one.looks[-1].validation - one.looks[0].validation for one in courses]))
+    gained = float(np.mean([one.eval_points[-1].validation - one.eval_points[0].validation for one in courses]))
     return {"seconds": seconds, "peak MB": peak / 1024, "before MB": before / 1024, "gained": gained}
 
 

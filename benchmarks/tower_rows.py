@@ -31,18 +31,18 @@ from benchmarks.report import machine, markdown_table, write
 from benchmarks.stage_one_ablation import Task, opened, trained
 from benchmarks.towers import sentences
 from darklode.pipeline.base.models.loading import load_model, load_query_tower
-from darklode.pipeline.evaluate.paired import Chance, compared
+from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.course import Lesson, distances, learn
-from darklode.pipeline.towers.dual.course import Sample
-from darklode.pipeline.towers.dual.stage import Beginning, begun
-from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.course import DistillationTask, distances, train_student
+from darklode.pipeline.towers.dual.course import ValidationSample
+from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers
+from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.stage import FIRST
-from darklode.pipeline.towers.student import cut
-from darklode.pipeline.towers.tested import speed
-from darklode.pipeline.train.folder import assembled
-from darklode.pipeline.train.loop import steady
-from darklode.pipeline.train.task import Questions
+from darklode.pipeline.towers.student import keep_layers
+from darklode.pipeline.towers.tested import measure_speed
+from darklode.pipeline.train.folder import assemble
+from darklode.pipeline.train.loop import deterministic
+from darklode.pipeline.train.task import QuerySet
 from darklode.pipeline.train.weights import Floats
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import CacheSettings
@@ -59,7 +59,7 @@ TIMED = 128
 Row = dict[str, Any]
 
 
-def values(asked: Sample, queries: Floats, texts: Floats) -> dict[str, list[float]]:
+def values(asked: ValidationSample, queries: Floats, texts: Floats) -> dict[str, list[float]]:
     """Each measure of each query; nDCG with gains of 0 and 1."""
     order = np.argsort(-(queries @ texts.T), axis=1, kind="stable")[:, :100]
     hits, right = np.take_along_axis(asked.right, order, axis=1), asked.right.sum(axis=1)
@@ -79,8 +79,8 @@ def from_triplets(task: Task, work: Path, given: argparse.Namespace, *, layers: 
     """Both towers, trained together and kept in the folder; no steps: as they begin."""
     dual, began = DualSettings(batch=given.batch, steps=max(steps, 1), layers=layers), time.process_time()
     encoder = cast(SentenceTransformersSettings, task.base.encoder)
-    with steady(0):
-        start = begun(task.tables, dual, AdaptSettings(), Beginning(encoder, task.base.sources)).state()
+    with deterministic(0):
+        start = initial_towers(task.tables, dual, AdaptSettings(), DualInputs(encoder, task.base.sources)).state()
     towers = trained(replace(task, start=start), dual, 0, begins=not steps)
     took = time.process_time() - began
     with torch.autocast("cpu", torch.bfloat16):
@@ -89,14 +89,14 @@ def from_triplets(task: Task, work: Path, given: argparse.Namespace, *, layers: 
         )
     row = {"query": numbers(towers.query), "document": numbers(towers.document), "seconds": round(took)}
     np.save(work / "texts.npy", texts)
-    towers.served().save_pretrained(str(work / "towers"), create_model_card=False)
+    towers.merged_query_tower().save_pretrained(str(work / "towers"), create_model_card=False)
     return row | {"values": values(task.asked, queries, texts)}
 
 
 def small(root: Path) -> SentenceTransformersSettings:
     """Three of MiniLM's layers, as a model of their own."""
     loaded: Any = load_model(MINILM, "cpu")
-    cut(loaded[0].auto_model, SMALL)
+    keep_layers(loaded[0].auto_model, SMALL)
     loaded.save_pretrained(str(root / "small"), create_model_card=False)
     return MINILM.model_copy(update={"model": str(root / "small")})
 
@@ -105,21 +105,23 @@ def distilled(task: Task, root: Path, given: argparse.Namespace) -> Row:
     """A small query tower that learns ScalingDual's vectors of train queries and of sentences; documents stay."""
     encoder = cast(SentenceTransformersSettings, task.base.encoder)
     teacher = encoder.model_copy(update={"model": str(root / DUAL / "towers"), "revision": None})
-    pair, began = Pair(teacher, CacheSettings(root=str(root / "cache")), None, SMALL), time.process_time()
+    pair, began = TeacherPair(teacher, CacheSettings(root=str(root / "cache")), None, SMALL), time.process_time()
     own = task.tables.sql("SELECT DISTINCT text FROM adaptation_queries WHERE split <> 'test' ORDER BY md5(text)")
     texts = [*own["text"].to_pylist(), *sentences(given.collections, SENTENCES)]
     held, learned = texts[:100], texts[100:]
     settings = TowerSettings(layers=SMALL, steps=given.distil, batch=64)
-    with steady(0):
-        lesson, student = Lesson(pa.array(learned), pair, Questions.asked(held, pair)), pair.open()
-        student.begin(*lesson.drawn(FIRST, 0))
-        course = learn(lesson, settings, 3e-4, student, 0, lambda step, seen: print(NOTE, step, seen, flush=True))
-        student.take(course.best, 1.0)
-        asked = Questions.asked(list(task.asked.queries), pair)
+    with deterministic(0):
+        lesson, student = DistillationTask(pa.array(learned), pair, QuerySet.from_texts(held, pair)), pair.open()
+        student.initialize(*lesson.draw(FIRST, 0))
+        course = train_student(
+            lesson, settings, 3e-4, student, 0, lambda step, seen: print(NOTE, step, seen, flush=True)
+        )
+        student.restore(course.best_weights, 1.0)
+        asked = QuerySet.from_texts(list(task.asked.queries), pair)
         took, found = time.process_time() - began, student.vectors(asked)
     row: Row = {"query": numbers(student.loaded), "seconds": round(took), "learned": len(learned)}
     row |= {"distance": float(distances(asked.vectors, found).mean())}
-    assembled(student.loaded, teacher, []).save_pretrained(str(root / NOTE / "towers"), create_model_card=False)
+    assemble(student.loaded, teacher, []).save_pretrained(str(root / NOTE / "towers"), create_model_card=False)
     return row | {"values": values(task.asked, found, np.load(root / DUAL / "texts.npy"))}
 
 
@@ -150,7 +152,7 @@ def rows(given: argparse.Namespace) -> dict[str, Row]:
     found[NOTE]["document"] = found[DUAL]["document"]
     for name in found:
         settings = MINILM.model_copy(update={"model": str(given.work / name / "towers")})
-        found[name] |= speed(load_query_tower(settings, "cpu"), list(task.asked.queries[:TIMED]))
+        found[name] |= measure_speed(load_query_tower(settings, "cpu"), list(task.asked.queries[:TIMED]))
     return found
 
 
@@ -177,7 +179,7 @@ def page(found: dict[str, Row], given: argparse.Namespace) -> str:
 
 def _difference(found: dict[str, Row], one: str, other: str, measure: str) -> list[object]:
     mine, theirs = (np.array(found[name]["values"][measure])[:, None] for name in (one, other))
-    lift = compared(mine, theirs, np.arange(len(mine)), Chance())
+    lift = compare_paired(mine, theirs, np.arange(len(mine)), ResamplingSettings())
     interval = f"{lift.low[0]:+.3f} to {lift.high[0]:+.3f}"
     return [f"{one} − {other}", measure, f"{lift.mean[0]:+.3f}", interval, f"{lift.p[0]:.4f}"]
 

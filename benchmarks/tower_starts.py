@@ -24,8 +24,8 @@ from benchmarks.report import machine, markdown_table, write
 from benchmarks.towers import ASKED, NAME, sentences
 from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.towers.course import distances
-from darklode.pipeline.towers.pair import Pair
-from darklode.pipeline.towers.start import mapped, unit
+from darklode.pipeline.towers.pair import TeacherPair
+from darklode.pipeline.towers.start import fit_linear_map, unit
 from darklode.pipeline.train.weights import Floats
 from darklode.schemas.settings import CacheSettings
 
@@ -63,7 +63,7 @@ def far(given: dict[str, Floats], wanted: dict[str, Floats]) -> dict[str, tuple[
     found = {}
     for left, own in given.items():
         others = [name for name in given if name != left]
-        learned = mapped(*(np.concatenate([side[name] for name in others]) for side in (given, wanted)))
+        learned = fit_linear_map(*(np.concatenate([side[name] for name in others]) for side in (given, wanted)))
         turned = np.asarray(unit(own @ learned.T), np.float32)
         found[left] = float(distances(wanted[left], own).mean()), float(distances(wanted[left], turned).mean())
     return found
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=900)
     options = parser.parse_args()
     texts = asked(options.collections, options.queries)
-    pair = Pair(MINILM, CacheSettings(root=options.cache), None, 1)
+    pair = TeacherPair(MINILM, CacheSettings(root=options.cache), None, 1)
     wanted = {name: pair.queries(some) for name, some in texts.items()}
     found = {str(places): far(given_by(places, texts), wanted) for places in KEPT}
     rows = list[list[object]]()

@@ -27,20 +27,20 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.train_towers import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
-from darklode.pipeline.evaluate.measures import measured
+from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.towers.card import speeds
 from darklode.pipeline.towers.folder import KEPT, save
-from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.queries import QUERIES
 from darklode.pipeline.towers.stage import DISTIL
-from darklode.pipeline.towers.student import cut
+from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.towers.tested import MEASURES
-from darklode.pipeline.train.encoder import Encoder
-from darklode.pipeline.train.loop import steady
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.task import Questions, Task
-from darklode.pipeline.train.trainer import trained
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.encoder import TrainableEncoder
+from darklode.pipeline.train.loop import deterministic
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.task import QuerySet, Task
+from darklode.pipeline.train.trainer import train_encoder
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -71,15 +71,15 @@ def sentences(collections: Path, most: int) -> list[str]:
     return whole[:: max(1, len(whole) // most)][:most]
 
 
-def distilled(base: Base, file: Path, work: Path, given: argparse.Namespace, layers: int) -> dict[str, Any]:
+def distilled(base: BaseEncoder, file: Path, work: Path, given: argparse.Namespace, layers: int) -> dict[str, Any]:
     """One student, through all stages."""
     towers = TowerSettings(layers=layers, steps=given.steps, held_out=given.held_out, learning_rates=given.rates)
     settings = Settings(towers=towers, cache=CacheSettings(root=given.cache))
-    pair, out, took = Pair(MINILM, settings.cache, None, layers), Run(str(work / f"student-{layers}")), 0.0
+    pair, out, took = TeacherPair(MINILM, settings.cache, None, layers), Run(str(work / f"student-{layers}")), 0.0
     for step in steps(base, pair, [str(file)], settings):
-        if not (plan := step.plan(out)).stands:
+        if not (plan := step.plan(out)).is_up_to_date:
             began = time.process_time()
-            out.execute(plan, step.work, lambda done, total, note: print(layers, done, total, note, flush=True))
+            out.execute(plan, step.execute, lambda done, total, note: print(layers, done, total, note, flush=True))
             took = time.process_time() - began if step.stage is DISTIL else took
     save(out, pair)
     tables = out.tables()
@@ -94,19 +94,19 @@ def distilled(base: Base, file: Path, work: Path, given: argparse.Namespace, lay
     }
 
 
-def direct(base: Base, work: Path, layers: int, given: argparse.Namespace) -> dict[str, float]:
+def direct(base: BaseEncoder, work: Path, layers: int, given: argparse.Namespace) -> dict[str, float]:
     """The same student by InfoNCE on labels, against the same documents: what it reaches on the test queries."""
     settings = AdaptSettings(method="full", steps=given.direct, anchor=0.0, refresh_steps=given.direct)
     tables = Run(str(work / f"student-{layers}")).tables()
-    task = Task.of(tables, frozen := base.open(tables), same_document=False)
+    task = Task.from_tables(tables, frozen := base.open(tables), same_document=False)
     loaded = load_model(MINILM, "cpu")
-    cut(loaded[0].get_submodule("auto_model"), layers)
-    encoder, asked = Encoder(loaded, MINILM, settings), Questions.of(tables, frozen, "test")
-    with steady(0):
-        course = trained(task, settings, 1e-4, encoder, 0, lambda step, seen: print(step, seen, flush=True))
-        encoder.take(course.best, 1.0)
+    keep_layers(loaded[0].get_submodule("auto_model"), layers)
+    encoder, asked = TrainableEncoder(loaded, MINILM, settings), QuerySet.from_tables(tables, frozen, "test")
+    with deterministic(0):
+        course = train_encoder(task, settings, 1e-4, encoder, 0, lambda step, seen: print(step, seen, flush=True))
+        encoder.restore(course.best_weights, 1.0)
         lists = asked.ranking(frozen, encoder.vectors(asked), 100)
-    values = measured([lists], asked.labels, asked.ids.to_pylist(), list(MEASURES)).mean(axis=0)
+    values = compute_measures([lists], asked.labels, asked.ids.to_pylist(), list(MEASURES)).mean(axis=0)
     return dict(zip(MEASURES, map(float, values), strict=True))
 
 
@@ -165,7 +165,9 @@ def main() -> None:
     parser.add_argument("--page", default="towers")
     given = parser.parse_args()
     run = run_of(given.collections / NAME, given.work / "run", ONLY[NAME])
-    base = Base(MINILM, CacheSettings(root=given.cache), VectorSettings(device="cpu"), (Source(run, 0, False, 0),))
+    base = BaseEncoder(
+        MINILM, CacheSettings(root=given.cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+    )
     file, texts = (
         given.work / "queries.jsonl",
         [*queries(given.collections), *sentences(given.collections, given.sentences)],

@@ -55,8 +55,8 @@ def mine(log: Path, out: Path, settings: Settings, days: list[date] | None = Non
     began, run = time.perf_counter(), Run(str(out))
     record(run, {"logs": str(log), "docs": str(DOCUMENTS)}, settings)
     for step in steps(run, str(log), str(DOCUMENTS), settings, days):
-        if step.wanted and not (plan := step.plan(run)).stands:
-            run.execute(plan, step.work)
+        if step.enabled and not (plan := step.plan(run)).is_up_to_date:
+            run.execute(plan, step.execute)
     return time.perf_counter() - began
 
 

@@ -11,7 +11,7 @@ import yaml
 from darklode.flows import tools
 from darklode.flows.executor import executor
 from darklode.flows.reporting import reporter
-from darklode.flows.runs import ADAPTED, SETTINGS, Recorded, note, noted, recorded
+from darklode.flows.runs import ADAPTED, SETTINGS, RunInputs, note, read_inputs, read_notes
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, Store, call, key_of
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
@@ -19,16 +19,16 @@ from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.judge.build import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.serve.registry import Registry, is_registry
+from darklode.pipeline.serve.registry import AdapterRegistry, is_registry
 from darklode.pipeline.train.adapter import Adapter
-from darklode.pipeline.train.headroom import HEADROOM_STAGE, headroom
-from darklode.pipeline.train.holes import HOLES, NOBODY, HoleJudges, holes, holes_told
+from darklode.pipeline.train.headroom import HEADROOM_STAGE, measure_headroom
+from darklode.pipeline.train.holes import HOLES, NOBODY, UnjudgedJudges, format_unjudged, judge_unjudged
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.sources import Source, tenant_of
+from darklode.pipeline.train.sources import TrainingSource, resolve_tenant
 from darklode.pipeline.train.stage import TRAIN, train
-from darklode.pipeline.train.tested import MEASURES, SYSTEMS, TESTED, tested
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.tested import MEASURES, SYSTEMS, TESTED, rank_test_queries
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.pipeline.train.verdict import VERDICT, demand_lift, read_verdict, verdict
 from darklode.schemas.adaptation import METHOD
 from darklode.schemas.settings import Settings
@@ -65,59 +65,59 @@ def adapt_encoder(
         NoLift: the base is handed over.
         MissingPart: the method needs what is not installed, or a judge of the runs lacks a key or its server.
     """
-    made = [recorded(Run(url)) for url in runs]
-    chosen = made[0].changed(settings or {})
+    made = [read_inputs(Run(url)) for url in runs]
+    chosen = made[0].with_overrides(settings or {})
     check_parts(chosen.adapt.method)
     from darklode.pipeline.train.card import headroom_told
 
-    base = base_of(runs, made, encoder, chosen)
+    base = open_base(runs, made, encoder, chosen)
     run = place(out)
     with run.lock():
-        base = begun(run, base, chosen, warm_start) if warm_start else base
+        base = initialized_base(run, base, chosen, warm_start) if warm_start else base
         if warm_start and base.start is None:
             reporter().say(f"training begins with the base: nothing was live in {warm_start} when these rows came")
         note(run, {ADAPTED: list(runs), "encoder": encoder, WARM: base.start.url if base.start else ""})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         judges = judges_of(base, made)
         for step in steps(base, chosen, judges):
-            if step.stage is TRAIN and not step.plan(run).stands:
+            if step.stage is TRAIN and not step.plan(run).is_up_to_date:
                 _check_saving(run, base)
-                judges.check(chosen.adapt.judge_holes, tenant_of(list(base.sources), chosen.adapt.tenant))
+                judges.check(chosen.adapt.judge_holes, resolve_tenant(list(base.sources), chosen.adapt.tenant))
             run_step(run, step)
             if step.stage is HEADROOM_STAGE:
                 reporter().table("headroom", run.tables("headroom").read("headroom"))
-                told = f"{headroom_told(run)}{holes_told(run, judges, chosen.adapt.judge_holes)}"
-                reporter().say(told)
+                summary = f"{headroom_told(run)}{format_unjudged(run, judges, chosen.adapt.judge_holes)}"
+                reporter().say(summary)
                 if dry_run:
-                    return told
+                    return summary
         hand_over(run, base, chosen, list(runs))
     return demand_lift(run)
 
 
-def _check_saving(run: Run, base: Base) -> None:
+def _check_saving(run: Run, base: BaseEncoder) -> None:
     """What cannot be handed over is not trained."""
-    from darklode.pipeline.train.folder import demand_reproducible
+    from darklode.pipeline.train.folder import require_reproducible
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
-    demand_reproducible(base, base.encoder, run.tables("adaptation_queries"))
+    require_reproducible(base, base.encoder, run.tables("adaptation_queries"))
 
 
-def judges_of(base: Base, made: Sequence[Recorded]) -> HoleJudges:
+def judges_of(base: BaseEncoder, made: Sequence[RunInputs]) -> UnjudgedJudges:
     """Each run's judge, by the run's own settings."""
     pairs = zip(base.sources, made, strict=True)
-    return HoleJudges(tuple((source, Judges.of(one.settings)) for source, one in pairs))
+    return UnjudgedJudges(tuple((source, Judges.from_settings(run_inputs.settings)) for source, run_inputs in pairs))
 
 
-def steps(base: Base, settings: Settings, judges: HoleJudges = NOBODY) -> list[Step]:
+def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NOBODY) -> list[Step]:
     """The stages, in data order; without judges no hole is judged."""
-    given, seed = settings.adapt, settings.seed
+    adapt, seed = settings.adapt, settings.seed
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         pairs_step(base, settings),
-        Step(HEADROOM_STAGE, call(headroom, base)),
-        Step(TRAIN, call(train, given.but("tenant", "sources", "min_probability", "judge_holes"), base, seed=seed)),
-        Step(TESTED, call(tested, given.only(*METHOD), base)),
-        Step(HOLES, call(holes, given.judge_holes, judges), lambda: contents(base)),
+        Step(HEADROOM_STAGE, call(measure_headroom, base)),
+        Step(TRAIN, call(train, adapt.but("tenant", "sources", "min_probability", "judge_holes"), base, seed=seed)),
+        Step(TESTED, call(rank_test_queries, adapt.only(*METHOD), base)),
+        Step(HOLES, call(judge_unjudged, adapt.judge_holes, judges), lambda: contents(base)),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
@@ -126,24 +126,24 @@ def steps(base: Base, settings: Settings, judges: HoleJudges = NOBODY) -> list[S
     ]
 
 
-def pairs_step(base: Base, settings: Settings) -> Step:
+def pairs_step(base: BaseEncoder, settings: Settings) -> Step:
     """What is learned from."""
     learned = list(base.start.learned) if base.start else []
     return Step(
         PAIRS,
         call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability"), learned),
         lambda: contents(base) | ({"what was learned before": key_of(learned)} if learned else {}),
-        unkeyed=("learned",),
+        untracked=("learned",),
         source=base.sources,
     )
 
 
-def contents(base: Base) -> dict[str, str]:
+def contents(base: BaseEncoder) -> dict[str, str]:
     """What identifies the runs."""
-    return {f"the run {one.run.store.url}": one.content() for one in base.sources}
+    return {f"the run {source.run.store.url}": source.content() for source in base.sources}
 
 
-def begun(run: Run, base: Base, settings: Settings, warm_start: str) -> Base:
+def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start: str) -> BaseEncoder:
     """The base with what training begins with: what was live when these rows came. A second night changes nothing.
 
     An empty place is a registry of which nothing was released yet.
@@ -158,35 +158,35 @@ def begun(run: Run, base: Base, settings: Settings, warm_start: str) -> Base:
     encoder, method = base.encoder, settings.adapt.method
     assert isinstance(encoder, SentenceTransformersSettings)
     demand_head(method)
-    tenant = tenant_of(list(base.sources), settings.adapt.tenant)
-    live = Registry(warm_start).on_air(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
-    before = noted(run).get(WARM)
+    tenant = resolve_tenant(list(base.sources), settings.adapt.tenant)
+    live = AdapterRegistry(warm_start).on_air(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
+    before = read_notes(run).get(WARM)
     if before is not None and before != (live and live.store.url):
-        kept = replace(base, start=start_from(Adapter.open(before), tenant, encoder, method) if before else None)
-        if steps(kept, settings)[0].plan(run).stands:
-            return kept
+        initialized = replace(base, start=start_from(Adapter.open(before), tenant, encoder, method) if before else None)
+        if steps(initialized, settings)[0].plan(run).is_up_to_date:
+            return initialized
     return replace(base, start=start_from(live, tenant, encoder, method)) if live else base
 
 
-def base_of(runs: Sequence[str], made: Sequence[Recorded], encoder: str, settings: Settings) -> Base:
+def open_base(runs: Sequence[str], made: Sequence[RunInputs], encoder: str, settings: Settings) -> BaseEncoder:
     """The encoder that is adapted, with its vectors and the runs.
 
     Raises:
         SettingsError: the encoder is not one of sentence-transformers.
         MissingPart: its model is neither here nor to be had.
     """
-    found = tools.encoder(encoder, settings)
-    if not isinstance(found, SentenceTransformersSettings):
+    encoder_settings = tools.encoder(encoder, settings)
+    if not isinstance(encoder_settings, SentenceTransformersSettings):
         raise SettingsError(
-            f"encoders.{encoder} is of kind {found.kind}: an encoder whose weights are elsewhere cannot be handed over "
-            "with a head; name one of kind sentence_transformers"
+            f"encoders.{encoder} is of kind {encoder_settings.kind}, whose weights are on a server: an adapted head "
+            "can only be saved with an encoder of kind sentence_transformers"
         )
-    found.fetch()
+    encoder_settings.fetch()
     sources = [
-        Source(Run(url), number, one.mined, one.settings.mining.text_characters)
-        for number, (url, one) in enumerate(zip(runs, made, strict=True))
+        TrainingSource(Run(url), number, run_inputs.is_mined, run_inputs.settings.mining.text_characters)
+        for number, (url, run_inputs) in enumerate(zip(runs, made, strict=True))
     ]
-    return Base(found, settings.cache, settings.vectors, tuple(sources))
+    return BaseEncoder(encoder_settings, settings.cache, settings.vectors, tuple(sources))
 
 
 def place(out: str) -> Run:
@@ -196,12 +196,12 @@ def place(out: str) -> Run:
         ArtifactError: something else lies there.
     """
     run = Run(out)
-    if ADAPTED not in noted(run) and run.store.lying():
+    if ADAPTED not in read_notes(run) and run.store.root_names():
         raise ArtifactError(f"{run.store.url} holds something else than an adapted encoder; choose another --out")
     return run
 
 
-def hand_over(run: Run, base: Base, settings: Settings, runs: list[str]) -> None:
+def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) -> None:
     """Write the folder that one takes home, the card, the views and the report."""
     from darklode.flows.jobs import write_report
     from darklode.pipeline.train.card import card

@@ -7,18 +7,18 @@ from typing import Any
 
 import yaml
 
-from darklode.flows.adapt_encoder import WARM, base_of, begun, judges_of, place, steps
+from darklode.flows.adapt_encoder import WARM, initialized_base, judges_of, open_base, place, steps
 from darklode.flows.reporting import reporter
-from darklode.flows.runs import ADAPTED, SETTINGS, note, noted, recorded
+from darklode.flows.runs import ADAPTED, SETTINGS, note, read_inputs, read_notes
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.base.views import views_sql
-from darklode.pipeline.train.holes import HoleJudges
+from darklode.pipeline.train.holes import UnjudgedJudges
 from darklode.pipeline.train.needs import check_parts
-from darklode.pipeline.train.tenants import TENANTS, Job, place_of, save_head
+from darklode.pipeline.train.tenants import TENANTS, TenantJob, place_of, save_head
 from darklode.pipeline.train.tenants import adapt_tenants as adapt_each
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import HEADS
 from darklode.schemas.settings import Settings
 
@@ -55,47 +55,54 @@ def adapt_tenants(
         MissingPart: the method needs what is not installed, or a judge of the runs lacks a key or its server.
         SettingsError: the method is not one of heads, or none that can begin with what is live.
     """
-    made = [recorded(Run(url)) for url in runs]
-    chosen = made[0].changed(settings or {})
+    made = [read_inputs(Run(url)) for url in runs]
+    chosen = made[0].with_overrides(settings or {})
     if chosen.adapt.method not in HEADS:
         raise SettingsError(
             f"adapt.method {chosen.adapt.method} makes a whole encoder of each tenant: {', '.join(HEADS)} share one"
         )
     check_parts(chosen.adapt.method)
-    base, run = base_of(runs, made, encoder, chosen), place(out)
+    base, run = open_base(runs, made, encoder, chosen), place(out)
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         judges = judges_of(base, made)
         step = _step(run, base, chosen, sorted(tenants), judges, warm_start)
-        if not step.plan(run).stands:
+        if not step.plan(run).is_up_to_date:
             judges.check(chosen.adapt.judge_holes, None)
         run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         reporter().table("Tenants by what is handed over", run.tables("adapted_tenants").sql(COUNTS))
-    return told(run)
+    return format_summary(run)
 
 
 def _step(
-    run: Run, base: Base, settings: Settings, tenants: list[str], judges: HoleJudges, warm_start: str | None
+    run: Run,
+    base: BaseEncoder,
+    settings: Settings,
+    tenants: list[str],
+    judges: UnjudgedJudges,
+    warm_start: str | None,
 ) -> Step:
     """The one stage: each tenant's own stages are in its folder."""
 
-    def job(tenant: str) -> Job:
-        mine = settings.model_copy(update={"adapt": settings.adapt.model_copy(update={"tenant": tenant})})
+    def job(tenant: str) -> TenantJob:
+        tenant_settings = settings.model_copy(update={"adapt": settings.adapt.model_copy(update={"tenant": tenant})})
         own = Run(f"{run.store.url}/{place_of(tenant)}")
 
-        def begin() -> tuple[list[Step], Callable[[], None]]:
-            given = begun(own, base, mine, warm_start) if warm_start else base
-            note(own, noted(run) | {WARM: given.start.url if given.start else ""})
-            own.store.write(SETTINGS, yaml.safe_dump(mine.model_dump(mode="json"), sort_keys=False).encode())
-            return steps(given, mine, judges), lambda: save_head(own, given, mine.adapt)
+        def open_base() -> tuple[list[Step], Callable[[], None]]:
+            initialized = initialized_base(own, base, tenant_settings, warm_start) if warm_start else base
+            note(own, read_notes(run) | {WARM: initialized.start.url if initialized.start else ""})
+            own.store.write(SETTINGS, yaml.safe_dump(tenant_settings.model_dump(mode="json"), sort_keys=False).encode())
+            return steps(initialized, tenant_settings, judges), lambda: save_head(
+                own, initialized, tenant_settings.adapt
+            )
 
-        return Job(tenant, own, begin)
+        return TenantJob(tenant, own, open_base)
 
-    def depends() -> dict[str, str]:
+    def inputs() -> dict[str, str]:
         return {
-            "the runs": key_of([one.content() for one in base.sources]),
+            "the runs": key_of([source.content() for source in base.sources]),
             "the encoder": key_of(base.identity),
             "the settings": key_of(
                 settings.adapt.but("tenant").decisive(), settings.evaluate.only("bootstrap", "flips").decisive()
@@ -105,19 +112,21 @@ def _step(
             **({"where each begins": warm_start} if warm_start else {}),
         }
 
-    return Step(TENANTS, call(adapt_each, tenants=tenants, job=job), depends, unkeyed=("job",), source=base.sources)
+    return Step(TENANTS, call(adapt_each, tenants=tenants, job=job), inputs, untracked=("job",), source=base.sources)
 
 
-def told(run: Run) -> str:
+def format_summary(run: Run) -> str:
     """How many are adapted, in a sentence.
 
     Raises:
         NoLift: none is.
     """
     rows = run.tables("adapted_tenants").read("adapted_tenants")
-    counts = {one["values"]: one["counts"] for one in rows["shipped"].value_counts().to_pylist()}
+    counts = {count["values"]: count["counts"] for count in rows["shipped"].value_counts().to_pylist()}
     adapted, stays = counts.get("adapted", 0), counts.get("base", 0)
-    said = f"{rows.num_rows:,} tenants: {adapted:,} adapted, {stays:,} with the base, {counts.get(None, 0):,} rejected"
+    sentence = (
+        f"{rows.num_rows:,} tenants: {adapted:,} adapted, {stays:,} with the base, {counts.get(None, 0):,} rejected"
+    )
     if not adapted:
-        raise NoLift(f"{said}; {run.store.path('tables/adapted_tenants')} has the reasons")
-    return f"{said}: {run.store.url}/tenants"
+        raise NoLift(f"{sentence}; {run.store.path('tables/adapted_tenants')} has the reasons")
+    return f"{sentence}: {run.store.url}/tenants"

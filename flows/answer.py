@@ -33,7 +33,7 @@ class Answer(Protocol):
         """Something to know besides; JSON has these in `notes`."""
 
 
-class Told:
+class AnswerValue:
     """Prints each thing as it comes."""
 
     def table(self, key: str, rows: pa.Table, title: str, nothing: str | None = None) -> None:
@@ -58,47 +58,47 @@ class Told:
         console.print(f"[yellow]{text}[/yellow]" if warning else text, soft_wrap=True)
 
 
-class Collected:
+class CollectedAnswer:
     """Keeps everything for one JSON object."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
 
     def table(self, key: str, rows: pa.Table, title: str, nothing: str | None = None) -> None:
         """See `Answer`."""
-        self.found[key] = rows.to_pylist()
+        self.values[key] = rows.to_pylist()
 
     def rows(self, key: str, rows: Rows, columns: Mapping[str, bool], title: str) -> None:
         """See `Answer`."""
-        self.found[key] = list(rows)
+        self.values[key] = list(rows)
 
     def fact(self, key: str, value: Any, sentence: str | None = None) -> None:
         """See `Answer`."""
-        self.found[key] = value
+        self.values[key] = value
 
     def say(self, sentence: str, *, warning: bool = False) -> None:
         """See `Answer`."""
-        self.found.setdefault("notes", []).append(sentence)
+        self.values.setdefault("notes", []).append(sentence)
 
 
 @contextmanager
 def answering(as_json: bool) -> Iterator[Answer]:
     """Where to put an answer; as JSON it is printed when the block ends, by an error too, if there is any of it."""
     if not as_json:
-        yield Told()
+        yield AnswerValue()
         return
-    collected = Collected()
+    collected = CollectedAnswer()
     try:
         yield collected
     finally:
-        if collected.found:
-            sys.stdout.write(json.dumps(_plain(collected.found), indent=1, ensure_ascii=False, default=str) + "\n")
+        if collected.values:
+            sys.stdout.write(json.dumps(_to_plain(collected.values), indent=1, ensure_ascii=False, default=str) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """A value as JSON has it: what is no number is null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {str(key): _to_plain(item) for key, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value

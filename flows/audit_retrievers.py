@@ -20,7 +20,7 @@ def audit_retrievers(out: Place, settings: dict[str, Any] | None = None) -> None
     run = Run(out)
     with run.lock():
         made = benchmark(run)
-        chosen = made.changed(settings or {})
+        chosen = made.with_overrides(settings or {})
         job = steps(made.inputs["docs"], made.inputs["queries"], chosen)
         for step in job:
             if step.stage is AUDIT:

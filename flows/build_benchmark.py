@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.config import load_settings, project
+from darklode.flows.config import load_settings, read_project
 from darklode.flows.executor import executor, preflight
 from darklode.flows.places import Place
 from darklode.flows.reporting import reporter
-from darklode.flows.runs import place_for, record
-from darklode.flows.spreading import spreading
+from darklode.flows.runs import output_run, record
+from darklode.flows.spreading import spread_over
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.card import document
@@ -18,10 +18,10 @@ from darklode.pipeline.evaluate.audit import AUDIT, audit
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
-from darklode.pipeline.judge.ahead import ask_ahead
+from darklode.pipeline.judge.ahead import prefetch_verdicts
 from darklode.pipeline.judge.build import Judges
-from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, calibrated
-from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, label
+from darklode.pipeline.judge.calibration import CALIBRATE, calibrate, calibrated_judge
+from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, write_qrels
 from darklode.pipeline.judge.stage import ADAPTIVE_JUDGE, JUDGE, judge
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.prepare.clean import CLEAN, clean
@@ -57,13 +57,13 @@ def build_benchmark(  # noqa: PLR0913 (they are the form in which Prefect asks f
         estimate: stop before the judge, and show what judging will take by a sample of its calls.
         config: settings file with paths, as `darklode init` writes it, on the machine that works.
     """
-    given = project(config, preset)
-    chosen = load_settings(given.preset, config, values=settings)
-    docs, queries = given.place("docs", docs), given.place("queries", queries)
-    out = given.place("out", out)
+    config_file = read_project(config, preset)
+    chosen = load_settings(config_file.preset, config, values=settings)
+    docs, queries = config_file.place("docs", docs), config_file.place("queries", queries)
+    out = config_file.place("out", out)
     preflight(lambda checks: checks.of_build(docs, queries, out, chosen))
-    run = place_for(out, mined=False)
-    with run.lock(), spreading(chosen.runner, run) as spread:
+    run = output_run(out, mined=False)
+    with run.lock(), spread_over(chosen.runner, run) as spread:
         record(run, {"docs": docs, "queries": queries}, chosen)
         tools.fetch_models(chosen)
         job = steps(docs, queries, chosen, spread)
@@ -77,54 +77,56 @@ def build_benchmark(  # noqa: PLR0913 (they are the form in which Prefect asks f
 
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
     """The stages, in data order."""
-    given, seed, judges = settings, settings.seed, Judges.of(settings)
+    config, seed, judges = settings, settings.seed, Judges.from_settings(settings)
     human, fitted = settings.judge.human, settings.judge.threshold == "fitted"
     judging = ADAPTIVE_JUDGE if settings.judge.depth == "adaptive" else JUDGE
-    taken = ["calibration"] * fitted + ["human_labels"] * (human is not None and judges.learns)
+    taken = ["calibration"] * fitted + ["human_labels"] * (human is not None and judges.can_learn)
     return [
         Step(
             INGEST_DOCUMENTS,
-            call(ingest_documents, given.ingest.but("queries")),
+            call(ingest_documents, config.ingest.but("queries")),
             lambda: {"the documents' files": source_fingerprint(docs)},
             source=docs,
         ),
         Step(
             INGEST_QUERIES,
-            call(ingest_queries, given.ingest.but("documents")),
+            call(ingest_queries, config.ingest.but("documents")),
             lambda: {"the queries' files": source_fingerprint(queries)},
             source=queries,
         ),
-        Step(CLEAN, call(clean, given.clean, seed=seed)),
+        Step(CLEAN, call(clean, config.clean, seed=seed)),
         Step(
             SPLIT,
-            call(split, given.split.but("by"), seed=seed),
-            lambda: {"the generated queries": _content(given.split.generated)} if given.split.generated else {},
+            call(split, config.split.but("by"), seed=seed),
+            lambda: {"the generated queries": _content(config.split.generated)} if config.split.generated else {},
         ),
-        Step(CHUNK, call(chunk, given.chunk, spread), unkeyed=("spread",)),
+        Step(CHUNK, call(chunk, config.chunk, spread), untracked=("spread",)),
         Step(
             SEARCH,
-            call(embed_and_search, given.pool.only("search_depth"), tools.retrievers(given), spread),
-            unkeyed=("spread",),
+            call(embed_and_search, config.pool.only("search_depth"), tools.retrievers(config), spread),
+            untracked=("spread",),
         ),
-        Step(POOL_STAGE, call(pool, given.pool)),
+        Step(POOL_STAGE, call(pool, config.pool)),
         Step(
-            CALIBRATE.reading(*judges.reads),
-            call(_calibrate, judges, tenant=given.ingest.tenant, seed=seed) if human else call(_nothing),
+            CALIBRATE.reading(*judges.tables_read),
+            call(_calibrate, judges, tenant=config.ingest.tenant, seed=seed) if human else call(_nothing),
             lambda: {"the human labels": source_fingerprint(human)} if human else {},
         ),
         Step(
-            judging.reading(*judges.reads, *taken),
-            call(judged, judges, spread, seed=seed) if judging is ADAPTIVE_JUDGE else call(judged, judges, spread),
-            unkeyed=("spread",),
+            judging.reading(*judges.tables_read, *taken),
+            call(judge_pool, judges, spread, seed=seed)
+            if judging is ADAPTIVE_JUDGE
+            else call(judge_pool, judges, spread),
+            untracked=("spread",),
         ),
-        Step(OVERRIDING_LABEL if given.labels.human_overrides else LABEL, call(label, given.labels)),
+        Step(OVERRIDING_LABEL if config.labels.human_overrides else LABEL, call(write_qrels, config.labels)),
         Step(
             TRIPLETS_STAGE,
-            call(triplets, given.triplets, apart=given.split.by == "cluster_and_positives", spread=spread),
-            unkeyed=("spread",),
+            call(triplets, config.triplets, apart=config.split.by == "cluster_and_positives", spread=spread),
+            untracked=("spread",),
         ),
         Step(HELD_OUT.reading("queries", "qrels", "chunks"), call(held_out)),
-        Step(AUDIT, call(audit, given.audit, depth=given.pool.depth, seed=seed)),
+        Step(AUDIT, call(audit, config.audit, depth=config.pool.depth, seed=seed)),
     ]
 
 
@@ -136,8 +138,8 @@ def _content(folder: str) -> str:
 
 def show_estimate(run: Run, settings: Settings) -> None:
     """Say what judging will take."""
-    found = tools.judge_estimates(settings, run.tables("queries", "chunks", "pool"))
-    shown = {f"What judging will take: {name}": table for name, table in found.items()}
+    estimates = tools.judge_estimates(settings, run.tables("queries", "chunks", "pool"))
+    shown = {f"What judging will take: {name}": table for name, table in estimates.items()}
     executor().show(run, lambda: document([], ((title, table, "") for title, table in shown.items()), []))
     for title, table in shown.items():
         reporter().table(title, table)
@@ -151,9 +153,9 @@ def embed_and_search(
     spread: Spread,
 ) -> None:
     """Fill the embedding cache first, whose shards are not those of the search."""
-    neural = [one for one in retrievers.values() if isinstance(one, NeuralBuilder)]
+    neural = [builder for builder in retrievers.values() if isinstance(builder, NeuralBuilder)]
     if neural:
-        embed_all(tables, output, {one.name: one.encoder for one in neural}, neural[0].cache, spread=spread)
+        embed_all(tables, output, {builder.name: builder.encoder for builder in neural}, neural[0].cache, spread=spread)
     search(tables, output, pool, retrievers=retrievers, spread=spread)
 
 
@@ -165,7 +167,7 @@ def _nothing(tables: Tables, output: Output) -> None:
     """Leave the stage's tables empty."""
 
 
-def judged(
+def judge_pool(
     tables: Tables,
     output: Output,
     judges: Judges,
@@ -187,8 +189,8 @@ def judged(
         seed: of the pairs drawn at adaptive depth.
     """
     ahead = spread is not here and judges.settings.depth == "full"
-    asked = ask_ahead(tables, output, judges.settings, judges.cache, spread) if ahead else 0
-    judge(tables, output, judges.settings, judge_for=calibrated(calibration or tables, judges), seed=seed)
-    if asked:
-        output.facts["asked"] += asked
-        output.facts["hits"] -= asked
+    n_prefetched = prefetch_verdicts(tables, output, judges.settings, judges.cache, spread) if ahead else 0
+    judge(tables, output, judges.settings, judge_for=calibrated_judge(calibration or tables, judges), seed=seed)
+    if n_prefetched:
+        output.facts["asked"] += n_prefetched
+        output.facts["hits"] -= n_prefetched

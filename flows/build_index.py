@@ -10,26 +10,32 @@ import yaml
 from darklode.flows import tools
 from darklode.flows.config import recorded_settings, resolve
 from darklode.flows.executor import executor
-from darklode.flows.runs import INDEXED, SETTINGS, note, noted, recorded
-from darklode.flows.serving import tenant_of
-from darklode.flows.spreading import spreading
+from darklode.flows.runs import INDEXED, SETTINGS, note, read_inputs, read_notes
+from darklode.flows.serving import resolve_tenant
+from darklode.flows.spreading import spread_over
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
-from darklode.pipeline.base.memory.parts import settled
+from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
-from darklode.pipeline.serve.vectors.filling import FILL, KIND, Place, fill, forget_missing, refill
-from darklode.pipeline.serve.vectors.given import Given, Kept, OfFile, OfRun
+from darklode.pipeline.serve.vectors.filling import FILL, KIND, IndexLocation, fill_index, forget_missing, refill_index
+from darklode.pipeline.serve.vectors.given import FileSource, RunSource, StoredVectors, VectorSource
 from darklode.pipeline.serve.vectors.page import PAGE, page
-from darklode.pipeline.serve.vectors.probes import PROBES, Asked, probes, updated_probes
-from darklode.pipeline.serve.vectors.recall import RECALL, Opening, measured_again, recall
-from darklode.pipeline.serve.vectors.record import Facts, Origin, read_record, record
-from darklode.pipeline.serve.vectors.semantic_ids import CODEBOOKS, IDS, codebooks, semantic_ids, updated_ids
-from darklode.pipeline.serve.vectors.texts import TEXTS, indexed_texts, updated_texts
+from darklode.pipeline.serve.vectors.probes import PROBES, QueryVectors, exact_neighbors, update_neighbors
+from darklode.pipeline.serve.vectors.recall import RECALL, IndexOpening, measure_recall, measure_updated
+from darklode.pipeline.serve.vectors.record import Facts, IndexOrigin, read_record, record
+from darklode.pipeline.serve.vectors.semantic_ids import (
+    CODEBOOKS,
+    IDS,
+    update_semantic_ids,
+    write_codebooks,
+    write_semantic_ids,
+)
+from darklode.pipeline.serve.vectors.texts import TEXTS, update_indexed_texts, write_indexed_texts
 from darklode.pipeline.train.adapter import Adapter
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.settings import Settings
 
 FILES = (".parquet", ".npy")
@@ -63,19 +69,21 @@ def build_index(
         MissingPart: faiss or the encoder is not here.
     """
     chosen = _settings(source, settings or {})
-    found = Adapter.open(adapter) if adapter else None
-    model = _fetched(encoder, chosen)
-    if found and found.base.encoder_id() != model.encoder_id():
-        raise DoesNotFit(f"{adapter} is made from {found.base.encoder_id()}, and the index by {model.encoder_id()}")
-    given = given_of(source, chosen, model, tenant, found)
+    opened_adapter = Adapter.open(adapter) if adapter else None
+    model = _fetch_encoder(encoder, chosen)
+    if opened_adapter and opened_adapter.base.encoder_id() != model.encoder_id():
+        raise DoesNotFit(
+            f"{adapter} is made from {opened_adapter.base.encoder_id()}, and the index by {model.encoder_id()}"
+        )
+    vector_source = open_vector_source(source, chosen, model, tenant, opened_adapter)
     run = _place(out)
-    with run.lock(), spreading(chosen.runner, run) as spread:
-        note(run, {INDEXED: source, "encoder": encoder, "tenant": given.tenant, "adapter": adapter})
+    with run.lock(), spread_over(chosen.runner, run) as spread:
+        note(run, {INDEXED: source, "encoder": encoder, "tenant": vector_source.tenant, "adapter": adapter})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         forget_missing(run)
-        for step in steps(run, given, chosen, found, spread):
+        for step in steps(run, vector_source, chosen, opened_adapter, spread):
             run_step(run, step)
-        return _finished(run, Origin(given, model, chosen.index, adapter))
+        return _finish(run, IndexOrigin(vector_source, model, chosen.index, adapter))
 
 
 def update_index(folder: str, source: str) -> str:
@@ -92,74 +100,101 @@ def update_index(folder: str, source: str) -> str:
         ArtifactError: there is no finished index.
     """
     run = Run(folder)
-    facts, about = read_record(run.store), noted(run)
+    facts, about = read_record(run.store), read_notes(run)
     chosen = recorded_settings(run.store.read(SETTINGS) or b"{}")
-    model = _fetched(about["encoder"], chosen)
-    given = given_of(source, chosen, model, facts["tenant"], None)
+    model = _fetch_encoder(about["encoder"], chosen)
+    vector_source = open_vector_source(source, chosen, model, facts["tenant"], None)
     if model.encoder_id() != facts["encoder"]["id"]:
         raise DoesNotFit(
             f"the index is by {facts['encoder']['id']}, and {about['encoder']} is {model.encoder_id()} now"
         )
     with run.lock():
-        if facts["content"] == given.content():
-            return f"Nothing changed. {told(facts)}"
+        if facts["content"] == vector_source.content():
+            return f"Nothing changed. {format_summary(facts)}"
         note(run, {INDEXED: source})
-        for step in update_steps(run, given, chosen, facts):
+        for step in update_steps(run, vector_source, chosen, facts):
             run_step(run, step)
-        return _finished(run, Origin(given, model, chosen.index, about["adapter"]))
+        return _finish(run, IndexOrigin(vector_source, model, chosen.index, about["adapter"]))
 
 
-def steps(run: Run, given: Given, settings: Settings, adapter: Adapter | None, spread: Spread = here) -> list[Step]:
+def steps(
+    run: Run, vector_source: VectorSource, settings: Settings, adapter: Adapter | None, spread: Spread = here
+) -> list[Step]:
     """The stages, in data order."""
-    mine, seed, place = settings.index, settings.seed, Place(run.store, settings.index.rerank > 1)
+    index_settings, seed, location = settings.index, settings.seed, IndexLocation(run.store, settings.index.rerank > 1)
     return [
-        Step(TEXTS, call(indexed_texts), lambda: _content(given), source=given),
-        Step(CODEBOOKS, call(codebooks, settings.semantic_ids, given, spread, seed=seed), unkeyed=("spread",)),
-        Step(IDS, call(semantic_ids, given, spread), unkeyed=("spread",)),
+        Step(TEXTS, call(write_indexed_texts), lambda: _content(vector_source), source=vector_source),
+        Step(
+            CODEBOOKS,
+            call(write_codebooks, settings.semantic_ids, vector_source, spread, seed=seed),
+            untracked=("spread",),
+        ),
+        Step(IDS, call(write_semantic_ids, vector_source, spread), untracked=("spread",)),
         Step(
             FILL,
-            call(fill, mine.but("rerank", "recall", "queries"), given, place, spread, seed=seed),
-            unkeyed=("spread",),
+            call(
+                fill_index,
+                index_settings.but("rerank", "recall", "queries"),
+                vector_source,
+                location,
+                spread,
+                seed=seed,
+            ),
+            untracked=("spread",),
         ),
-        Step(PROBES, call(probes, Asked(given, adapter), queries=mine.queries), lambda: _content(given)),
+        Step(
+            PROBES,
+            call(exact_neighbors, QueryVectors(vector_source, adapter), queries=index_settings.queries),
+            lambda: _content(vector_source),
+        ),
         Step(
             RECALL,
-            lambda: call(recall, Opening(run.store, _built(run), mine.rerank, mine.dimensions), target=mine.recall),
+            lambda: call(
+                measure_recall,
+                IndexOpening(run.store, _built(run), index_settings.rerank, index_settings.dimensions),
+                target=index_settings.recall,
+            ),
         ),
     ]
 
 
-def update_steps(run: Run, given: Given, settings: Settings, facts: Facts) -> list[Step]:
+def update_steps(run: Run, vector_source: VectorSource, settings: Settings, facts: Facts) -> list[Step]:
     """The stages of an update: nothing is fitted."""
-    mine, trained, place = settings.index, facts["codebook"], Place(run.store, settings.index.rerank > 1)
-    opening = Opening(run.store, facts["built"], facts["rerank"], mine.dimensions)
+    index_settings, trained, location = (
+        settings.index,
+        facts["codebook"],
+        IndexLocation(run.store, settings.index.rerank > 1),
+    )
+    opening = IndexOpening(run.store, facts["built"], facts["rerank"], index_settings.dimensions)
     return [
-        Step(TEXTS, call(updated_texts, trained=trained), lambda: _content(given), source=given),
-        Step(IDS, call(updated_ids, given, trained=trained)),
-        Step(FILL, call(refill, given, place, kind=facts["built"], trained=trained)),
-        Step(PROBES, call(updated_probes, given, trained=trained)),
-        Step(RECALL, call(measured_again, opening, effort=facts["effort"])),
+        Step(TEXTS, call(update_indexed_texts, trained=trained), lambda: _content(vector_source), source=vector_source),
+        Step(IDS, call(update_semantic_ids, vector_source, trained=trained)),
+        Step(FILL, call(refill_index, vector_source, location, kind=facts["built"], trained=trained)),
+        Step(PROBES, call(update_neighbors, vector_source, trained=trained)),
+        Step(RECALL, call(measure_updated, opening, effort=facts["effort"])),
     ]
 
 
-def given_of(
+def open_vector_source(
     source: str, settings: Settings, encoder: EncoderKind, tenant: str | None, adapter: Adapter | None
-) -> Given:
+) -> VectorSource:
     """What is indexed.
 
     Raises:
         ArtifactError: the run has several tenants and none is named.
     """
-    kept = Kept(encoder, settled(settings.cache), settings.index.dimensions)
+    stored_vectors = StoredVectors(encoder, resolve_cache(settings.cache), settings.index.dimensions)
     if source.endswith(FILES):
-        return OfFile(source, tenant or NOBODY, kept)
+        return FileSource(source, tenant or NOBODY, stored_vectors)
     run = Run(source)
-    made = recorded(run)
-    found = Source(run, 0, made.mined, made.settings.mining.text_characters)
-    return OfRun(found, tenant_of(found, tenant, [adapter] if adapter else []), kept)
+    made = read_inputs(run)
+    training_source = TrainingSource(run, 0, made.is_mined, made.settings.mining.text_characters)
+    return RunSource(
+        training_source, resolve_tenant(training_source, tenant, [adapter] if adapter else []), stored_vectors
+    )
 
 
-def told(facts: Facts) -> str:
+def format_summary(facts: Facts) -> str:
     """What an index is and finds, in some sentences."""
     recalls = [_recall_told(facts, part) for part in facts["recall"]]
     speed, size = facts["queries per second"], facts["bytes per vector"]["in memory"]
@@ -177,8 +212,8 @@ def _recall_told(facts: Facts, part: str) -> str:
     )
 
 
-def _content(given: Given) -> Mapping[str, str]:
-    return {"the texts": given.content()}
+def _content(vector_source: VectorSource) -> Mapping[str, str]:
+    return {"the texts": vector_source.content()}
 
 
 def _built(run: Run) -> str:
@@ -188,26 +223,26 @@ def _built(run: Run) -> str:
 
 
 def _settings(source: str, values: Mapping[str, Any]) -> Settings:
-    return resolve(values) if source.endswith(FILES) else recorded(Run(source)).changed(values)
+    return resolve(values) if source.endswith(FILES) else read_inputs(Run(source)).with_overrides(values)
 
 
-def _fetched(name: str, settings: Settings) -> EncoderKind:
-    found = tools.encoder(name, settings)
-    found.fetch()
-    return found
+def _fetch_encoder(name: str, settings: Settings) -> EncoderKind:
+    encoder_settings = tools.encoder(name, settings)
+    encoder_settings.fetch()
+    return encoder_settings
 
 
 def _place(out: str) -> Run:
     run = Run(out)
-    if INDEXED not in noted(run) and run.store.lying():
+    if INDEXED not in read_notes(run) and run.store.root_names():
         raise ArtifactError(f"{run.store.url} holds something else than an index; choose another --out")
     return run
 
 
-def _finished(run: Run, origin: Origin) -> str:
+def _finish(run: Run, origin: IndexOrigin) -> str:
     facts = record(run, origin)
     run.store.write("views.sql", views_sql(run).encode())
     text = page(run, facts)
     run.store.write(PAGE, text)
     executor().show(run, text.decode)
-    return told(facts)
+    return format_summary(facts)

@@ -26,13 +26,13 @@ COMMANDS = (
 """Files of `flows/commands`, in the order of the help."""
 
 
-class Files(Mapping[str, Any]):
+class FilesGroup(Mapping[str, Any]):
     """The commands by name; one that is asked for is imported."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
-        return _loaded(name)
+        return _load_command(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -41,12 +41,12 @@ class Files(Mapping[str, Any]):
         return len(COMMANDS)
 
 
-class Commands(TyperGroup):
+class LazyCommands(TyperGroup):
     """A command's file is imported when it is called: what one needs would make all others slow to start."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self.commands = Files()  # type: ignore[assignment]
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = FilesGroup()  # type: ignore[assignment]
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 (click's)
         """Names of the commands."""
@@ -55,12 +55,12 @@ class Commands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """List the commands, for which none has to be imported."""
         listing = copy(self)
-        listing.commands = {name: TyperCommand(name, help=_described(name)) for name in COMMANDS}
-        super(Commands, listing).format_help(ctx, formatter)
+        listing.commands = {name: TyperCommand(name, help=_command_help(name)) for name in COMMANDS}
+        super(LazyCommands, listing).format_help(ctx, formatter)
 
 
 @cache
-def _loaded(name: str) -> Any:
+def _load_command(name: str) -> Any:
     command = typer.main.get_command(import_module(f"darklode.flows.commands.{_file(name)}").app)
     command.name = name
     return command
@@ -70,7 +70,7 @@ def _file(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _described(name: str) -> str | None:
+def _command_help(name: str) -> str | None:
     """The docstring of a command, from its source."""
     source = files("darklode.flows.commands").joinpath(f"{_file(name)}.py").read_text(encoding="utf-8")
     functions = (
@@ -85,7 +85,7 @@ DEBUG = "--debug"
 
 app = application(
     name="darklode",
-    cls=Commands,
+    cls=LazyCommands,
     help="Labelled retrieval data from documents, query logs and clicks.\n\n"
     "Start with `darklode build --docs DOCS --queries QUERIES --out RUN`; "
     "a second call with the same --out does only what changed.",
@@ -107,16 +107,16 @@ def root(
         raise typer.Exit
 
 
-def guarded() -> int:
+def run_guarded() -> int:
     """Run the command; whatever goes wrong becomes a message on stderr. Returns the exit code."""
     interrupt.listen()
-    given = sys.argv[1:]
+    arguments = sys.argv[1:]
     try:
-        app(args=[one for one in given if one != DEBUG])
+        app(args=[argument for argument in arguments if argument != DEBUG])
     except Exception as error:
         from darklode.flows.mistakes import explain
 
-        return explain(error, debug=DEBUG in given)
+        return explain(error, debug=DEBUG in arguments)
     except SystemExit as stop:  # how typer ends, having explained what it refused
         if stop.code == INTERRUPTED:
             errors.print(STOPPED)
@@ -130,7 +130,7 @@ def main() -> NoReturn:
     It leaves without tearing the interpreter down: Prefect's threads still hold modules then, of which DuckDB would
     complain at length on stderr.
     """
-    code = guarded()
+    code = run_guarded()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -7,20 +7,29 @@ from typing import Any, get_args
 
 import yaml
 
-from darklode.flows.adapt_encoder import base_of, contents, judges_of, pairs_step, place
+from darklode.flows.adapt_encoder import contents, judges_of, open_base, pairs_step, place
 from darklode.flows.executor import executor
 from darklode.flows.reporting import reporter
-from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
+from darklode.flows.runs import ADAPTED, SETTINGS, note, read_inputs
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.views import views_sql
-from darklode.pipeline.train.comparison import METHODS, PAGE, SUMMED, by_system, comparison, deciding, labels_told, page
+from darklode.pipeline.train.comparison import (
+    METHODS,
+    PAGE,
+    SUMMED,
+    by_system,
+    comparison,
+    deciding,
+    explain_controls,
+    page,
+)
 from darklode.pipeline.train.contest import COMPARED, compare
-from darklode.pipeline.train.holes import COMPARED_HOLES, NOBODY, HoleJudges, holes
+from darklode.pipeline.train.holes import COMPARED_HOLES, NOBODY, UnjudgedJudges, judge_unjudged
 from darklode.pipeline.train.needs import check_parts
-from darklode.pipeline.train.sources import tenant_of
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.sources import resolve_tenant
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import SEEDS, Method
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 from darklode.schemas.settings import Settings
@@ -57,40 +66,40 @@ def compare_adapters(
     compared = list(methods) or list(get_args(Method))
     for name in compared:
         check_parts(name)
-    made = [recorded(Run(url)) for url in runs]
-    chosen = made[0].changed(settings or {})
-    base = base_of(runs, made, encoder, chosen)
+    made = [read_inputs(Run(url)) for url in runs]
+    chosen = made[0].with_overrides(settings or {})
+    base = open_base(runs, made, encoder, chosen)
     run = place(out)
     with run.lock():
         note(run, {ADAPTED: list(runs), "encoder": encoder})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         judges = judges_of(base, made)
-        for step in comparing(base, chosen, compared, seeds, judges):
-            if step.stage is COMPARED and not step.plan(run).stands:
-                judges.check(chosen.adapt.judge_holes, tenant_of(list(base.sources), chosen.adapt.tenant))
+        for step in compared_settings(base, chosen, compared, seeds, judges):
+            if step.stage is COMPARED and not step.plan(run).is_up_to_date:
+                judges.check(chosen.adapt.judge_holes, resolve_tenant(list(base.sources), chosen.adapt.tenant))
             run_step(run, step)
         text = page(run, list(runs))
         run.store.write(PAGE, text)
         run.store.write("views.sql", views_sql(run).encode())
-        for sentence in labels_told(run):
+        for sentence in explain_controls(run):
             reporter().say(sentence)
         reporter().table(f"Test queries: {deciding(run)}", by_system(run, deciding(run)))
         executor().show(run, text.decode)
     return f"The comparison is in {run.store.path(PAGE)}"
 
 
-def comparing(
-    base: Base, settings: Settings, methods: list[str], seeds: int, judges: HoleJudges = NOBODY
+def compared_settings(
+    base: BaseEncoder, settings: Settings, methods: list[str], seeds: int, judges: UnjudgedJudges = NOBODY
 ) -> list[Step]:
     """The stages, in data order; without judges no hole is judged."""
-    given = settings.adapt.but("tenant", "sources", "min_probability", "method", "judge_holes")
+    adapt_settings = settings.adapt.but("tenant", "sources", "min_probability", "method", "judge_holes")
     measuring = settings.evaluate.only("bootstrap", "flips")
     return [
         pairs_step(base, settings),
-        Step(COMPARED, call(compare, given, base, methods=methods, seeds=seeds)),
+        Step(COMPARED, call(compare, adapt_settings, base, methods=methods, seeds=seeds)),
         Step(
             COMPARED_HOLES,
-            call(holes, settings.adapt.judge_holes, judges, lists=COMPARISON_LISTS.name),
+            call(judge_unjudged, settings.adapt.judge_holes, judges, lists=COMPARISON_LISTS.name),
             lambda: contents(base),
         ),
         Step(SUMMED, call(comparison, measuring, seed=settings.seed)),

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from darklode.pipeline.base.errors import CommandLineError, SettingsError
 from darklode.schemas.keys import UnknownKey, known_keys, merge, unknown_keys, without_former_keys
 from darklode.schemas.kinds import nearest
-from darklode.schemas.places import placed
+from darklode.schemas.places import resolve_paths
 from darklode.schemas.settings import Settings
 
 DEFAULT_PRESET = "embedded"
@@ -55,8 +55,8 @@ def file_settings(file: Path) -> dict[str, Any]:
     Raises:
         SettingsError: as for `read_config`.
     """
-    given = {key: value for key, value in read_config(file).items() if key not in BESIDES}
-    return placed(given, file.absolute().parent, Settings)
+    values = {key: value for key, value in read_config(file).items() if key not in BESIDES}
+    return resolve_paths(values, file.absolute().parent, Settings)
 
 
 def changed_values(config: Path | None, assignments: Sequence[str] | None) -> dict[str, Any]:
@@ -118,18 +118,18 @@ def resolve(values: Mapping[str, Any]) -> Settings:
 
 def _with_paths(values: Mapping[str, Any], unknown: Sequence[UnknownKey]) -> Mapping[str, Any]:
     """The values with relative paths resolved; as they are where some are unknown, since they will be refused."""
-    return values if unknown else placed(values, Path(), Settings)
+    return values if unknown else resolve_paths(values, Path(), Settings)
 
 
-def _is_below(place: Sequence[int | str], path: str) -> bool:
+def _is_below(location: Sequence[int | str], path: str) -> bool:
     """Whether pydantic means an unknown key or what is below it."""
-    return f"{'.'.join(map(str, place))}.".startswith(f"{path}.")
+    return f"{'.'.join(map(str, location))}.".startswith(f"{path}.")
 
 
 def _refusal(where: str, wrong: Sequence[Mapping[str, Any]]) -> str:
     """What is wrong with one setting; the members of a union each say why it is not theirs."""
-    reasons = dict.fromkeys(str(one["msg"]).removeprefix("Value error, ") for one in wrong)
-    return f"{where}: {' or '.join(reasons)}{_got(wrong[0]['input'])}"
+    reasons = dict.fromkeys(str(error["msg"]).removeprefix("Value error, ") for error in wrong)
+    return f"{where}: {' or '.join(reasons)}{_wrong_value(wrong[0]['input'])}"
 
 
 def recorded_settings(text: bytes | str) -> Settings:
@@ -190,13 +190,13 @@ def _scalar(value: str, text: str) -> Any:
         raise CommandLineError(f"--set {text}: the value is not YAML") from error
 
 
-def _setting(place: tuple[int | str, ...]) -> str:
+def _setting(location: tuple[int | str, ...]) -> str:
     """The setting that pydantic means: it goes on with list indices and the members of a union."""
-    paths = [".".join(map(str, place[:length])) for length in range(1, len(place) + 1)]
+    paths = [".".join(map(str, location[:length])) for length in range(1, len(location) + 1)]
     return next((path for path in paths if path in known_keys()), paths[-1])
 
 
-def _got(value: Any) -> str:
+def _wrong_value(value: Any) -> str:
     """The value that was wrong, for an error's text; not if it may hold an address with a password or a key."""
     shown = repr(value)
     return "" if "://" in shown and {"@", "?"} & set(shown) else f" (got {shown})"
@@ -206,7 +206,7 @@ PATHS = ("docs", "queries", "logs", "out", "mined")
 
 
 @dataclass(frozen=True)
-class Project:
+class ConfigFile:
     """A file's paths, by `PATHS`, and its preset.
 
     Relative paths are those of the file's folder, so that a nightly job may start anywhere.
@@ -215,33 +215,33 @@ class Project:
     paths: Mapping[str, str]
     preset: str
 
-    def path(self, name: str, given: str | None, option: str) -> str:
+    def path(self, name: str, value: str | None, option: str) -> str:
         """What the command line gives, or the file.
 
         Raises:
             BadParameter: neither does.
         """
-        found = given if given is not None else self.paths.get(name)
-        if found is None:
+        path_value = value if value is not None else self.paths.get(name)
+        if path_value is None:
             hint = f"or paths.{name} in the file for --config (`darklode init` writes one)"
             raise typer.BadParameter(f"Missing option '{option}', {hint}")
-        return found
+        return path_value
 
-    def place(self, name: str, given: str | None) -> str:
+    def place(self, name: str, value: str | None) -> str:
         """What is given where there is no command line, or the file's.
 
         Raises:
             SettingsError: neither says it.
         """
-        found = given if given is not None else self.paths.get(name)
-        if found is None:
+        path_value = value if value is not None else self.paths.get(name)
+        if path_value is None:
             raise SettingsError(
                 f"say where {name} is, or name a config file with paths.{name} (`darklode init` writes one)"
             )
-        return found
+        return path_value
 
 
-def project(config: str | Path | None, preset: str | None = None) -> Project:
+def read_project(config: str | Path | None, preset: str | None = None) -> ConfigFile:
     """What the file says besides settings; nothing where there is no file. A `preset` that is given wins.
 
     Raises:
@@ -251,15 +251,15 @@ def project(config: str | Path | None, preset: str | None = None) -> Project:
     if preset is not None and preset not in presets():
         raise CommandLineError(_no_preset(preset))
     if config is None:
-        return Project({}, preset or DEFAULT_PRESET)
+        return ConfigFile({}, preset or DEFAULT_PRESET)
     config = Path(config)
     values = read_config(config)
     _check_sections({key: value for key, value in values.items() if key not in BESIDES})
     paths = values.get("paths") or {}
     if not isinstance(paths, Mapping):
         raise SettingsError(f"{config}: paths holds {', '.join(PATHS)}")
-    found = {name: _path(config, name, value) for name, value in paths.items() if value is not None}
-    return Project(found, preset or str(values.get("preset") or DEFAULT_PRESET))
+    resolved_paths = {name: _path(config, name, value) for name, value in paths.items() if value is not None}
+    return ConfigFile(resolved_paths, preset or str(values.get("preset") or DEFAULT_PRESET))
 
 
 def _check_sections(values: Mapping[str, Any]) -> None:
@@ -271,11 +271,11 @@ def _check_sections(values: Mapping[str, Any]) -> None:
 
 def _path(config: Path, name: str, value: Any) -> str:
     if name not in PATHS:
-        raise SettingsError(f"{config}: there is no paths.{name}; {nearest(f'paths.{name}', _dotted())}")
+        raise SettingsError(f"{config}: there is no paths.{name}; {nearest(f'paths.{name}', _setting_paths())}")
     if "://" in str(value):
         return str(value)
     return str(config.parent / Path(str(value)).expanduser())
 
 
-def _dotted() -> list[str]:
+def _setting_paths() -> list[str]:
     return [f"paths.{name}" for name in PATHS]

@@ -107,17 +107,17 @@ class Lines:
     SECONDS = 30
 
     def __init__(self) -> None:
-        self._told = 0.0
+        self._last_printed = 0.0
 
     def start(self, stage: str, reason: str) -> None:
         """Say that it starts, and why."""
-        self._told = time.monotonic()
+        self._last_printed = time.monotonic()
         console.print(f"{stage}: {printable(reason)}", soft_wrap=True)
 
     def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
         """Say how far it is, not more often than every half a minute."""
-        if time.monotonic() - self._told > self.SECONDS:
-            self._told = time.monotonic()
+        if time.monotonic() - self._last_printed > self.SECONDS:
+            self._last_printed = time.monotonic()
             share = f"{done:,} of {total:,}" if total else f"{done:,}"
             console.print(f"{stage}: {share}  {printable(note)}".rstrip(), soft_wrap=True)
 
@@ -157,7 +157,7 @@ def show(rows: pa.Table, title: str) -> None:
     """Print a table; long cells are cut, numbers stand to the right."""
     import pyarrow as pa
 
-    numbers = {one.name: pa.types.is_integer(one.type) or pa.types.is_floating(one.type) for one in rows.schema}
+    numbers = {field.name: pa.types.is_integer(field.type) or pa.types.is_floating(field.type) for field in rows.schema}
     show_rows(rows.to_pylist(), numbers, title)
 
 
@@ -166,12 +166,12 @@ def show_rows(rows: Iterable[Mapping[str, object]], columns: Mapping[str, bool],
     console.print(f"[bold]{printable(title)}[/bold]", soft_wrap=True)
     table = Table(header_style="bold", box=None, pad_edge=False)
     cells = [[cell(value) for value in row.values()] for row in rows]
-    for place, (name, number) in enumerate(columns.items()):
-        first, last = place == 0, place == len(columns) - 1
-        whole = number or (first and all(len(row[0]) <= NAME_CHARACTERS for row in cells))
+    for index, (name, number) in enumerate(columns.items()):
+        first, last = index == 0, index == len(columns) - 1
+        no_wrap = number or (first and all(len(row[0]) <= NAME_CHARACTERS for row in cells))
         width = None if number or first or last or console.width >= WIDE else MIDDLE_CHARACTERS
         side: Any = "right" if number else "left"
-        table.add_column(printable(name), justify=side, no_wrap=whole, overflow="fold", max_width=width)
+        table.add_column(printable(name), justify=side, no_wrap=no_wrap, overflow="fold", max_width=width)
     for row in cells:
         table.add_row(*row)
     console.print(table)
@@ -204,9 +204,9 @@ def cell(value: object) -> str:
 
 def printable(text: str) -> str:
     """A text from outside for rich: its brackets are no markup, and it cannot steer the terminal."""
-    return escape(harmless(text))
+    return escape(escape_for_terminal(text))
 
 
-def harmless(text: str) -> str:
+def escape_for_terminal(text: str) -> str:
     """A text from outside that cannot steer the terminal; its brackets stand."""
     return "".join("�" if category(char) in UNPRINTABLE and char != "\n" else char for char in text)

@@ -16,7 +16,7 @@ from prefect.types.entrypoint import EntrypointType
 from pydantic import ValidationError
 
 from darklode.flows import orchestration
-from darklode.flows.config import load_settings, project
+from darklode.flows.config import load_settings, read_project
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 
 ONE_AT_A_TIME = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
@@ -48,16 +48,16 @@ def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) 
         SettingsError: the file cannot be read, or names neither queries nor a log; no such time, name or pool.
         MissingPart: the server refuses the deployment.
     """
-    load_settings(project(config).preset, config)
-    paths = project(config).paths
-    wanted = [asks for asks in FLOWS if asks in paths]
-    if not wanted:
+    load_settings(read_project(config).preset, config)
+    paths = read_project(config).paths
+    flows_to_deploy = [asks for asks in FLOWS if asks in paths]
+    if not flows_to_deploy:
         raise SettingsError(f"{config} names neither paths.queries nor paths.logs: there is nothing to deploy")
     due = [_schedule(cron, timezone)] if cron else []
-    with _told():
+    with _quiet_prefect():
         _provide(pool)
-        for asks in wanted:
-            schedules = due if asks == wanted[-1] else []
+        for asks in flows_to_deploy:
+            schedules = due if asks == flows_to_deploy[-1] else []
             made = FLOWS[asks].to_deployment(
                 name,
                 parameters={"config": str(config.resolve())},
@@ -71,7 +71,7 @@ def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) 
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _quiet_prefect() -> Iterator[None]:
     """What Prefect refuses, in a sentence."""
     try:
         yield
@@ -87,10 +87,10 @@ def _schedule(cron: str, timezone: str) -> CronSchedule:
     try:
         return CronSchedule(cron=cron, timezone=timezone)
     except ValidationError as error:
-        (found, *_) = error.errors()
-        wrong = "--cron" if "cron" in found["loc"] else "--timezone"
+        (first_error, *_) = error.errors()
+        wrong = "--cron" if "cron" in first_error["loc"] else "--timezone"
         raise SettingsError(
-            f'{wrong} {found["input"]!r} is none; such as --cron "0 3 * * *" --timezone Europe/Berlin'
+            f'{wrong} {first_error["input"]!r} is none; such as --cron "0 3 * * *" --timezone Europe/Berlin'
         ) from error
 
 

@@ -7,7 +7,7 @@ from darklode.flows import tools
 from darklode.flows.executor import preflight
 from darklode.flows.jobs import steps_of
 from darklode.flows.places import Place
-from darklode.flows.runs import Recorded, record, recorded
+from darklode.flows.runs import RunInputs, read_inputs, record
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.evaluate.asked import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
@@ -39,21 +39,21 @@ def evaluate_systems(out: Place, settings: dict[str, Any] | None = None) -> None
     run = Run(out)
     preflight(lambda checks: checks.of_evaluation(out, settings or {}))
     with run.lock():
-        made = recorded(run)
-        chosen = made.changed(settings or {})
+        made = read_inputs(run)
+        chosen = made.with_overrides(settings or {})
         for step in steps(made, chosen):
-            if step.wanted:
+            if step.enabled:
                 run_step(run, step)
         record(run, made.inputs, chosen)
-        finish(run, chosen, steps_of(run, Recorded(made.inputs, chosen)))
+        finish(run, chosen, steps_of(run, RunInputs(made.inputs, chosen)))
 
 
-def steps(made: Recorded, settings: Settings) -> list[Step]:
+def steps(made: RunInputs, settings: Settings) -> list[Step]:
     """The stages, in data order."""
-    given, mined = settings.evaluate, made.mined
+    evaluate_settings, mined = settings.evaluate, made.is_mined
     systems = tools.systems(settings, mined=mined)
     identities = tools.identities(systems)
-    files = {name: source_fingerprint(name) for name in given.run_files}
+    files = {name: source_fingerprint(name) for name in evaluate_settings.run_files}
     if mined:
         held_out = Step(OF_A_LOG, call(of_a_log, text_characters=settings.mining.text_characters))
     else:
@@ -64,20 +64,20 @@ def steps(made: Recorded, settings: Settings) -> list[Step]:
             RANKINGS_STAGE if mined else OF_CHUNKS,
             call(
                 rank_all,
-                depth=depth_of(given.measures),
+                depth=depth_of(evaluate_settings.measures),
                 systems=systems,
                 identities=identities,
-                run_files=given.run_files,
+                run_files=evaluate_settings.run_files,
             ),
             lambda: {"the systems": key_of(identities), "the run files": key_of(files)},
-            unkeyed=("systems", "identities", "run_files"),
+            untracked=("systems", "identities", "run_files"),
         ),
         Step(
             EVALUATE,
             call(
                 evaluate,
-                given.only("measures", "bootstrap", "flips"),
-                systems=[*systems, *(RunFile(name).name for name in given.run_files)],
+                evaluate_settings.only("measures", "bootstrap", "flips"),
+                systems=[*systems, *(RunFile(name).name for name in evaluate_settings.run_files)],
                 seed=settings.seed,
             ),
         ),
@@ -89,7 +89,7 @@ def steps(made: Recorded, settings: Settings) -> list[Step]:
 def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mapping[str, Any]) -> list[Step]:
     """AUC over people's labels, where there are any."""
     file, characters = settings.evaluate.labels or "", settings.mining.text_characters
-    wanted = bool(file and systems)
+    enabled = bool(file and systems)
     return [
         Step(
             MANUAL,
@@ -100,39 +100,43 @@ def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mappi
                 text_characters=characters,
             ),
             lambda: {"the labels' file": source_fingerprint(file)},
-            unkeyed=("file",),
-            wanted=wanted,
+            untracked=("file",),
+            enabled=enabled,
         ),
         Step(
             SCORES,
             call(manual_scores, systems=systems, identities=identities),
             lambda: {"the systems": key_of(identities)},
-            unkeyed=("systems", "identities"),
-            wanted=wanted,
+            untracked=("systems", "identities"),
+            enabled=enabled,
         ),
         Step(
             AUC,
             call(auc, settings.evaluate.only("bootstrap", "flips"), systems=list(systems), seed=settings.seed),
-            wanted=wanted,
+            enabled=enabled,
         ),
     ]
 
 
 def _by_the_log(settings: Settings, *, mined: bool) -> list[Step]:
     """What a log says of itself, and the judge of what it showed."""
-    given, seed = settings.evaluate, settings.seed
+    evaluate_settings, seed = settings.evaluate, settings.seed
     bots = settings.logs.only("bot_queries_per_minute", "bot_click_share")
     searches = judged_searches(settings)
     judged = Step(
         ONLINE_VERDICTS_STAGE,
-        call(online_verdicts, bots, searches=searches, judge_for=Judges.of(settings), seed=seed),
-        wanted=mined and searches > 0,
+        call(online_verdicts, bots, searches=searches, judge_for=Judges.from_settings(settings), seed=seed),
+        enabled=mined and searches > 0,
     )
-    stage = ONLINE.reading(*ONLINE_VERDICTS_STAGE.writes) if judged.wanted else ONLINE
+    stage = ONLINE.reading(*ONLINE_VERDICTS_STAGE.writes) if judged.enabled else ONLINE
     return [
-        Step(CHUNK, call(chunk, settings.chunk), wanted=judged.wanted),
+        Step(CHUNK, call(chunk, settings.chunk), enabled=judged.enabled),
         judged,
-        Step(stage, call(online, bots, given.only("bootstrap", "flips"), searches=searches, seed=seed), wanted=mined),
+        Step(
+            stage,
+            call(online, bots, evaluate_settings.only("bootstrap", "flips"), searches=searches, seed=seed),
+            enabled=mined,
+        ),
     ]
 
 

@@ -23,15 +23,15 @@ class Executor(Protocol):
     """Runs stages, and shows what came of them.
 
     Attributes:
-        tells: how a flow ends is told to whoever waits for it, by Prefect's hooks.
-        unchecked: no command looked for obstacles before the flow began, so the flow does.
+        shows_progress: how a flow ends is told to whoever waits for it, by Prefect's hooks.
+        skips_checks: no command looked for obstacles before the flow began, so the flow does.
     """
 
     @property
-    def tells(self) -> bool: ...
+    def shows_progress(self) -> bool: ...
 
     @property
-    def unchecked(self) -> bool: ...
+    def skips_checks(self) -> bool: ...
 
     def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
         """Run a step unless its result stands; `delays` are the seconds before each new try."""
@@ -43,12 +43,12 @@ class Executor(Protocol):
 class InProcess:
     """This process alone: nothing is tried again, and nobody looks on from elsewhere."""
 
-    tells = False
-    unchecked = False
+    shows_progress = False
+    skips_checks = False
 
     def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
         """See `Executor`."""
-        execute(run, step, lambda: reported(step.stage.name))
+        execute(run, step, lambda: report_progress(step.stage.name))
 
     def show(self, run: Run, page: Callable[[], str]) -> None:
         """See `Executor`."""
@@ -68,10 +68,10 @@ class DryRun(InProcess):
             StageIsDue: the step's result does not stand; nothing was done.
         """
 
-        def due() -> Progress:
+        def has_work() -> Progress:
             raise StageIsDue(step.stage.name)
 
-        execute(run, step, due)
+        execute(run, step, has_work)
 
 
 def preflight(checks: Callable[[ModuleType], Sequence[Check]]) -> None:
@@ -83,14 +83,14 @@ def preflight(checks: Callable[[ModuleType], Sequence[Check]]) -> None:
     Raises:
         DarklodeError: something is in the way.
     """
-    if not executor().unchecked:
+    if not executor().skips_checks:
         return
     from darklode.flows import preflight
 
-    found = preflight.found_by(checks(preflight))
-    for note in found.notes:
+    problems = preflight.run_checks(checks(preflight))
+    for note in problems.notes:
         reporter().say(note)
-    found.insist()
+    problems.insist()
 
 
 def execute(run: Run, step: Step, progress: Callable[[], Progress]) -> tuple[Manifest, bool]:
@@ -105,18 +105,18 @@ def execute(run: Run, step: Step, progress: Callable[[], Progress]) -> tuple[Man
     interrupt.check()
     plan, name = step.plan(run), step.stage.name
     manifest = run.manifest(step.stage)
-    if plan.stands and manifest is not None:
-        run.tidy(manifest)
+    if plan.is_up_to_date and manifest is not None:
+        run.delete_old_parts(manifest)
         reporter().finish(name, manifest, redone=False)
         return manifest, False
     follow = progress()
     reporter().start(name, plan.reason or "")
-    manifest = run.execute(plan, step.work, follow)
+    manifest = run.execute(plan, step.execute, follow)
     reporter().finish(name, manifest, redone=True)
     return manifest, True
 
 
-def reported(stage: str) -> Progress:
+def report_progress(stage: str) -> Progress:
     """Progress for the reporter; between two steps Ctrl-C is looked for."""
 
     def tell(done: int, total: int | None, note: str) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from darklode.flows.runs import LAWS, SETTINGS, note, noted
+from darklode.flows.runs import LAWS, SETTINGS, note, read_notes
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.ingest.files import source_fingerprint
-from darklode.pipeline.laws.fit import FIT, laws
+from darklode.pipeline.laws.fit import FIT, write_law_fits
 from darklode.pipeline.laws.page import PAGE, page
 from darklode.pipeline.laws.points import POINTS, law_points
-from darklode.schemas.places import absolute
+from darklode.schemas.places import to_absolute
 
 FILES = (".csv", ".parquet")
 
@@ -34,14 +34,14 @@ def fit_laws(source: str, out: str | None = None) -> Run:
     of_file = source.endswith(FILES)
     if of_file and out is None:
         raise CommandLineError("say where the laws of a file go: --out FOLDER")
-    run = laws_folder(out or source) if of_file else opened(source)
+    run = laws_folder(out or source) if of_file else open_grid(source)
     with run.lock():
         if of_file:
-            file = absolute(source)
+            file = to_absolute(source)
             note(run, {LAWS: [file]})
             print_ = source_fingerprint(file)
             run_step(run, Step(POINTS, call(law_points), lambda: {"the file": print_}, source=file))
-        run_step(run, Step(FIT, call(laws, seed=seed_of(run))))
+        run_step(run, Step(FIT, call(write_law_fits, seed=seed_of(run))))
         run.store.write("views.sql", views_sql(run).encode())
         run.store.write(PAGE, page(run))
     return run
@@ -62,12 +62,12 @@ def laws_folder(out: str) -> Run:
         ArtifactError: something else lies there.
     """
     run = Run(out)
-    if LAWS not in noted(run) and run.store.lying():
+    if LAWS not in read_notes(run) and run.store.root_names():
         raise ArtifactError(f"{run.store.url} holds something else than laws; choose another --out")
     return run
 
 
-def opened(folder: str) -> Run:
+def open_grid(folder: str) -> Run:
     """A folder that holds points.
 
     Raises:

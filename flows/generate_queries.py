@@ -5,30 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.build_benchmark import embed_and_search, judged
+from darklode.flows.build_benchmark import embed_and_search, judge_pool
 from darklode.flows.executor import executor
 from darklode.flows.jobs import write_report
-from darklode.flows.runs import GENERATED, note, noted, record, recorded
-from darklode.flows.spreading import spreading
+from darklode.flows.runs import GENERATED, note, read_inputs, read_notes, record
+from darklode.flows.spreading import spread_over
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.base.views import views_sql
-from darklode.pipeline.generate.card import card, told
+from darklode.pipeline.generate.card import card, summary_sentence
 from darklode.pipeline.generate.kinds import GeneratorKind
-from darklode.pipeline.generate.outcome import OUTCOME, outcome
-from darklode.pipeline.generate.port import Writer
+from darklode.pipeline.generate.outcome import OUTCOME, write_outcome
+from darklode.pipeline.generate.port import QueryWriter
 from darklode.pipeline.generate.round_trip import ROUND_TRIP, round_trip
-from darklode.pipeline.generate.sieve import SIEVE, sieve
-from darklode.pipeline.generate.texts import TEXTS, texts
-from darklode.pipeline.generate.writing import WRITE, write
+from darklode.pipeline.generate.sieve import SIEVE, filter_generated
+from darklode.pipeline.generate.texts import TEXTS, sample_texts
+from darklode.pipeline.generate.writing import WRITE, write_queries
 from darklode.pipeline.judge.build import Judges
-from darklode.pipeline.judge.label import LABEL, label
+from darklode.pipeline.judge.label import LABEL, write_qrels
 from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.retrieve.search import SEARCH
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import Settings
 
@@ -51,73 +51,76 @@ def generate_queries(source: str, out: str, settings: dict[str, Any] | None = No
         SettingsError: a retriever that is to be left out is none of the pool's.
         MissingPart: the writer, a retriever or the judge lacks something.
     """
-    made = recorded(Run(source))
-    chosen = made.changed(settings or {})
+    made = read_inputs(Run(source))
+    chosen = made.with_overrides(settings or {})
     writer = as_kind(chosen.generate, GeneratorKind).writer(chosen)
-    given = Source(Run(source), 0, made.mined, made.settings.mining.text_characters)
+    training_source = TrainingSource(Run(source), 0, made.is_mined, made.settings.mining.text_characters)
     run = _place(out)
-    with run.lock(), spreading(chosen.runner, run) as spread:
+    with run.lock(), spread_over(chosen.runner, run) as spread:
         record(run, {}, chosen)
         note(run, {GENERATED: source})
         tools.fetch_models(chosen)
-        for step in steps(given, writer, chosen, spread):
+        for step in steps(training_source, writer, chosen, spread):
             run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         text = card(run, chosen, source)
         run.store.write("README.md", text)
         write_report(run)
         executor().show(run, text.decode)
-    return f"{told(run)}."
+    return f"{summary_sentence(run)}."
 
 
-def steps(source: Source, writer: Writer, settings: Settings, spread: Spread = here) -> list[Step]:
+def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, spread: Spread = here) -> list[Step]:
     """The stages, in data order: from the queries on they are a build's."""
-    given, seed = settings.generate, settings.seed
-    judges = Judges.of(settings)
-    kind = as_kind(given, GeneratorKind)
+    generate_settings, seed = settings.generate, settings.seed
+    judges = Judges.from_settings(settings)
+    kind = as_kind(generate_settings, GeneratorKind)
 
     def as_source(tables: Tables, output: Output) -> None:
-        judged(tables, output, judges, spread, calibration=source.run.tables())
+        judge_pool(tables, output, judges, spread, calibration=source.run.tables())
 
     return [
         Step(
             TEXTS,
-            call(texts, most=given.texts, seed=seed),
+            call(sample_texts, max_texts=generate_settings.texts, seed=seed),
             lambda: {f"the run {source.run.store.url}": source.content()},
             source=source,
         ),
         Step(
             WRITE,
-            call(write, writer, spread, seed=seed),
+            call(write_queries, writer, spread, seed=seed),
             lambda: {"the writer": writer.generator_id},
-            unkeyed=("writer", "spread"),
+            untracked=("writer", "spread"),
         ),
         Step(
             SIEVE,
             lambda: call(
-                sieve, settings.clean.only("language", "language_score"), source.run.tables(), copies=kind.COPIES
+                filter_generated,
+                settings.clean.only("language", "language_score"),
+                source.run.tables(),
+                copies=kind.COPIES,
             ),
             lambda: {f"the run {source.run.store.url}": source.content()},
-            unkeyed=("documents",),
+            untracked=("documents",),
         ),
         Step(
             SEARCH,
             call(embed_and_search, settings.pool.only("search_depth"), retrievers(settings), spread),
-            unkeyed=("spread",),
+            untracked=("spread",),
         ),
-        Step(ROUND_TRIP, call(round_trip, depth=given.round_trip)),
+        Step(ROUND_TRIP, call(round_trip, depth=generate_settings.round_trip)),
         Step(
             JUDGE,
             lambda: call(as_source),
             lambda: {"the judge": str(judges.identity), f"the run {source.run.store.url}": source.content()},
         ),
-        Step(LABEL, call(label, settings.labels.model_copy(update={"human_overrides": False}))),
+        Step(LABEL, call(write_qrels, settings.labels.model_copy(update={"human_overrides": False}))),
         Step(
             TRIPLETS_STAGE,
             call(triplets, settings.triplets, apart=False, source=GENERATED, spread=spread),
-            unkeyed=("spread",),
+            untracked=("spread",),
         ),
-        Step(OUTCOME, call(outcome, source=given.kind, generator_id=writer.generator_id, seed=seed)),
+        Step(OUTCOME, call(write_outcome, source=generate_settings.kind, generator_id=writer.generator_id, seed=seed)),
     ]
 
 
@@ -127,13 +130,13 @@ def retrievers(settings: Settings) -> dict[str, tools.Builder]:
     Raises:
         SettingsError: one that is to be left out is none of them, or none is left.
     """
-    found, out = tools.retrievers(settings), settings.generate.leave_out
-    if unknown := sorted({*out} - {*found}):
-        raise SettingsError(f"generate.leave_out: {unknown[0]} is none of pool.retrievers: {', '.join(found)}")
-    left = {name: one for name, one in found.items() if name not in out}
-    if not left:
+    all_retrievers, out = tools.retrievers(settings), settings.generate.leave_out
+    if unknown := sorted({*out} - {*all_retrievers}):
+        raise SettingsError(f"generate.leave_out: {unknown[0]} is none of pool.retrievers: {', '.join(all_retrievers)}")
+    remaining = {name: builder for name, builder in all_retrievers.items() if name not in out}
+    if not remaining:
         raise SettingsError("generate.leave_out leaves no retriever to find texts again")
-    return left
+    return remaining
 
 
 def _place(out: str) -> Run:
@@ -143,6 +146,6 @@ def _place(out: str) -> Run:
         ArtifactError: something else lies there.
     """
     run = Run(out)
-    if GENERATED not in noted(run) and run.store.lying():
+    if GENERATED not in read_notes(run) and run.store.root_names():
         raise ArtifactError(f"{run.store.url} holds something else than generated queries; choose another --out")
     return run

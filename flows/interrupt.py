@@ -11,7 +11,7 @@ from types import FrameType
 
 AGAIN_SECONDS = 0.05
 
-_asked = threading.Event()
+_stop_requested = threading.Event()
 
 
 def listen() -> None:
@@ -25,12 +25,12 @@ def check() -> None:
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed, now or earlier.
     """
-    if _asked.is_set():
+    if _stop_requested.is_set():
         raise KeyboardInterrupt
 
 
 def _remember(number: int, frame: FrameType | None) -> None:
-    _asked.set()
+    _stop_requested.set()
     if not _importing(frame):
         raise KeyboardInterrupt
     again = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from darklode.flows.runs import ADAPTED, GENERATED, LAWS, SETTINGS, Recorded, noted, recorded
+from darklode.flows.runs import ADAPTED, GENERATED, LAWS, SETTINGS, RunInputs, read_inputs, read_notes
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.schemas.settings import Settings
 
 
-def steps_of(run: Run, made: Recorded) -> list[Step]:
+def steps_of(run: Run, made: RunInputs) -> list[Step]:
     """The stages that make a run, in data order."""
-    if made.mined:
+    if made.is_mined:
         from darklode.flows import mine_logs
 
         return mine_logs.steps(run, made.inputs["logs"], made.inputs["docs"], made.settings)
@@ -25,24 +25,26 @@ def write_report(run: Run) -> str:
         ArtifactError: the folder holds none of them.
     """
     from darklode.pipeline.report.page import FILE, page
-    from darklode.pipeline.report.source import source
+    from darklode.pipeline.report.source import open_source
 
-    made = noted(run)
-    kinds = {ADAPTED: _adapted, GENERATED: _generated, LAWS: _laws}
-    settings, stages = next((of for kind, of in kinds.items() if kind in made), _made)(run)
-    with source(run, settings, stages) as given:
-        run.store.write(FILE, page(given))
+    made = read_notes(run)
+    kinds = {ADAPTED: _adapted_settings, GENERATED: _generated_settings, LAWS: _laws}
+    settings, stages = next(
+        (settings_of_kind for kind, settings_of_kind in kinds.items() if kind in made), _built_settings
+    )(run)
+    with open_source(run, settings, stages) as source:
+        run.store.write(FILE, page(source))
     return f"{run.store.url}/{FILE}"
 
 
-def _made(run: Run) -> tuple[Settings, Mapping[str, bool]]:
+def _built_settings(run: Run) -> tuple[Settings, Mapping[str, bool]]:
     from darklode.flows.steps import stages
 
-    made = recorded(run)
+    made = read_inputs(run)
     return made.settings, stages(steps_of(run, made))
 
 
-def _adapted(run: Run) -> tuple[Settings, Mapping[str, bool]]:
+def _adapted_settings(run: Run) -> tuple[Settings, Mapping[str, bool]]:
     """Of `adapt compare` and `train-towers` no stage is asked for: what stands is shown."""
     from darklode.flows.adapt_encoder import STAGES
     from darklode.flows.config import recorded_settings
@@ -50,9 +52,9 @@ def _adapted(run: Run) -> tuple[Settings, Mapping[str, bool]]:
     from darklode.pipeline.towers.stage import DISTIL
     from darklode.pipeline.train.contest import COMPARED
 
-    others = any(run.manifest(stage) for stage in (COMPARED, DISTIL, TRAINED))
+    has_other_stages = any(run.manifest(stage) for stage in (COMPARED, DISTIL, TRAINED))
     settings = recorded_settings(run.store.read(SETTINGS) or b"{}")
-    return settings, {} if others else {stage.name: True for stage in STAGES}
+    return settings, {} if has_other_stages else {stage.name: True for stage in STAGES}
 
 
 def _laws(run: Run) -> tuple[Settings, Mapping[str, bool]]:
@@ -63,7 +65,7 @@ def _laws(run: Run) -> tuple[Settings, Mapping[str, bool]]:
     return recorded_settings(run.store.read(SETTINGS) or b"{}"), {FIT.name: True}
 
 
-def _generated(run: Run) -> tuple[Settings, Mapping[str, bool]]:
+def _generated_settings(run: Run) -> tuple[Settings, Mapping[str, bool]]:
     from darklode.flows.generate_queries import STAGES
 
-    return recorded(run).settings, {stage.name: True for stage in STAGES}
+    return read_inputs(run).settings, {stage.name: True for stage in STAGES}

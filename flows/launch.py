@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from darklode.flows.executor import DryRun, StageIsDue, executing
-from darklode.flows.reporting import Once, Reporter, reporting
+from darklode.flows.reporting import OnceReporter, Reporter, reporting
 from darklode.flows.server import prefect_server
 
 
@@ -21,7 +21,7 @@ def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: A
     Raises:
         MissingPart: no Prefect server answers.
     """
-    with reporting(Once(reporter)):
+    with reporting(OnceReporter(reporter)):
         try:
             with executing(DryRun()):
                 body(*args, **kwargs)
@@ -32,5 +32,5 @@ def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: A
             from darklode.flows import orchestration
 
             server.wait()
-            with executing(orchestration.Tasks(artifacts=server.lasting)), orchestration.drained():
+            with executing(orchestration.Tasks(artifacts=server.is_persistent)), orchestration.drain_events():
                 getattr(orchestration, body.__name__)(*args, **kwargs)

@@ -69,7 +69,7 @@ if os.path.exists(path):
 
 
 @contextmanager
-def watched(lasting: bool) -> Iterator[None]:
+def watch_run(lasting: bool) -> Iterator[None]:
     """Hold the lock of the current flow run; first, end the runs that nobody holds one of.
 
     Args:
@@ -80,12 +80,12 @@ def watched(lasting: bool) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     end_dead(folder)
     path = folder / f"{flow_run.id}{ENDING}"
-    with _held(path), guarded(path) if deployment.id else nullcontext():
+    with _hold_lock(path), guard_run(path) if deployment.id else nullcontext():
         yield
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     made = path.with_suffix(".new")  # it has its name when it is locked: no other process takes it for a dead one
     file = os.open(made, os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -98,7 +98,7 @@ def _held(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def guarded(path: Path) -> Iterator[None]:
+def guard_run(path: Path) -> Iterator[None]:
     """Have a process of its own call `end_dead` if this process is killed."""
     ends = [sys.executable, "-m", "darklode.flows.left_running", str(path.parent)]
     command = [sys.executable, "-I", "-S", "-c", _GUARD, str(path), str(REPORT_SECONDS), *ends]
@@ -170,7 +170,7 @@ def _keep_slots_of_others(client: SyncPrefectClient, dead: FlowRun) -> None:
     if dead.deployment_id is None or dead.state is None:
         return
     lease_id = dead.state.state_details.deployment_concurrency_lease_id
-    if (lease_id and _renewed(client, lease_id)) or _holds_slot(client, dead.id, dead.deployment_id):
+    if (lease_id and _renew_lease(client, lease_id)) or _holds_slot(client, dead.id, dead.deployment_id):
         return
     granted = client.increment_concurrency_slots_with_lease(
         names=[f"none-{dead.id}"], slots=1, mode="concurrency", lease_duration=LEASE_SECONDS
@@ -180,7 +180,7 @@ def _keep_slots_of_others(client: SyncPrefectClient, dead: FlowRun) -> None:
     client.set_flow_run_state(dead.id, holding, force=True)
 
 
-def _renewed(client: SyncPrefectClient, lease_id: UUID) -> bool:
+def _renew_lease(client: SyncPrefectClient, lease_id: UUID) -> bool:
     try:
         client.renew_concurrency_lease(lease_id, LEASE_SECONDS)
     except HTTPStatusError as error:

@@ -6,17 +6,17 @@ from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.config import recorded_settings
-from darklode.flows.runs import ADAPTED, SETTINGS, noted, recorded
-from darklode.flows.spreading import spreading
+from darklode.flows.runs import ADAPTED, SETTINGS, read_inputs, read_notes
+from darklode.flows.spreading import spread_over
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
-from darklode.pipeline.base.memory.parts import settled
+from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.views import views_sql
-from darklode.pipeline.laws.measured import ENTROPY_STAGE, OF_A_MINED_RUN, System, entropies
+from darklode.pipeline.laws.measured import ENTROPY_STAGE, OF_A_MINED_RUN, EntropySystem, entropies
 from darklode.pipeline.train.adapter import Adapter
-from darklode.pipeline.train.sources import Source
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY
 from darklode.schemas.settings import Settings
 
@@ -48,18 +48,18 @@ def measure_entropy(
         DoesNotFit: the adapter is another tenant's.
     """
     run = Run(source)
-    made = recorded(run)
-    chosen = made.changed(settings or {})
-    given = Source(run, 0, made.mined, made.settings.mining.text_characters)
-    adapter = Adapter.open(encoder) if ADAPTED in noted(Run(encoder)) else None
-    tenants = _whose(given, tenant, adapter)
-    system = _system(given, chosen, encoder, adapter, temperature)
-    with run.lock(), spreading(chosen.runner, run) as spread:
+    made = read_inputs(run)
+    chosen = made.with_overrides(settings or {})
+    training_source = TrainingSource(run, 0, made.is_mined, made.settings.mining.text_characters)
+    adapter = Adapter.open(encoder) if ADAPTED in read_notes(Run(encoder)) else None
+    tenants = _select_tenants(training_source, tenant, adapter)
+    system = _system(training_source, chosen, encoder, adapter, temperature)
+    with run.lock(), spread_over(chosen.runner, run) as spread:
         step = Step(
-            OF_A_MINED_RUN if made.mined else ENTROPY_STAGE,
+            OF_A_MINED_RUN if made.is_mined else ENTROPY_STAGE,
             call(entropies, system, spread, tenants=tenants, seed=chosen.seed),
-            unkeyed=("spread",),
-            source=given,
+            untracked=("spread",),
+            source=training_source,
         )
         run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
@@ -68,27 +68,27 @@ def measure_entropy(
 
 
 def _system(
-    source: Source, settings: Settings, name: str, adapter: Adapter | None, temperature: float | None
-) -> System:
+    source: TrainingSource, settings: Settings, name: str, adapter: Adapter | None, temperature: float | None
+) -> EntropySystem:
     kind = adapter.base if adapter else tools.encoder(name, settings)
     kind.fetch()
-    base = Base(kind, settled(settings.cache), settings.vectors, (source,))
+    base = BaseEncoder(kind, resolve_cache(settings.cache), settings.vectors, (source,))
     if adapter is None:
-        return System(name, base, None, temperature or TEMPERATURE)
+        return EntropySystem(name, base, None, temperature or TEMPERATURE)
     own = recorded_settings(adapter.store.read(SETTINGS) or b"{}").adapt.temperature
-    return System(name, base, adapter.encode, temperature or own, adapter.facts["weights"])
+    return EntropySystem(name, base, adapter.encode, temperature or own, adapter.facts["weights"])
 
 
-def _whose(source: Source, tenant: str | None, adapter: Adapter | None) -> list[str]:
-    there = source.tenants()
+def _select_tenants(source: TrainingSource, tenant: str | None, adapter: Adapter | None) -> list[str]:
+    existing_tenants = source.tenants()
     if adapter is None:
-        wanted = [tenant] if tenant else there
+        selected = [tenant] if tenant else existing_tenants
     elif tenant is not None and tenant not in adapter.tenants:
         raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
     else:
-        wanted = [tenant or adapter.tenant]
-    missing = [one for one in wanted if one not in there]
-    if missing or not there:
-        named = missing[0] if missing else ""
-        raise ArtifactError(f"{source.run.store.url} has no labelled pairs of the tenant {named}")
-    return wanted
+        selected = [tenant or adapter.tenant]
+    missing = [tenant_name for tenant_name in selected if tenant_name not in existing_tenants]
+    if missing or not existing_tenants:
+        missing_name = missing[0] if missing else ""
+        raise ArtifactError(f"{source.run.store.url} has no labelled pairs of the tenant {missing_name}")
+    return selected

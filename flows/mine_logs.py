@@ -7,21 +7,21 @@ from functools import partial
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.config import load_settings, project
+from darklode.flows.config import load_settings, read_project
 from darklode.flows.executor import preflight
 from darklode.flows.nights import (
     ask_to_learn,
-    asked_to_learn,
     days,
     decide,
-    tell_held,
+    is_learning_requested,
+    report_held_days,
+    report_new_days,
     tell_misplaced,
-    tell_what_came,
     testing_on,
 )
 from darklode.flows.places import Place
-from darklode.flows.runs import place_for, record
-from darklode.flows.spreading import spreading
+from darklode.flows.runs import output_run, record
+from darklode.flows.spreading import spread_over
 from darklode.flows.steps import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, StageCall, Step, Tables, call, key_of
 from darklode.pipeline.base.kinds import as_kind
@@ -30,18 +30,18 @@ from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_document
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.logs import INGEST_LOGS, ingest_logs, log_sources
 from darklode.pipeline.judge.build import Judges
-from darklode.pipeline.mine.admission.decisions import Wish
+from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.mine.admission.figures import DAY_FIGURES_STAGE, day_figures
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, admit_days
 from darklode.pipeline.mine.association.stage import ASSOCIATE, associate
 from darklode.pipeline.mine.click_model import CLICK_MODEL_STAGE, click_model
 from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
-from darklode.pipeline.mine.history import History, Past
+from darklode.pipeline.mine.history import EarlierRun, History
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
 from darklode.pipeline.mine.planners.kinds import PlannerKind
 from darklode.pipeline.mine.planners.log import FIT_PLANNER, fit_planner
-from darklode.pipeline.mine.planners.port import PLAN_QUERIES, Maker, plan_queries
+from darklode.pipeline.mine.planners.port import PLAN_QUERIES, PlannerFactory, plan_queries
 from darklode.pipeline.mine.relevance.stage import RELEVANCE, relevance
 from darklode.pipeline.mine.relevance.verify import VERIFY, verify
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
@@ -93,22 +93,22 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     Raises:
         HeldBack: a day of the log is held back; everything else is published.
     """
-    given = project(config, preset)
-    chosen = load_settings(given.preset, config, values=settings)
-    logs, docs, out = given.place("logs", logs), given.place("docs", docs), given.place("mined", out)
-    dates, wish = days(first, last), Wish(accept_days or (), discard_days or (), reason)
+    config_file = read_project(config, preset)
+    chosen = load_settings(config_file.preset, config, values=settings)
+    logs, docs, out = config_file.place("logs", logs), config_file.place("docs", docs), config_file.place("mined", out)
+    dates, wish = days(first, last), DecisionRequest(accept_days or (), discard_days or (), reason)
     preflight(lambda checks: checks.of_mine(logs, docs, out, chosen, dates, wish))
     tools.fetch_ranker(chosen)
-    run = place_for(out, mined=True)
-    with run.lock(), spreading(chosen.runner, run) as spread:
+    run = output_run(out, mined=True)
+    with run.lock(), spread_over(chosen.runner, run) as spread:
         record(run, {"logs": logs, "docs": docs}, chosen)
         job = steps(run, logs, docs, chosen, dates, spread)
         admitted = [step.stage for step in job].index(ADMIT_DAYS) + 1
         for step in job[:admitted]:
             before = run.manifest(step.stage)
-            after = run_step(run, step) if step.wanted else before
+            after = run_step(run, step) if step.enabled else before
             if step.stage is INGEST_LOGS and after:
-                tell_what_came(before, after)
+                report_new_days(before, after)
                 decide(run, history_of(run, chosen), wish)
         if refresh:
             ask_to_learn(run, history_of(run, chosen))
@@ -118,10 +118,10 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
             job = steps(run, logs, docs, chosen, dates, spread)
         tell_misplaced(run)
         for step in job[admitted:]:
-            if step.wanted:
+            if step.enabled:
                 run_step(run, step)
         finish(run, chosen, job)
-        tell_held(run)
+        report_held_days(run)
 
 
 def steps(
@@ -133,86 +133,88 @@ def steps(
     spread: Spread = here,
 ) -> list[Step]:
     """The stages, in data order; what some of them learn from the run itself is looked up when they are planned."""
-    given, seed, mining = settings, settings.seed, settings.mining
-    judges, bots = Judges.of(given), given.logs.only(*BOTS)
-    ranks, verifies = given.relevance.ranker != "none", tools.verifies(given)
-    hop = OneHop(given.click, before=str(mining.test_from or NEVER), seed=seed)
-    apart = given.split.by == "cluster_and_positives"
-    history, planner = history_of(run, given), as_kind(given.planner, PlannerKind)
+    config, seed, mining = settings, settings.seed, settings.mining
+    judges, bots = Judges.from_settings(config), config.logs.only(*BOTS)
+    ranks, verifies = config.relevance.ranker != "none", tools.verifies(config)
+    hop = OneHop(config.click, before=str(mining.test_from or NEVER), seed=seed)
+    apart = config.split.by == "cluster_and_positives"
+    history, planner = history_of(run, config), as_kind(config.planner, PlannerKind)
     learned_spread = spread if planner.LEARNS else here  # a file lies on this machine alone, a server is asked by one
 
     def clicks_through() -> date | None:
-        return None if given.click.model == "paper" else history.through()
+        return None if config.click.model == "paper" else history.learned_through()
 
     return [
         Step(
             INGEST_DOCUMENTS,
-            call(ingest_documents, given.ingest.but("queries")),
+            call(ingest_documents, config.ingest.but("queries")),
             lambda: {"the documents' files": source_fingerprint(docs)},
             source=docs,
         ),
-        Step(CHUNK, call(chunk, given.chunk, spread), unkeyed=("spread",), wanted=ranks or verifies),
+        Step(CHUNK, call(chunk, config.chunk, spread), untracked=("spread",), enabled=ranks or verifies),
         Step(
             INGEST_LOGS,
             lambda: call(
                 ingest_logs,
-                given.logs.but(*BOTS),
-                given.ingest.only("tenant", "require_tenant", "max_row_bytes", "max_reject_share"),
+                config.logs.but(*BOTS),
+                config.ingest.only("tenant", "require_tenant", "max_row_bytes", "max_reject_share"),
                 dates=dates,
-                known=history.sources(),
+                earlier_days=history.sources(),
             ),
-            lambda: {"the log's files": key_of(log_sources(logs, given.logs, dates, history.sources()))},
-            unkeyed=("dates", "known"),
+            lambda: {"the log's files": key_of(log_sources(logs, config.logs, dates, history.sources()))},
+            untracked=("dates", "earlier_days"),
             source=logs,
         ),
         Step(DAY_FIGURES_STAGE, call(day_figures, bots)),
         Step(
             ADMIT_DAYS,
-            lambda: call(admit_days, given.admission, standing=history.standing()),
-            lambda: {"files and decisions": key_of(history.standing().identity)},
-            unkeyed=("standing",),
+            lambda: call(admit_days, config.admission, standing=history.admission_state()),
+            lambda: {"files and decisions": key_of(history.admission_state().identity)},
+            untracked=("standing",),
         ),
         Step(
             CLICK_MODEL_STAGE,
-            lambda: call(click_model, given.click.only("model"), bots, through=clicks_through()),
+            lambda: call(click_model, config.click.only("model"), bots, through=clicks_through()),
             lambda: history.shown_until(clicks_through()),
-            unkeyed=("through",),
+            untracked=("through",),
         ),
         Step(
             EVIDENCE,
-            call(evidence, given.click.only("model", "negatives", "min_dwell_seconds"), bots, spread),
-            lambda: {"the admitted days": key_of(history.admitted())},
-            unkeyed=("spread",),
+            call(evidence, config.click.only("model", "negatives", "min_dwell_seconds"), bots, spread),
+            lambda: {"the admitted days": key_of(history.admitted_days())},
+            untracked=("spread",),
         ),
         Step(LOG_QUERIES_STAGE, call(log_queries)),
         Step(
             MINED_SPLITS,
             call(
                 mined_splits,
-                validation_share=given.split.validation_share,
+                validation_share=config.split.validation_share,
                 test_from=mining.test_from,
                 seed=seed,
             ),
         ),
         Step(
             FIT_PLANNER,
-            lambda: call(fit_planner, through=history.through()),
-            lambda: history.clicked_until(history.through()),
-            unkeyed=("through",),
-            wanted=planner.LEARNS,
+            lambda: call(fit_planner, through=history.learned_through()),
+            lambda: history.clicked_until(history.learned_through()),
+            untracked=("through",),
+            enabled=planner.LEARNS,
         ),
         Step(
             PLAN_QUERIES,
-            lambda: _planning(partial(planner.planner, history.learned("planner_terms"), given.cache), learned_spread),
-            unkeyed=("maker", "spread"),
+            lambda: _planning(
+                partial(planner.planner, history.learned_tables("planner_terms"), config.cache), learned_spread
+            ),
+            untracked=("maker", "spread"),
         ),
-        Step(ASSOCIATE, call(associate, given.associate.but("max_per_query"), spread), unkeyed=("spread",)),
+        Step(ASSOCIATE, call(associate, config.associate.but("max_per_query"), spread), untracked=("spread",)),
         Step(
             RELEVANCE,
             lambda: call(
                 relevance,
-                given.relevance.only("ranker", "top_k", "top_t"),
-                ranker=tools.ranker(given, history.through()),
+                config.relevance.only("ranker", "top_k", "top_t"),
+                ranker=tools.ranker(config, history.learned_through()),
                 seed=seed,
             ),
         ),
@@ -221,24 +223,24 @@ def steps(
             lambda: call(
                 _pairs,
                 hop,
-                given.associate.only("max_per_query"),
+                config.associate.only("max_per_query"),
                 mining.only("merge", "patch_share"),
-                history.past(),
+                history.earlier_run(),
                 spread,
             ),
-            unkeyed=("spread",),
+            untracked=("spread",),
         ),
         Step(
             VERIFY,
             call(verify, mining.only("verify_share", "median_share", "small_share"), judge_for=judges, seed=seed),
-            wanted=verifies,
+            enabled=verifies,
         ),
         Step(
-            replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *_refuted(given))),
+            replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *_contradiction_tables(config))),
             call(
                 mined_triplets,
                 mining.only("text_characters", "median_share", "small_share"),
-                given.triplets.only("text_form"),
+                config.triplets.only("text_form"),
                 apart=apart,
                 seed=seed,
             ),
@@ -250,14 +252,14 @@ def steps(
                 replace(hop, before=NEVER),
                 mining.only("test_from", "test_pool", "test_multi_hop"),
                 apart=apart,
-                lenders=given.associate.max_per_query,
+                lenders=config.associate.max_per_query,
             ),
         ),
         Step(HELD_OUT.reading(*TEST_SET.writes[:1]), call(held_out)),
     ]
 
 
-def _refuted(settings: Settings) -> tuple[str, ...]:
+def _contradiction_tables(settings: Settings) -> tuple[str, ...]:
     """The table of verdicts where a refuted positive is to make no triplet."""
     return VERIFY.writes[:1] if tools.verifies(settings) and not settings.mining.keep_refuted else ()
 
@@ -269,11 +271,11 @@ def history_of(run: Run, settings: Settings) -> History:
         refresh_days=settings.planner.refresh_days,
         late_days=settings.logs.late_days,
         test_from=settings.mining.test_from,
-        asked=lambda: asked_to_learn(run),
+        requested_date=lambda: is_learning_requested(run),
     )
 
 
-def _planning(maker: Maker, spread: Spread) -> StageCall:
+def _planning(maker: PlannerFactory, spread: Spread) -> StageCall:
     return call(plan_queries, planner=maker(), maker=maker, spread=spread)
 
 
@@ -283,7 +285,9 @@ def _pairs(  # noqa: PLR0913, PLR0917 (each is a part of the fingerprint, but fo
     hop: OneHop,
     lending: AssociateSettings,
     mining: MiningSettings,
-    past: Past,
+    past: EarlierRun,
     spread: Spread,
 ) -> None:
-    mined_pairs(tables, output, hop, mining, most=lending.max_per_query, contains=past.contains, spread=spread)
+    mined_pairs(
+        tables, output, hop, mining, max_associations=lending.max_per_query, contains=past.contains, spread=spread
+    )

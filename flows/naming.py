@@ -6,7 +6,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from darklode.flows.config import project
+from darklode.flows.config import read_project
 from darklode.pipeline.base.errors import DarklodeError
 
 PARTS = 2
@@ -22,27 +22,27 @@ def run_name(parameters: Mapping[str, Any], due: datetime) -> str:
     """
     first, last = parameters.get("first"), parameters.get("last")
     days = f"{due:%Y-%m-%d}" if first is None else f"{first}" if first == last else f"{first} to {last}"
-    return f"{_end(_place(parameters))} {days}"
+    return f"{_last_part(_run_folder(parameters))} {days}"
 
 
-def _place(parameters: Mapping[str, Any]) -> str:
+def _run_folder(parameters: Mapping[str, Any]) -> str:
     """The run's folder; where it is not to be known, what there is: a name must not make a run fail."""
-    given, config = parameters.get("out"), parameters.get("config")
+    out, config = parameters.get("out"), parameters.get("config")
     try:
-        found = given or project(config).paths.get("mined" if "logs" in parameters else "out")
+        folder = out or read_project(config).paths.get("mined" if "logs" in parameters else "out")
     except DarklodeError:
-        found = None
-    return str(found or config or "run")
+        folder = None
+    return str(folder or config or "run")
 
 
-def _end(place: str) -> str:
-    return "/".join([part for part in place.split("/") if part][-PARTS:])
+def _last_part(url: str) -> str:
+    return "/".join([part for part in url.split("/") if part][-PARTS:])
 
 
-def artifact_key(place: str) -> str:
+def artifact_key(url: str) -> str:
     """The key of a run's artifacts: keys are of the whole server, so that it holds the folder's digest, too.
 
     Prefect takes lower-case letters, digits and dashes.
     """
-    words = re.findall(r"[a-z0-9]+", _end(place).lower())
-    return "-".join([*words, sha256(place.encode()).hexdigest()[:DIGITS]])
+    words = re.findall(r"[a-z0-9]+", _last_part(url).lower())
+    return "-".join([*words, sha256(url.encode()).hexdigest()[:DIGITS]])

@@ -7,13 +7,13 @@ from typing import Any
 from darklode.flows import serving
 from darklode.flows.adapt_encoder import adapt_encoder
 from darklode.flows.adapt_tenants import adapt_tenants
-from darklode.flows.config import load_settings, project
+from darklode.flows.config import load_settings, read_project
 from darklode.flows.mine_logs import mine_logs
 from darklode.flows.places import Place
 from darklode.flows.reporting import reporter
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, DoesNotFit, HeldBack, NoLift, SettingsError
-from darklode.pipeline.serve.registry import Registry
+from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.start import demand_head
 
@@ -65,40 +65,40 @@ def nightly_adapt(  # noqa: PLR0913 (they are the form in which Prefect asks for
     """
     if tenants and share_with:
         raise SettingsError("each of the tenants has a head of its own: nothing is shared with others")
-    given = project(config, preset)
-    run, refused = given.place("mined", mined), list[DarklodeError]()
-    demand_head(load_settings(given.preset, config, values=settings).adapt.method)
-    with _kept(refused):
+    config_file = read_project(config, preset)
+    run, refused = config_file.place("mined", mined), list[DarklodeError]()
+    demand_head(load_settings(config_file.preset, config, values=settings).adapt.method)
+    with _collect_refusals(refused):
         mine_logs(logs, docs, run, test_days=test_days, preset=preset, settings=settings, config=config)
-    for adapter in _adapted(run, encoder, out, registry, tenants, refused):
-        if Adapter.open(adapter).id in Registry(registry).adapters:
+    for adapter in _adapt_tenants(run, encoder, out, registry, tenants, refused):
+        if Adapter.open(adapter).id in AdapterRegistry(registry).adapters:
             continue
-        with _kept(refused):
+        with _collect_refusals(refused):
             reporter().say(serving.release(adapter, run, registry, share_with or ()))
     if refused:
-        raise whole(refused)
-    return told(registry)
+        raise combine_errors(refused)
+    return format_summary(registry)
 
 
-def _adapted(
+def _adapt_tenants(
     run: str, encoder: str, out: str, registry: str, tenants: list[str] | None, refused: list[DarklodeError]
 ) -> list[str]:
     """Folders of what is to be released."""
-    found = list[str]()
-    with _kept(refused):
+    folders = list[str]()
+    with _collect_refusals(refused):
         if tenants:
-            named = () if tenants == [serving.ALL] else tuple(tenants)
-            adapt_tenants([run], encoder, out, named, warm_start=registry)
-            found = Run(out).tables("adapted_tenants").sql(ADAPTED)["folder"].to_pylist()
-            found = [f"{out}/{folder}" for folder in found]
+            tenant_names = () if tenants == [serving.ALL] else tuple(tenants)
+            adapt_tenants([run], encoder, out, tenant_names, warm_start=registry)
+            folders = Run(out).tables("adapted_tenants").sql(ADAPTED)["folder"].to_pylist()
+            folders = [f"{out}/{folder}" for folder in folders]
         else:
             adapt_encoder([run], encoder, out, warm_start=registry)
-            found = [out]
-    return found
+            folders = [out]
+    return folders
 
 
 @contextmanager
-def _kept(refused: list[DarklodeError]) -> Iterator[None]:
+def _collect_refusals(refused: list[DarklodeError]) -> Iterator[None]:
     """What is held back keeps nothing else from being done."""
     try:
         yield
@@ -106,13 +106,13 @@ def _kept(refused: list[DarklodeError]) -> Iterator[None]:
         refused.append(error)
 
 
-def whole(refused: Sequence[DarklodeError]) -> DarklodeError:
+def combine_errors(refused: Sequence[DarklodeError]) -> DarklodeError:
     """All that was held back as one error: of the first one's kind, which is that of days that wait where some do."""
-    first, messages = refused[0], [message for one in refused for message in one.each]
+    first, messages = refused[0], [message for error in refused for message in error.each]
     return HeldBack(*messages, days=first.days) if isinstance(first, HeldBack) else type(first)(*messages)
 
 
-def told(registry: str) -> str:
+def format_summary(registry: str) -> str:
     """Which adapter is live for whom, in a sentence."""
-    live = {tenant: order[-1] for tenant, order in sorted(Registry(registry).live.items()) if order}
+    live = {tenant: order[-1] for tenant, order in sorted(AdapterRegistry(registry).live.items()) if order}
     return f"live in {registry}: " + (", ".join(f"{name} for {tenant}" for tenant, name in live.items()) or "nothing")

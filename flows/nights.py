@@ -4,13 +4,13 @@ from datetime import UTC, date, datetime, timedelta
 
 from darklode.flows.executor import executor
 from darklode.flows.naming import run_name
-from darklode.flows.notifying import post, told
+from darklode.flows.notifying import build_message, post_message
 from darklode.flows.reporting import reporter
-from darklode.flows.runs import note, noted
+from darklode.flows.runs import note, read_notes
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, HeldBack
 from darklode.pipeline.mine.admission.admitted import WITHOUT
-from darklode.pipeline.mine.admission.decisions import Decisions, Wish
+from darklode.pipeline.mine.admission.decisions import DecisionRequest, Decisions
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS
 from darklode.pipeline.mine.history import History
 from darklode.pipeline.triplets.placement import MISPLACED, has_old_layout, misplaced_triplets
@@ -21,15 +21,15 @@ LEARN, TOLD = "learn", "told"
 """What is noted of a run: through which day to learn, and on which day (UTC) somebody was told of days held back."""
 
 
-def tell_what_came(before: Manifest | None, after: Manifest) -> None:
+def report_new_days(before: Manifest | None, after: Manifest) -> None:
     """Say which partitions of the log are new, or that none is."""
-    known = before.facts["sources"] if before else {}
-    new = [name for name, basis in after.facts["sources"].items() if known.get(name) != basis]
+    earlier_sources = before.facts["sources"] if before else {}
+    new = [name for name, basis in after.facts["sources"].items() if earlier_sources.get(name) != basis]
     if not new:
-        reporter().say(f"nothing new in the log: its {len(known):,} partitions were read before")
+        reporter().say(f"nothing new in the log: its {len(earlier_sources):,} partitions were read before")
     elif before:
-        named = ", ".join(new[:NAMED]) + (" …" if len(new) > NAMED else "")
-        reporter().say(f"new in the log, or changed: {named}")
+        day_list = ", ".join(new[:NAMED]) + (" …" if len(new) > NAMED else "")
+        reporter().say(f"new in the log, or changed: {day_list}")
 
 
 def tell_misplaced(run: Run) -> None:
@@ -48,7 +48,7 @@ def tell_misplaced(run: Run) -> None:
         )
 
 
-def decide(run: Run, history: History, wish: Wish) -> None:
+def decide(run: Run, history: History, wish: DecisionRequest) -> None:
     """Note which days somebody accepts or discards.
 
     Raises:
@@ -65,7 +65,7 @@ HELD = """
 """
 
 
-def tell_held(run: Run) -> None:
+def report_held_days(run: Run) -> None:
     """Show the days that are held back and undecided; the run is complete without them.
 
     Raises:
@@ -79,45 +79,45 @@ def tell_held(run: Run) -> None:
         return
     shown = rows.drop_columns(["name"])
     reporter().table("Days held back", shown)
-    said = "; ".join(f"{row['name']} ({row['reasons']})" for row in rows.to_pylist()[:NAMED])
+    reasons_text = "; ".join(f"{row['name']} ({row['reasons']})" for row in rows.to_pylist()[:NAMED])
     more = f" and {rows.num_rows - NAMED} more" if rows.num_rows > NAMED else ""
-    held = HeldBack(
-        f"held back, everything else is published: {said}{more}. Look into the log: --accept-day takes a day in, "
-        "--discard-day leaves it out for good (deployments: accept_days, discard_days); a file that replaces it is "
+    error = HeldBack(
+        f"held back, everything else is published: {reasons_text}{more}. Look into the log: --accept-day takes a day "
+        "in, --discard-day leaves it out for good (deployments: accept_days, discard_days); a file that replaces it is "
         "judged anew",
         days=rows["name"].to_pylist(),
     )
-    _tell_of(run, held)
-    raise held
+    _notify_held(run, error)
+    raise error
 
 
-def _tell_of(run: Run, held: HeldBack) -> None:
+def _notify_held(run: Run, error: HeldBack) -> None:
     """Tell whoever waits of a night that had nothing to do, and so no flow; once a day."""
     now = datetime.now(UTC)
-    before = noted(run).get(TOLD)
+    before = read_notes(run).get(TOLD)
     note(run, {TOLD: now.date().isoformat()})
-    if not executor().tells and before != now.date().isoformat():
+    if not executor().shows_progress and before != now.date().isoformat():
         name = run_name({"out": run.store.url}, now)
-        post(told("mine-logs", name, "held", str(held)), lambda said: reporter().say(said))
+        post_message(build_message("mine-logs", name, "held", str(error)), lambda message: reporter().say(message))
 
 
 def ask_to_learn(run: Run, history: History) -> None:
     """Note the wish that planner and click model learn from all that is settled by now."""
-    if days := history.admitted():
+    if days := history.admitted_days():
         note(run, {LEARN: max(days)})
 
 
 def testing_on(history: History, settings: Settings, count: int) -> Settings:
     """Settings by which so many days at the end of what is admitted are test data."""
-    admitted = history.admitted()
+    admitted = history.admitted_days()
     first = date.fromisoformat(max(admitted)) - timedelta(count - 1) if admitted else None
     return settings.model_copy(update={"mining": settings.mining.model_copy(update={"test_from": first})})
 
 
-def asked_to_learn(run: Run) -> date | None:
+def is_learning_requested(run: Run) -> date | None:
     """The log's last day when somebody asked to learn anew; None: nobody did."""
-    asked = noted(run).get(LEARN)
-    return date.fromisoformat(asked) if asked else None
+    requested = read_notes(run).get(LEARN)
+    return date.fromisoformat(requested) if requested else None
 
 
 def days(first: date | None, last: date | None) -> list[date] | None:

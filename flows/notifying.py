@@ -20,7 +20,7 @@ SECONDS = 10.0
 
 
 def notify(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Post how a flow of Prefect's ended; see `post`.
+    """Post how a flow of Prefect's ended; see `post_message`.
 
     Args:
         flow: the flow.
@@ -31,23 +31,23 @@ def notify(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     from prefect.utilities.urls import url_for
 
     page = url_for(flow_run) if flow_run.deployment_id else None  # a command's own server is gone when this is read
-    post(
-        told(flow.name, flow_run.name, str(state.name).lower(), state.message or "", page or ""),
+    post_message(
+        build_message(flow.name, flow_run.name, str(state.name).lower(), state.message or "", page or ""),
         get_logger("darklode").warning,
     )
 
 
-def told(flow: str, run: str, state: str, message: str, page: str = "") -> dict[str, str]:
+def build_message(flow: str, run: str, state: str, message: str, page: str = "") -> dict[str, str]:
     """What is posted. `text` is all of it in a sentence, which chat programs show as it is."""
-    found = {"flow": flow, "run": run, "state": state, "message": message, "page": page}
-    return {"text": f"{flow} {run} {state}: {message} {page}".rstrip()} | found
+    message_fields = {"flow": flow, "run": run, "state": state, "message": message, "page": page}
+    return {"text": f"{flow} {run} {state}: {message} {page}".rstrip()} | message_fields
 
 
-def post(what: Mapping[str, str], warn: Callable[[str], object]) -> None:
+def post_message(payload: Mapping[str, str], warn: Callable[[str], object]) -> None:
     """Post as JSON to the address in DARKLODE_WEBHOOK; whoever does not answer is let alone.
 
     Args:
-        what: of `told`.
+        payload: of `build_message`.
         warn: is told that nobody took it.
     """
     address = os.environ.get(VARIABLE)
@@ -56,8 +56,8 @@ def post(what: Mapping[str, str], warn: Callable[[str], object]) -> None:
     try:
         if not address.startswith(("https://", "http://")):
             raise ValueError("no http address")
-        asked = Request(address, json.dumps(what).encode(), {"Content-Type": "application/json"})  # noqa: S310 (http or https)
-        with urlopen(asked, timeout=SECONDS):  # noqa: S310
+        request = Request(address, json.dumps(payload).encode(), {"Content-Type": "application/json"})  # noqa: S310 (http or https)
+        with urlopen(request, timeout=SECONDS):  # noqa: S310
             pass
     except (OSError, HTTPException, ValueError) as error:
         warn(f"{VARIABLE} was not told: {type(error).__name__} {getattr(error, 'code', '')}".rstrip())

@@ -36,8 +36,8 @@ from darklode.flows import nightly_adapt as nightly
 from darklode.flows import run_laws as scaling
 from darklode.flows import train_towers as towers
 from darklode.flows import validate_benchmark as validate
-from darklode.flows.executor import Progress, execute, executing, executor, reported
-from darklode.flows.left_running import watched
+from darklode.flows.executor import Progress, execute, executing, executor, report_progress
+from darklode.flows.left_running import watch_run
 from darklode.flows.naming import artifact_key, run_name
 from darklode.flows.notifying import notify
 from darklode.flows.reporting import reporter, summary
@@ -59,19 +59,19 @@ class Tasks:
 
     Args:
         artifacts: whether to make any; a server that ends with the command has nobody to look at them.
-        unchecked: see `Executor`.
+        skips_checks: see `Executor`.
     """
 
-    tells = True
+    shows_progress = True
 
     def __init__(self, *, artifacts: bool = True, unchecked: bool = False) -> None:
         self._artifacts = artifacts
-        self.unchecked = unchecked
+        self.skips_checks = unchecked
         self._bar: ProgressArtifact | None = None
         self.refusal: DarklodeError | None = None
 
     @property
-    def lasting(self) -> bool:
+    def is_persistent(self) -> bool:
         """Whether the server is there when the command has ended."""
         return self._artifacts
 
@@ -82,7 +82,7 @@ class Tasks:
             task_run_name=step.stage.name,
             retries=len(delays),
             retry_delay_seconds=list(delays),
-            retry_condition_fn=may_pass,
+            retry_condition_fn=can_retry,
         )(run, step, self)
         if self.refusal:
             raise self.refusal  # a task that returns a failed state is no error to its caller
@@ -97,9 +97,9 @@ class Tasks:
     def progress(self, run: Run, stage: str) -> Progress:
         """What a stage tells its progress to."""
         if not self._artifacts:
-            return reported(stage)
+            return report_progress(stage)
         self._bar = self._bar or ProgressArtifact(f"{artifact_key(run.store.url)}-progress")
-        return self._bar.of(stage)
+        return self._bar.for_stage(stage)
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -110,25 +110,25 @@ def run_stage(run: Run, step: Step, tasks: Tasks) -> State[None]:
         manifest, redone = execute(run, step, lambda: tasks.progress(run, name))
     except DarklodeError as error:
         tasks.refusal = error
-        return refused(error)
+        return failed_state(error)
     if not redone:
         return Completed(name="Cached", message=f"nothing changed: {summary(manifest)}")
     get_run_logger().info("%s: %s in %.1f s", name, summary(manifest), manifest.seconds)
     return Completed(message=summary(manifest))
 
 
-def refused(error: DarklodeError) -> State[Any]:
+def failed_state(error: DarklodeError) -> State[Any]:
     """The last state of what a person can mend: its sentence, and no trace of the program; who calls gets the error."""
     name = "Held" if isinstance(error, HeldBack | NoLift | NotPublishable) else None
     return Failed(name=name, message=str(error), data=error)
 
 
-def may_pass(named: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
+def can_retry(task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     """Whether what made a task fail may be over soon, and if so, say it. Our own errors and mistakes never pass."""
     error = state.data
     if not isinstance(error, OSError) or isinstance(error, (*LASTING, DarklodeError)):
         return False
-    reporter().say(f"{named.name}: {error}; it is tried again in a moment")
+    reporter().say(f"{task.name}: {error}; it is tried again in a moment")
     return True
 
 
@@ -148,9 +148,9 @@ class ProgressArtifact:
         self._artifact = create_progress_artifact(0.0, key=key, description="begins")
         self._updated = time.monotonic()
 
-    def of(self, stage: str) -> Progress:
+    def for_stage(self, stage: str) -> Progress:
         """What a stage tells its progress to."""
-        report = reported(stage)
+        report = report_progress(stage)
 
         def tell(done: int, total: int | None, note: str) -> None:
             report(done, total, note)
@@ -170,31 +170,31 @@ def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
     """A flow of Prefect's; what the body returns is the message of its last state."""
 
     @wraps(body)
-    def managed(*args: P.args, **kwargs: P.kwargs) -> State[None]:
+    def run_managed(*args: P.args, **kwargs: P.kwargs) -> State[None]:
         outer = executor()
         tasks = outer if isinstance(outer, Tasks) else Tasks(unchecked=True)
-        with executing(tasks), watched(tasks.lasting):
+        with executing(tasks), watch_run(tasks.is_persistent):
             try:
                 return Completed(message=body(*args, **kwargs))
             except DarklodeError as error:
-                return refused(error)
+                return failed_state(error)
             except OSError as error:
                 if sentence := s3_failure(error):
-                    return refused(MissingPart(sentence))
+                    return failed_state(MissingPart(sentence))
                 raise
 
-    managed.__module__ = __name__  # where deployments find it: what it wraps is no flow
-    managed.__signature__ = signature(body, eval_str=True)  # type: ignore[attr-defined] # types are named in its module
-    prefects = flow(name=name, flow_run_name=_named, persist_result=False, on_failure=[notify], on_crashed=[notify])
-    return prefects(managed)
+    run_managed.__module__ = __name__  # where deployments find it: what it wraps is no flow
+    run_managed.__signature__ = signature(body, eval_str=True)  # type: ignore[attr-defined] # types are named in its module
+    prefects = flow(name=name, flow_run_name=_run_name, persist_result=False, on_failure=[notify], on_crashed=[notify])
+    return prefects(run_managed)
 
 
-def _named() -> str:
+def _run_name() -> str:
     return run_name(flow_run.parameters, flow_run.scheduled_start_time)
 
 
 @contextmanager
-def drained() -> Iterator[None]:
+def drain_events() -> Iterator[None]:
     """Let Prefect send what it has to tell before its server is gone, and end its threads with this process.
 
     They would keep modules alive that DuckDB then reports as leaked. They are not ended before: Prefect's log handler

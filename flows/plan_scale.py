@@ -8,14 +8,14 @@ import yaml
 from pydantic import ValidationError
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.scale.measured import Measured, measured
-from darklode.pipeline.scale.plan import Planned, Row, plan, totals
+from darklode.pipeline.scale.measured import Measured, load_measured
+from darklode.pipeline.scale.plan import PlannedStage, Row, plan_stages, totals
 from darklode.schemas.scale import Hardware
 
 
 def plan_scale(
     documents: float, queries: float, hardware: Path, unit_costs: str | None
-) -> tuple[list[Planned], Row, Measured]:
+) -> tuple[list[PlannedStage], Row, Measured]:
     """Plan a job.
 
     Args:
@@ -31,12 +31,12 @@ def plan_scale(
         SettingsError: the file says something that cannot be.
         InputError: the unit costs cannot be read.
     """
-    given, costs = hardware_of(hardware), measured(unit_costs)
-    rows = plan(costs, given, documents, queries)
-    return rows, totals(rows, given), costs
+    hardware_settings, costs = read_hardware(hardware), load_measured(unit_costs)
+    rows = plan_stages(costs, hardware_settings, documents, queries)
+    return rows, totals(rows, hardware_settings), costs
 
 
-def hardware_of(path: Path) -> Hardware:
+def read_hardware(path: Path) -> Hardware:
     """Read a file of machines and prices.
 
     Raises:
@@ -51,6 +51,8 @@ def hardware_of(path: Path) -> Hardware:
     try:
         return Hardware.model_validate(content)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        said = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in found)
-        raise SettingsError(f"{path}: {said}; docs/scale.md has an example") from error
+        errors = error.errors(include_url=False, include_input=False)
+        messages = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg']}" for problem in errors
+        )
+        raise SettingsError(f"{path}: {messages}; docs/scale.md has an example") from error

@@ -16,7 +16,7 @@ from typing import Any
 
 from darklode.flows import tools
 from darklode.flows.mistakes import messages
-from darklode.flows.runs import noted, place_for, recorded
+from darklode.flows.runs import output_run, read_inputs, read_notes
 from darklode.flows.server import check_configured
 from darklode.flows.spreading import check_runner
 from darklode.pipeline.base.artifacts import Run
@@ -27,9 +27,9 @@ from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.ingest.files import listing
 from darklode.pipeline.ingest.log_partitions import partitions_of, without_markers
 from darklode.pipeline.ingest.trial import first_queries, try_documents, try_log, try_queries
-from darklode.pipeline.judge.build import configured, members
+from darklode.pipeline.judge.build import configure_judge, members
 from darklode.pipeline.judge.human_labels import read_labels
-from darklode.pipeline.mine.admission.decisions import Wish
+from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.mine.planners.kinds import PlannerKind
 from darklode.pipeline.prepare.language import languages_of
 from darklode.pipeline.prepare.split import GENERATED
@@ -39,7 +39,7 @@ from darklode.schemas.kinds import KindSection
 from darklode.schemas.settings import CacheSettings, IngestSettings, Settings
 from darklode.schemas.tables import QUERIES
 
-NOTHING_DECIDED = Wish()
+NOTHING_DECIDED = DecisionRequest()
 
 Check = Callable[[], Iterable[str]]
 """Gives what is worth knowing, a sentence each; raises a DarklodeError for what would stop the command."""
@@ -49,7 +49,7 @@ KEPT = (("verdicts", "judge"), ("embeddings", "encoder"), ("plans", "planner"))
 
 
 @dataclass(frozen=True)
-class Findings:
+class CheckResults:
     """What the checks found.
 
     Attributes:
@@ -72,13 +72,13 @@ class Findings:
             raise NotReady(self.errors)
 
 
-def found_by(checks: Sequence[Check]) -> Findings:
+def run_checks(checks: Sequence[Check]) -> CheckResults:
     """Make all checks at once, in threads: some wait for servers. What they find stays in their order."""
     with ThreadPoolExecutor(max(1, len(checks))) as pool:
         outcomes = list(pool.map(_outcome, checks))
-    errors = [one for outcome in outcomes for one in outcome if isinstance(one, DarklodeError)]
-    notes = [one for outcome in outcomes for one in outcome if isinstance(one, str)]
-    return Findings(list({str(one): one for one in errors}.values()), list(dict.fromkeys(notes)))
+    errors = [error for outcome in outcomes for error in outcome if isinstance(error, DarklodeError)]
+    notes = [error for outcome in outcomes for error in outcome if isinstance(error, str)]
+    return CheckResults(list({str(error): error for error in errors}.values()), list(dict.fromkeys(notes)))
 
 
 def _outcome(check: Check) -> list[str | DarklodeError]:
@@ -99,19 +99,19 @@ def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Chec
     """What a build hangs on."""
     human = settings.judge.human
     return [
-        lambda: _swapped(docs, queries, settings.ingest),
+        lambda: _swapped_sources(docs, queries, settings.ingest),
         lambda: try_documents(docs, settings.ingest),
         lambda: try_queries(queries, settings.ingest),
         lambda: _languages(queries, settings),
         lambda: _place(out, mined=False),
         lambda: _labels(human, settings.ingest.tenant) if human else [],
-        lambda: _generated(settings.split.generated),
+        lambda: _check_generated(settings.split.generated),
         lambda: _parts(out, settings, builders(settings)),
-        *_around(out, settings),
+        *_check_output(out, settings),
     ]
 
 
-def _swapped(docs: str, queries: str, settings: IngestSettings) -> list[str]:
+def _swapped_sources(docs: str, queries: str, settings: IngestSettings) -> list[str]:
     """See whether both inputs can be read only if each is taken for the other.
 
     Raises:
@@ -119,7 +119,7 @@ def _swapped(docs: str, queries: str, settings: IngestSettings) -> list[str]:
     """
 
     def reads(check: Check) -> bool:
-        return not any(isinstance(found, DarklodeError) for found in _outcome(check))
+        return not any(isinstance(outcome, DarklodeError) for outcome in _outcome(check))
 
     as_given = reads(lambda: try_documents(docs, settings)) and reads(lambda: try_queries(queries, settings))
     if as_given or not (reads(lambda: try_documents(queries, settings)) and reads(lambda: try_queries(docs, settings))):
@@ -133,16 +133,16 @@ def of_mine(
     out: str,
     settings: Settings,
     dates: Collection[date] | None = None,
-    wish: Wish = NOTHING_DECIDED,
+    wish: DecisionRequest = NOTHING_DECIDED,
 ) -> list[Check]:
     """What a night of mining hangs on; which days are there to be read is only asked of a run that begins."""
     return [
-        lambda: _decided(logs, out, settings, dates, wish),
-        lambda: try_log(logs, settings.logs, settings.ingest, None if _begun(out) else dates, {}),
+        lambda: _check_decisions(logs, out, settings, dates, wish),
+        lambda: try_log(logs, settings.logs, settings.ingest, None if _has_started(out) else dates, {}),
         lambda: try_documents(docs, settings.ingest),
         lambda: _place(out, mined=True),
-        lambda: _parts(out, settings, miners(settings)),
-        *_around(out, settings),
+        lambda: _parts(out, settings, mining_parts(settings)),
+        *_check_output(out, settings),
     ]
 
 
@@ -157,29 +157,30 @@ def of_evaluation(out: str, values: Mapping[str, Any]) -> list[Check]:
         ArtifactError: there is no run.
         SettingsError: as for `load_settings`.
     """
-    made = recorded(Run(out))
-    settings, mined = made.changed(values), made.mined
+    made = read_inputs(Run(out))
+    settings, mined = made.with_overrides(values), made.is_mined
     files = [*settings.evaluate.run_files, *([settings.evaluate.labels] if settings.evaluate.labels else [])]
     return [
         lambda: [note for file in files for note in _readable(file)],
-        lambda: _parts(out, settings, _of_retrievers(tools.named_systems(settings, mined=mined))),
-        *_around(out, settings),
+        lambda: _parts(out, settings, _check_retrievers(tools.named_systems(settings, mined=mined))),
+        *_check_output(out, settings),
     ]
 
 
 def _languages(queries: str, settings: Settings) -> Iterator[str]:
     """The languages that many queries are in and that cleaning drops."""
-    kept = settings.clean.languages
-    if settings.clean.keep_all or not kept:
+    languages = settings.clean.languages
+    if settings.clean.keep_all or not languages:
         return
     shares = languages_of(first_queries(queries, settings.ingest))
-    dropped = {language: share for language, share in shares.items() if language not in kept}
+    dropped = {language: share for language, share in shares.items() if language not in languages}
     if dropped:
         looks = ", ".join(f"{share:.0%} {language}" for language, share in dropped.items())
-        proposed = language_setting([*(name for name in kept if name in shares), *dropped])
+        proposed = language_setting([*(name for name in languages if name in shares), *dropped])
         yield (
-            f"{queries}: the language of the queries looks like {looks}, and clean.language keeps {', '.join(kept)} "
-            f"alone; to keep those too: --set clean.language={proposed}, or null for every language"
+            f"{queries}: the language of the queries looks like {looks}, and clean.language keeps "
+            f"{', '.join(languages)} alone; to keep those too: --set clean.language={proposed}, or null for "
+            "every language"
         )
 
 
@@ -188,7 +189,7 @@ def language_setting(languages: Sequence[str]) -> str:
     return languages[0] if len(languages) == 1 else f"[{', '.join(languages)}]"
 
 
-def _around(out: str, settings: Settings) -> list[Check]:
+def _check_output(out: str, settings: Settings) -> list[Check]:
     return [lambda: _prefect(out), lambda: check_runner(settings.runner), lambda: _cache(settings.cache)]
 
 
@@ -208,19 +209,19 @@ def _complete(out: str) -> bool:
 
 def builders(settings: Settings) -> dict[str, KindSection]:
     """Who works for a build, by what a person calls them: judges and retrievers."""
-    judges = {f"judge {judge.kind}": judge for judge in members(configured(settings))}
-    return judges | _of_retrievers(tools.retrievers(settings))
+    judges = {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
+    return judges | _check_retrievers(tools.retrievers(settings))
 
 
-def miners(settings: Settings) -> dict[str, KindSection]:
+def mining_parts(settings: Settings) -> dict[str, KindSection]:
     """Who works for a night of mining: the planner, who ranks, and the judge where it looks at pairs."""
-    found: dict[str, KindSection] = {"planner": as_kind(settings.planner, PlannerKind)} | rankers(settings)
-    named = tools.ranking_retrievers(settings)  # a name that is none is wrong, also where nobody ranks
+    parts: dict[str, KindSection] = {"planner": as_kind(settings.planner, PlannerKind)} | rankers(settings)
+    retriever_names = tools.ranking_retrievers(settings)  # a name that is none is wrong, also where nobody ranks
     if settings.relevance.ranker != "none":
-        found |= _of_retrievers(named)
+        parts |= _check_retrievers(retriever_names)
     if tools.verifies(settings):
-        found |= {f"judge {judge.kind}": judge for judge in members(configured(settings))}
-    return found
+        parts |= {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
+    return parts
 
 
 def rankers(settings: Settings) -> dict[str, KindSection]:
@@ -228,8 +229,10 @@ def rankers(settings: Settings) -> dict[str, KindSection]:
     return {f"ranker {judge.kind}": judge for judge in tools.ranking_judges(settings)}
 
 
-def _of_retrievers(found: Mapping[str, tools.Builder]) -> dict[str, KindSection]:
-    return {name: one.encoder if isinstance(one, NeuralBuilder) else one for name, one in found.items()}
+def _check_retrievers(builders: Mapping[str, tools.Builder]) -> dict[str, KindSection]:
+    return {
+        name: builder.encoder if isinstance(builder, NeuralBuilder) else builder for name, builder in builders.items()
+    }
 
 
 def _parts(out: str, settings: Settings, parts: Mapping[str, KindSection]) -> Iterator[str]:
@@ -241,20 +244,20 @@ def _parts(out: str, settings: Settings, parts: Mapping[str, KindSection]) -> It
     names: dict[tuple[str, bool], list[str]] = {}
     for name, part in parts.items():
         for phrase in part.missing():
-            spared = hasattr(part, "base_url") and (_complete(out) or _kept(part, settings.cache))
+            spared = hasattr(part, "base_url") and (_complete(out) or _is_cached(part, settings.cache))
             names.setdefault((phrase, spared), []).append(name)
     errors = []
     for (phrase, spared), lacking in names.items():
-        said = f"{', '.join(lacking)}: {phrase}"
+        missing_text = f"{', '.join(lacking)}: {phrase}"
         if spared:
-            yield f"{said}; answers that were kept need none"
+            yield f"{missing_text}; answers that were kept need none"
         else:
-            errors.append(said)
+            errors.append(missing_text)
     if errors:
         raise MissingPart(*errors)
 
 
-def _kept(part: KindSection, cache: CacheSettings) -> bool:
+def _is_cached(part: KindSection, cache: CacheSettings) -> bool:
     """Whether anything is kept of what a remote model has said."""
     model = getattr(part, "model", "")
     if not model:
@@ -263,7 +266,9 @@ def _kept(part: KindSection, cache: CacheSettings) -> bool:
     return any(model in str(record[name]) for store, name in stores for record in store.records())
 
 
-def _decided(logs: str, out: str, settings: Settings, dates: Collection[date] | None, wish: Wish) -> list[str]:
+def _check_decisions(
+    logs: str, out: str, settings: Settings, dates: Collection[date] | None, wish: DecisionRequest
+) -> list[str]:
     """See that the days that somebody accepts or discards are read already, or about to be."""
     if wish == NOTHING_DECIDED:
         return []
@@ -271,20 +276,22 @@ def _decided(logs: str, out: str, settings: Settings, dates: Collection[date] | 
 
     history = history_of(Run(out), settings)
     read = history.sources()
-    there = partitions_of(without_markers(listing(logs, remote=True)), settings.logs.format)
-    new = [one for one in there.values() if dates is None or one.date in dates]
-    if all(one.date or one.name in read for one in new):  # whose days nobody knows yet, the stage will tell
+    partitions = partitions_of(without_markers(listing(logs, remote=True)), settings.logs.format)
+    new = [partition for partition in partitions.values() if dates is None or partition.date in dates]
+    if all(
+        partition.date or partition.name in read for partition in new
+    ):  # whose days nobody knows yet, the stage will tell
         marks = history.marks() if Run(out).manifests() else {}
-        list(wish.decisions({**marks, **{one.name: "" for one in new if one.date}}))
+        list(wish.decisions({**marks, **{partition.name: "" for partition in new if partition.date}}))
     return []
 
 
-def _begun(out: str) -> bool:
-    return bool(noted(Run(out)))
+def _has_started(out: str) -> bool:
+    return bool(read_notes(Run(out)))
 
 
 def _place(out: str, *, mined: bool) -> list[str]:
-    run = place_for(out, mined=mined)
+    run = output_run(out, mined=mined)
     if run.store.local is not None:
         _writable(run.store.local, "--out")
     return []
@@ -319,7 +326,7 @@ def _readable(path: str) -> list[str]:
     return []
 
 
-def _generated(folder: str | None) -> list[str]:
+def _check_generated(folder: str | None) -> list[str]:
     if folder:
         Run(folder).tables(QUERIES.name, GENERATED)
     return []

@@ -39,7 +39,7 @@ class Reporter(Protocol):
         """Nothing more comes, however the flow ended."""
 
 
-class Silent:
+class SilentReporter:
     """Tells nobody."""
 
     def start(self, stage: str, reason: str) -> None:
@@ -61,12 +61,12 @@ class Silent:
         """There is nothing to end."""
 
 
-class Once:
+class OnceReporter:
     """Passes on what is new: a stage that stands, a sentence or a table is not reported again."""
 
     def __init__(self, to: Reporter) -> None:
         self._to = to
-        self._seen: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def start(self, stage: str, reason: str) -> None:
         """See `Reporter`."""
@@ -95,13 +95,13 @@ class Once:
         """See `Reporter`."""
         self._to.end()
 
-    def _new(self, kind: str, what: str) -> bool:
-        known = (kind, what) in self._seen
-        self._seen.add((kind, what))
-        return not known
+    def _new(self, kind: str, text: str) -> bool:
+        is_reported = (kind, text) in self._reported
+        self._reported.add((kind, text))
+        return not is_reported
 
 
-_current: ContextVar[Reporter] = ContextVar("reporter", default=Silent())  # noqa: B039 (it holds no state)
+_current: ContextVar[Reporter] = ContextVar("reporter", default=SilentReporter())  # noqa: B039 (it holds no state)
 
 
 def reporter() -> Reporter:
@@ -158,7 +158,7 @@ def summary(manifest: Manifest) -> str:
     """What went in and came out of a stage, in one line."""
     if not manifest.funnel:
         counts = {name: sum(part.rows for part in parts) for name, parts in manifest.outputs.items()}
-        named = {name: CALLED.get(name, f"rows of {name.replace('_', ' ')}") for name in counts}
-        return ", ".join(f"{rows:,} {named[name]}" for name, rows in counts.items() if rows) or "nothing to do"
+        labels = {name: CALLED.get(name, f"rows of {name.replace('_', ' ')}") for name in counts}
+        return ", ".join(f"{rows:,} {labels[name]}" for name, rows in counts.items() if rows) or "nothing to do"
     first, last = manifest.funnel[0], manifest.funnel[-1]
     return f"{first.rows_in:,} {first.unit_in} → {last.rows_out:,} {last.unit_out}".replace("_", " ")

@@ -55,7 +55,7 @@ def no_run(run: Run) -> ArtifactError:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RunInputs:
     """What a run was last made from.
 
     Attributes:
@@ -67,11 +67,11 @@ class Recorded:
     settings: Settings
 
     @property
-    def mined(self) -> bool:
+    def is_mined(self) -> bool:
         """Whether the run is made from a search log."""
         return "logs" in self.inputs
 
-    def changed(self, values: Mapping[str, Any]) -> Settings:
+    def with_overrides(self, values: Mapping[str, Any]) -> Settings:
         """The settings with others in their places, given as nested sections.
 
         Raises:
@@ -86,7 +86,7 @@ class Recorded:
 NAMED = 3
 
 
-def place_for(url: str, *, mined: bool) -> Run:
+def output_run(url: str, *, mined: bool) -> Run:
     """The run at a folder or prefix, or a new one where nothing lies yet.
 
     Args:
@@ -97,15 +97,15 @@ def place_for(url: str, *, mined: bool) -> Run:
         ArtifactError: what lies there is no run, or one of the other kind.
     """
     run = Run(url)
-    before = noted(run)
+    before = read_notes(run)
     if "docs" not in before:
-        lies = run.store.lying()
+        lies = run.store.root_names()
         if lies:
             some = ", ".join(lies[:NAMED]) + (" …" if len(lies) > NAMED else "")
             raise ArtifactError(f"{run.store.url} holds {some} and no run; choose a folder of its own with --out")
     elif ("logs" in before) != mined:
-        held = "triplets made by `darklode mine`" if "logs" in before else "a benchmark made by `darklode build`"
-        raise ArtifactError(f"{run.store.url} holds {held}; choose another --out")
+        content = "triplets made by `darklode mine`" if "logs" in before else "a benchmark made by `darklode build`"
+        raise ArtifactError(f"{run.store.url} holds {content}; choose another --out")
     return run
 
 
@@ -114,23 +114,23 @@ def record(run: Run, inputs: Mapping[str, str], settings: Settings) -> None:
 
     Args:
         run: a run, or a folder for one.
-        inputs: as in `Recorded`.
+        inputs: as in `RunInputs`.
         settings: in force.
 
     Raises:
         ArtifactError: an input's address carries a key.
     """
-    from darklode.schemas.places import absolute
+    from darklode.schemas.places import to_absolute
 
-    for place in inputs.values():
-        check_address(place)
+    for input_path in inputs.values():
+        check_address(input_path)
     # first: it is what tells a run's folder from any other
-    note(run, {name: absolute(path) for name, path in inputs.items()})
+    note(run, {name: to_absolute(path) for name, path in inputs.items()})
     chosen = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     run.store.write(SETTINGS, chosen.encode())
 
 
-def recorded(run: Run) -> Recorded:
+def read_inputs(run: Run) -> RunInputs:
     """What a run was last made from.
 
     Raises:
@@ -138,7 +138,7 @@ def recorded(run: Run) -> Recorded:
     """
     from darklode.flows.config import recorded_settings
 
-    inputs, settings = noted(run), run.store.read(SETTINGS)
+    inputs, settings = read_notes(run), run.store.read(SETTINGS)
     if LAWS in inputs:
         raise ArtifactError(f"{run.store.url} holds laws made by `darklode laws`, and no run")
     if not inputs or settings is None:
@@ -148,29 +148,29 @@ def recorded(run: Run) -> Recorded:
     if INDEXED in inputs:
         raise ArtifactError(f"{run.store.url} holds an index made by `darklode index`, and no run")
     try:
-        return Recorded({name: inputs[name] for name in SOURCES if name in inputs}, recorded_settings(settings))
+        return RunInputs({name: inputs[name] for name in SOURCES if name in inputs}, recorded_settings(settings))
     except SettingsError as error:  # nobody typed them now
         raise ArtifactError(f"{run.store.path(SETTINGS)}: {error}; run the command that made the run again") from error
 
 
-def benchmark(run: Run) -> Recorded:
+def benchmark(run: Run) -> RunInputs:
     """What a benchmark was last made from.
 
     Raises:
         ArtifactError: the folder holds no run, or one that is mined from a log.
     """
-    found = recorded(run)
-    if found.mined:
+    inputs = read_inputs(run)
+    if inputs.is_mined:
         raise ArtifactError(f"{run.store.url} holds triplets made by `darklode mine`, and no benchmark")
-    return found
+    return inputs
 
 
-def noted(run: Run) -> dict[str, Any]:
+def read_notes(run: Run) -> dict[str, Any]:
     """What is noted of a run's making; empty where nothing is, or a file of this name is no note of ours."""
     return {name: value for name, value in run.store.read_object(INPUTS).items() if name != SEAL}
 
 
-def whole(run: Run) -> None:
+def check_complete(run: Run) -> None:
     """Make sure that what is noted of a run's making is what was written, and that its settings are some.
 
     Raises:
@@ -180,8 +180,8 @@ def whole(run: Run) -> None:
         try:
             read(run.store.read(name) or b"{}")
         except (ValueError, yaml.YAMLError) as error:
-            said = " ".join(str(error).split())
-            message = f"{run.store.path(name)} is damaged ({said})"
+            text = " ".join(str(error).split())
+            message = f"{run.store.path(name)} is damaged ({text})"
             raise ArtifactError(f"{message}; run the command that made the run again") from error
 
 
@@ -191,7 +191,7 @@ def require_notes(run: Run) -> None:
     Raises:
         ArtifactError: a file is missing.
     """
-    about = noted(run)
+    about = read_notes(run)
     without_settings = LAWS in about and "encoders" not in about
     names = [INPUTS] if without_settings else [INPUTS, SETTINGS]
     missing = [run.store.path(name) for name in names if run.store.size(name) is None]
@@ -201,4 +201,4 @@ def require_notes(run: Run) -> None:
 
 def note(run: Run, facts: Mapping[str, Any]) -> None:
     """Note something more of a run's making."""
-    run.store.write(INPUTS, seal({**noted(run), **facts}))
+    run.store.write(INPUTS, seal({**read_notes(run), **facts}))

@@ -42,11 +42,11 @@ class Server(Protocol):
     """A Prefect server that flows run against.
 
     Attributes:
-        lasting: it is there when the command has ended.
+        is_persistent: it is there when the command has ended.
     """
 
     @property
-    def lasting(self) -> bool: ...
+    def is_persistent(self) -> bool: ...
 
     def wait(self) -> None:
         """Wait until it answers.
@@ -66,22 +66,22 @@ def prefect_server() -> Iterator[Server]:
         yield server
 
 
-def configured_server() -> "Configured | None":
+def configured_server() -> "ConfiguredServer | None":
     """The user's own server; None: none is configured. Prefect is told to be quiet, before it is imported."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     from prefect.settings import PREFECT_API_URL
 
     configured = PREFECT_API_URL.value()
-    return Configured(configured) if configured else None
+    return ConfiguredServer(configured) if configured else None
 
 
 @dataclass(frozen=True)
-class Configured:
+class ConfiguredServer:
     """The user's own server."""
 
     url: str
-    lasting: bool = True
+    is_persistent: bool = True
 
     def wait(self, seconds: float = 30) -> None:
         """See `Server`: it is there, or it is not."""
@@ -108,7 +108,7 @@ def check_configured() -> list[str]:
     """
     url = os.environ.get("PREFECT_API_URL")
     if url:
-        Configured(url).wait(ANSWER_SECONDS)
+        ConfiguredServer(url).wait(ANSWER_SECONDS)
     return []
 
 
@@ -116,7 +116,7 @@ COMMAND = (sys.executable, "-m", "darklode.flows.server")
 
 
 @contextmanager
-def own_server(command: Sequence[str] = COMMAND) -> Iterator["Own"]:
+def own_server(command: Sequence[str] = COMMAND) -> Iterator["OwnServer"]:
     """Start a server, point Prefect at it, and end it with the block.
 
     Args:
@@ -141,14 +141,14 @@ def own_server(command: Sequence[str] = COMMAND) -> Iterator["Own"]:
         listening.close()
         try:
             with temporary_settings({PREFECT_API_URL: url, PREFECT_LOGGING_TO_API_ENABLED: False}):
-                yield Own(process, pipe, log)
+                yield OwnServer(process, pipe, log)
         finally:
             process.terminate()
             process.wait()
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnServer:
     """A server of this command.
 
     Attributes:
@@ -159,7 +159,7 @@ class Own:
     process: subprocess.Popen[bytes]
     pipe: IO[bytes]
     log: IO[bytes]
-    lasting: bool = False
+    is_persistent: bool = False
 
     def wait(self, seconds: float = START_SECONDS) -> None:
         """See `Server`."""
@@ -172,8 +172,8 @@ class Own:
 
     def _missing(self, how: str) -> MissingPart:
         self.log.seek(0)
-        said = self.log.read().decode(errors="replace").split("\n")
-        last = "\n  ".join([line for line in said if line.strip()][-LOG_LINES:] or ["(nothing)"])
+        log_lines = self.log.read().decode(errors="replace").split("\n")
+        last = "\n  ".join([line for line in log_lines if line.strip()][-LOG_LINES:] or ["(nothing)"])
         advice = "name a folder that can be written (PREFECT_HOME), or a server of yours (PREFECT_API_URL)"
         return MissingPart(f"the Prefect server that this command started {how}; {advice}. Its last words:\n  {last}")
 

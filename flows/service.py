@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from darklode.flows import tools
-from darklode.flows.build_index import given_of
-from darklode.flows.runs import INDEXED, noted, recorded
-from darklode.flows.serving import BASE, adapters_of, checking_index, encoder_of, index_settings
+from darklode.flows.build_index import open_vector_source
+from darklode.flows.runs import INDEXED, read_inputs, read_notes
+from darklode.flows.serving import BASE, checking_index, index_settings, open_adapters, resolve_encoder
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
@@ -21,9 +21,9 @@ from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.neural import Neural, chunk_vectors
 from darklode.pipeline.retrieve.retrievers.port import Retriever
-from darklode.pipeline.serve.service import Question, Service
-from darklode.pipeline.serve.texts import Texts
-from darklode.pipeline.serve.vectors.retriever import Indexed
+from darklode.pipeline.serve.service import SearchRequest, SearchService
+from darklode.pipeline.serve.texts import IndexedTexts
+from darklode.pipeline.serve.vectors.retriever import IndexRetriever
 from darklode.pipeline.train.adapter import Adapter
 from darklode.schemas.settings import Settings
 
@@ -31,7 +31,7 @@ MOST = 2
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedIndex:
     """What is served.
 
     Attributes:
@@ -40,15 +40,15 @@ class Served:
         about: what is searched, in words.
     """
 
-    service: Service
+    service: SearchService
     settings: Settings
     about: str
 
 
 @contextmanager
-def serving_of(
+def open_service(
     folder: str, encoders: Sequence[str], tenant: str | None, values: Mapping[str, Any] | None = None
-) -> Iterator[Served]:
+) -> Iterator[ServedIndex]:
     """Systems that search one tenant's texts, each having answered a question already, so that its model is loaded.
 
     Args:
@@ -67,20 +67,20 @@ def serving_of(
     if len(set(names)) != len(names) or len(names) > MOST:
         raise CommandLineError("name one encoder or two, and none twice")
     run = Run(folder)
-    indexed = INDEXED in noted(run)
-    settings = index_settings(folder, values) if indexed else recorded(run).changed(values or {})
-    named = Named.of(names, settings)
+    indexed = INDEXED in read_notes(run)
+    settings = index_settings(folder, values) if indexed else read_inputs(run).with_overrides(values or {})
+    systems = NamedSystems.from_names(names, settings)
     with (
         tempfile.TemporaryDirectory(prefix="darklode-serve-") as scratch,
-        (_index if indexed else _run)(folder, named, tenant, settings, Path(scratch, "texts.arrow")) as served,
+        (_index if indexed else _run)(folder, systems, tenant, settings, Path(scratch, "texts.arrow")) as served,
     ):
         service = served.service
-        service.answers([Question(name, "warm up", 1) for name in service.systems])
+        service.answers([SearchRequest(name, "warm up", 1) for name in service.systems])
         yield served
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedSystems:
     """What encodes queries, by the names that were given.
 
     Attributes:
@@ -94,21 +94,21 @@ class Named:
     models: Mapping[str, EncoderKind]
 
     @classmethod
-    def of(cls, names: Sequence[str], settings: Settings) -> Named:
+    def from_names(cls, names: Sequence[str], settings: Settings) -> NamedSystems:
         """Open what was named.
 
         Raises:
             CommandLineError: it is a folder without a model.
         """
-        adapters = adapters_of(names)
-        found = {name: _model(name, settings) for name in names if name != BASE and name not in adapters}
-        return cls(names, adapters, found)
+        adapters = open_adapters(names)
+        models = {name: _model(name, settings) for name in names if name != BASE and name not in adapters}
+        return cls(names, adapters, models)
 
     def encoders(self, settings: Settings) -> dict[str, EncoderKind]:
         """Whose vectors each of them searches."""
-        others = [name for name in self.names if name not in self.models]
-        base = encoder_of(BASE, settings, self.adapters) if others else None
-        return {name: found for name in self.names if (found := self.models.get(name, base))}
+        adapter_names = [name for name in self.names if name not in self.models]
+        base = resolve_encoder(BASE, settings, self.adapters) if adapter_names else None
+        return {name: model for name in self.names if (model := self.models.get(name, base))}
 
 
 def _model(name: str, settings: Settings) -> EncoderKind:
@@ -126,49 +126,56 @@ def _holds_model(folder: str) -> bool:
 
 
 @contextmanager
-def _index(folder: str, named: Named, tenant: str | None, settings: Settings, file: Path) -> Iterator[Served]:
+def _index(
+    folder: str, named_systems: NamedSystems, tenant: str | None, settings: Settings, file: Path
+) -> Iterator[ServedIndex]:
     with checking_index(folder, settings.model_dump(mode="json")) as check:
-        searcher, given = check.searcher, check.given
+        searcher, source = check.searcher, check.source
         if tenant not in {None, searcher.tenant}:
             raise DoesNotFit(f"{folder} holds texts of the tenant {searcher.tenant}, and nothing of {tenant}")
-        for adapter in named.adapters.values():
-            searcher.demand_of_its_encoder(adapter)
-        for name, model in named.models.items():
+        for adapter in named_systems.adapters.values():
+            searcher.require_same_encoder(adapter)
+        for name, model in named_systems.models.items():
             if model.encoder_id() != searcher.encoder.encoder_id():
                 raise DoesNotFit(
                     f"--encoder {name} is {model.encoder_id()}, and {folder} is made by "
                     f"{searcher.encoder.encoder_id()}; leave --encoder out to use that"
                 )
-        texts = Texts(given.words(), file)
+        texts = IndexedTexts(source.text_tables(), file)
         systems: dict[str, Retriever] = {
-            name: Indexed(searcher, texts.ids, named.adapters.get(name)) for name in named.names
+            name: IndexRetriever(searcher, texts.ids, named_systems.adapters.get(name)) for name in named_systems.names
         }
         about = f"{len(searcher.texts):,} texts by an index of the kind {searcher.facts['built']}"
-        yield Served(Service(searcher.tenant, texts, systems), settings, about)
+        yield ServedIndex(SearchService(searcher.tenant, texts, systems), settings, about)
 
 
 @contextmanager
-def _run(folder: str, named: Named, tenant: str | None, settings: Settings, file: Path) -> Iterator[Served]:
-    adapters = named.adapters
-    encoders = named.encoders(settings)
+def _run(
+    folder: str, named_systems: NamedSystems, tenant: str | None, settings: Settings, file: Path
+) -> Iterator[ServedIndex]:
+    adapters = named_systems.adapters
+    encoders = named_systems.encoders(settings)
     for encoder in encoders.values():
         encoder.fetch()
     first = next(iter(encoders.values()))
-    given = given_of(folder, settings, first, tenant, next(iter(adapters.values()), None))
+    source = open_vector_source(folder, settings, first, tenant, next(iter(adapters.values()), None))
     for name, adapter in adapters.items():
-        _demand(adapter, encoders[name].encoder_id(), given.tenant, folder)
-    texts, cache = Texts(given.words(), file), EmbeddingCache(settings.cache.root, settings.cache.dtype)
-    opened = {one.encoder_id(): Deferred(one, settings.cache.root) for one in encoders.values()}
-    vectors = {key: chunk_vectors(one, cache, texts) for key, one in opened.items()}
+        _require_same(adapter, encoders[name].encoder_id(), source.tenant, folder)
+    texts, cache = IndexedTexts(source.text_tables(), file), EmbeddingCache(settings.cache.root, settings.cache.dtype)
+    opened = {
+        encoder_settings.encoder_id(): Deferred(encoder_settings, settings.cache.root)
+        for encoder_settings in encoders.values()
+    }
+    vectors = {key: chunk_vectors(encoder_settings, cache, texts) for key, encoder_settings in opened.items()}
     systems = dict[str, Retriever]()
-    for name in named.names:
+    for name in named_systems.names:
         key = encoders[name].encoder_id()
         encode = adapters[name].encode if name in adapters else opened[key].encode_queries
         systems[name] = Neural(name, encode, vectors[key], settings.vectors)
-    yield Served(Service(given.tenant, texts, systems), settings, f"{len(texts):,} texts, one by one")
+    yield ServedIndex(SearchService(source.tenant, texts, systems), settings, f"{len(texts):,} texts, one by one")
 
 
-def exported(folder: str, engine: str, to: Path, encoder: str | None, tenant: str | None) -> list[Path]:
+def export_index(folder: str, engine: str, to: Path, encoder: str | None, tenant: str | None) -> list[Path]:
     """Write an index's vectors, or those of a run, for a search engine; returns the files.
 
     Args:
@@ -184,25 +191,25 @@ def exported(folder: str, engine: str, to: Path, encoder: str | None, tenant: st
         ExportError: as for `export_points`.
     """
     run = Run(folder, untouched=True)
-    if INDEXED not in noted(run):
+    if INDEXED not in read_notes(run):
         if encoder is None:
             raise CommandLineError("of a run, name whose vectors are exported: --encoder NAME")
-        settings = recorded(run).settings
+        settings = read_inputs(run).settings
         model = tools.encoder(encoder, settings)
         model.fetch()
-        return export_points(given_of(folder, settings, model, tenant, None), engine, to)
+        return export_points(open_vector_source(folder, settings, model, tenant, None), engine, to)
     if encoder is not None:
         raise CommandLineError(f"{folder} is an index, and has its own encoder; leave --encoder out")
     with checking_index(folder) as check:
-        given, facts = check.given, check.searcher.facts
-        if tenant not in {None, given.tenant}:
-            raise DoesNotFit(f"{folder} holds texts of the tenant {given.tenant}, and nothing of {tenant}")
-        if given.content() != facts["content"]:
-            raise DoesNotFit(f"{given.url} changed since {folder} was made: run `darklode index update` first")
-        return export_points(given, engine, to, semantic_ids(run.tables("semantic_ids")))
+        source, facts = check.source, check.searcher.facts
+        if tenant not in {None, source.tenant}:
+            raise DoesNotFit(f"{folder} holds texts of the tenant {source.tenant}, and nothing of {tenant}")
+        if source.content() != facts["content"]:
+            raise DoesNotFit(f"{source.url} changed since {folder} was made: run `darklode index update` first")
+        return export_points(source, engine, to, semantic_ids(run.tables("semantic_ids")))
 
 
-def _demand(adapter: Adapter, encoder: str, tenant: str, folder: str) -> None:
+def _require_same(adapter: Adapter, encoder: str, tenant: str, folder: str) -> None:
     if adapter.base.encoder_id() != encoder:
         raise DoesNotFit(f"{adapter.store.url} is made from {adapter.base.encoder_id()}, and {folder} by {encoder}")
     if tenant not in adapter.tenants:

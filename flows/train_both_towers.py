@@ -8,22 +8,22 @@ from typing import Any, cast
 
 import yaml
 
-from darklode.flows.adapt_encoder import base_of, contents, place
+from darklode.flows.adapt_encoder import contents, open_base, place
 from darklode.flows.executor import executor
-from darklode.flows.runs import ADAPTED, SETTINGS, STAGE, note, recorded
+from darklode.flows.runs import ADAPTED, SETTINGS, STAGE, note, read_inputs
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.views import views_sql
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.sources import TopicalSource
-from darklode.pipeline.towers.dual.stage import TRAINED, Beginning, go_along, train_both
-from darklode.pipeline.towers.dual.tested import MEASURES, SYSTEMS, TESTED, tested
+from darklode.pipeline.towers.dual.stage import TRAINED, DualInputs, follow_leader, train_both
+from darklode.pipeline.towers.dual.tested import MEASURES, SYSTEMS, TESTED, rank_test_queries
 from darklode.pipeline.towers.dual.triplets import TRIPLETS, tower_triplets
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.processes import demand_whole
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.settings import Settings
 
 
@@ -64,26 +64,28 @@ def go_along_with(runs: Sequence[str], encoder: str, out: str, settings: dict[st
     """
     base, chosen = _given(runs, encoder, settings or {})
     lora = chosen.adapt.only("rank", "alpha", "targets")
-    go_along(Run(out), chosen.dual, lora, _beginning(base, chosen), seed=chosen.seed)
+    follow_leader(Run(out), chosen.dual, lora, _load_inputs(base, chosen), seed=chosen.seed)
 
 
-def _given(runs: Sequence[str], encoder: str, settings: dict[str, Any]) -> tuple[Base, Settings]:
-    made = [recorded(Run(url)) for url in runs]
-    chosen = made[0].changed(settings)
+def _given(runs: Sequence[str], encoder: str, settings: dict[str, Any]) -> tuple[BaseEncoder, Settings]:
+    made = [read_inputs(Run(url)) for url in runs]
+    chosen = made[0].with_overrides(settings)
     check_parts(chosen.dual.method)
     demand_whole()
-    return topical(base_of(runs, made, encoder, chosen)), chosen
+    return topical(open_base(runs, made, encoder, chosen)), chosen
 
 
-def topical(base: Base) -> Base:
+def topical(base: BaseEncoder) -> BaseEncoder:
     """The base, whose runs' texts show their topics."""
-    sources = tuple(TopicalSource(one.run, one.number, one.mined, one.text_characters) for one in base.sources)
+    sources = tuple(
+        TopicalSource(source.run, source.number, source.mined, source.text_characters) for source in base.sources
+    )
     return replace(base, sources=sources)
 
 
-def steps(base: Base, settings: Settings) -> list[Step]:
+def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
     """The stages, in data order."""
-    seed, begins = settings.seed, _beginning(base, settings)
+    seed, begins = settings.seed, _load_inputs(base, settings)
     dual, lora = settings.dual, settings.adapt.only("rank", "alpha", "targets")
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
@@ -95,7 +97,10 @@ def steps(base: Base, settings: Settings) -> list[Step]:
         ),
         triplets_step(base, settings),
         Step(TRAINED, call(train_both, dual, lora, begins, seed=seed), lambda: contents(base)),
-        Step(TESTED, call(tested, dual.only("method", "layers", "nested", "views", "prompt"), lora, base, begins)),
+        Step(
+            TESTED,
+            call(rank_test_queries, dual.only("method", "layers", "nested", "views", "prompt"), lora, base, begins),
+        ),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
@@ -103,23 +108,23 @@ def steps(base: Base, settings: Settings) -> list[Step]:
     ]
 
 
-def triplets_step(base: Base, settings: Settings) -> Step:
+def triplets_step(base: BaseEncoder, settings: Settings) -> Step:
     """What both towers learn from, of a base whose texts show their topics."""
-    given = call(tower_triplets, base.sources, seed=settings.seed)
-    return Step(TRIPLETS, given, lambda: contents(base), unkeyed=("sources",))
+    call_arguments = call(tower_triplets, base.sources, seed=settings.seed)
+    return Step(TRIPLETS, call_arguments, lambda: contents(base), untracked=("sources",))
 
 
-def _beginning(base: Base, settings: Settings) -> Beginning:
-    return Beginning(cast(SentenceTransformersSettings, base.encoder), base.sources, settings.dual.prompt)
+def _load_inputs(base: BaseEncoder, settings: Settings) -> DualInputs:
+    return DualInputs(cast(SentenceTransformersSettings, base.encoder), base.sources, settings.dual.prompt)
 
 
-def hand_over(run: Run, base: Base, settings: Settings, sources: list[str]) -> str:
+def hand_over(run: Run, base: BaseEncoder, settings: Settings, sources: list[str]) -> str:
     """Write the folder that one takes home, the card and the views; returns what was reached."""
     from darklode.pipeline.towers.dual import FOLDER
     from darklode.pipeline.towers.dual.card import card
     from darklode.pipeline.towers.dual.folder import save, sentence
 
-    begins = _beginning(base, settings)
+    begins = _load_inputs(base, settings)
     save(run, begins, settings.dual, settings.adapt)
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, begins, sources)

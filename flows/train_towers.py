@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import yaml
 
-from darklode.flows.adapt_encoder import base_of, place
+from darklode.flows.adapt_encoder import open_base, place
 from darklode.flows.executor import executor
-from darklode.flows.runs import ADAPTED, SETTINGS, note, recorded
+from darklode.flows.runs import ADAPTED, SETTINGS, note, read_inputs
 from darklode.flows.steps import run_step
 from darklode.flows.train_both_towers import train_both_towers
 from darklode.pipeline.base.artifacts import Run, Step, call
@@ -21,17 +21,17 @@ from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.ingest.files import source_fingerprint
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.queries import QUERIES, content, read_files, tower_queries
 from darklode.pipeline.towers.stage import DISTIL, distil
-from darklode.pipeline.towers.tested import MEASURES, SYSTEMS, TESTED, tested
+from darklode.pipeline.towers.tested import MEASURES, SYSTEMS, TESTED, test_student
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.identity import identity
 from darklode.pipeline.train.needs import check_parts
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.sources import tenant_of
-from darklode.pipeline.train.vectors import Base
-from darklode.schemas.places import absolute
+from darklode.pipeline.train.sources import resolve_tenant
+from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.schemas.places import to_absolute
 from darklode.schemas.settings import IngestSettings, Settings
 
 
@@ -68,13 +68,13 @@ def train_towers(  # noqa: PLR0913, PLR0917 (they are the form in which Prefect 
         if teacher or queries:
             raise SettingsError("stage 1 learns from triplets: a teacher and more queries are for stage 2")
         return train_both_towers(runs, encoder, out, settings)
-    made = [recorded(Run(url)) for url in runs]
-    chosen = made[0].changed(settings or {})
+    made = [read_inputs(Run(url)) for url in runs]
+    chosen = made[0].with_overrides(settings or {})
     check_parts("full")
-    base = base_of(runs, made, encoder, chosen)
+    base = open_base(runs, made, encoder, chosen)
     assert isinstance(base.encoder, SentenceTransformersSettings)
     run = place(out)
-    with run.lock(), teaching(teacher, base, base.encoder, chosen) as pair:
+    with run.lock(), teacher_pair(teacher, base, base.encoder, chosen) as pair:
         note(run, {ADAPTED: list(runs), "encoder": encoder, "teacher": teacher, "queries": list(queries)})
         run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
         for step in steps(base, pair, list(queries), chosen):
@@ -82,9 +82,9 @@ def train_towers(  # noqa: PLR0913, PLR0917 (they are the form in which Prefect 
         return hand_over(run, base, pair, chosen, [*runs, *queries])
 
 
-def steps(base: Base, pair: Pair, files: list[str], settings: Settings) -> list[Step]:
+def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Settings) -> list[Step]:
     """The stages, in data order."""
-    given, seed, sources = settings.towers, settings.seed, base.sources
+    tower_settings, seed, sources = settings.towers, settings.seed, base.sources
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         Step(
@@ -95,18 +95,20 @@ def steps(base: Base, pair: Pair, files: list[str], settings: Settings) -> list[
         ),
         Step(
             QUERIES,
-            call(tower_queries, sources, tenant=settings.adapt.tenant, held_out=given.held_out, seed=seed),
-            lambda: {f"the run {one.run.store.url}": content(one) for one in sources},
-            unkeyed=("sources",),
+            call(tower_queries, sources, tenant=settings.adapt.tenant, held_out=tower_settings.held_out, seed=seed),
+            lambda: {f"the run {source.run.store.url}": content(source) for source in sources},
+            untracked=("sources",),
         ),
         Step(
             PAIRS,
             call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability")),
-            lambda: {f"the run {one.run.store.url}": one.content() for one in sources},
+            lambda: {f"the run {source.run.store.url}": source.content() for source in sources},
             source=sources,
         ),
-        Step(DISTIL, call(distil, given.only("steps", "batch", "learning_rates", "report_to"), pair, seed=seed)),
-        Step(TESTED, call(tested, base, pair)),
+        Step(
+            DISTIL, call(distil, tower_settings.only("steps", "batch", "learning_rates", "report_to"), pair, seed=seed)
+        ),
+        Step(TESTED, call(test_student, base, pair)),
         Step(
             EVALUATE,
             call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
@@ -114,39 +116,39 @@ def steps(base: Base, pair: Pair, files: list[str], settings: Settings) -> list[
     ]
 
 
-def _reading(base: Base, settings: Settings) -> IngestSettings:
+def _reading(base: BaseEncoder, settings: Settings) -> IngestSettings:
     """Queries of files that name no tenant are of the one whose index it is."""
-    whose = tenant_of(list(base.sources), settings.adapt.tenant)
-    return settings.ingest.model_copy(update={"tenant": whose}).but("documents")
+    tenant_name = resolve_tenant(list(base.sources), settings.adapt.tenant)
+    return settings.ingest.model_copy(update={"tenant": tenant_name}).but("documents")
 
 
 @contextmanager
-def teaching(
-    teacher: str | None, base: Base, encoder: SentenceTransformersSettings, settings: Settings
-) -> Iterator[Pair]:
+def teacher_pair(
+    teacher: str | None, base: BaseEncoder, encoder: SentenceTransformersSettings, settings: Settings
+) -> Iterator[TeacherPair]:
     """Teacher and student; an adapter that lies elsewhere is on this machine meanwhile.
 
     Raises:
         DoesNotFit: the adapter was made from another encoder, or for another tenant.
         ArtifactError: there is no adapter.
     """
-    given, model = settings.towers, None
-    if given.student:
-        model = SentenceTransformersSettings(model=given.student, device=encoder.device)
+    tower_settings, model = settings.towers, None
+    if tower_settings.student:
+        model = SentenceTransformersSettings(model=tower_settings.student, device=encoder.device)
         model.fetch()
     if teacher is None:
-        yield Pair(encoder, settings.cache, model, given.layers)
+        yield TeacherPair(encoder, settings.cache, model, tower_settings.layers)
         return
     adapter = Adapter.open(teacher)
-    _demand(adapter, encoder, tenant_of(list(base.sources), settings.adapt.tenant))
+    _require_same_base(adapter, encoder, resolve_tenant(list(base.sources), settings.adapt.tenant))
     with adapter.on_disk() as folder:
-        yield Pair(_adapted(adapter, folder), settings.cache, model, given.layers)
+        yield TeacherPair(_adapted_encoder(adapter, folder), settings.cache, model, tower_settings.layers)
 
 
-def _demand(adapter: Adapter, encoder: SentenceTransformersSettings, tenant: str) -> None:
-    mine, recorded_ = identity(encoder), adapter.facts["base"]
-    for name in mine.keys() - {"settings"}:
-        if mine[name] != recorded_[name]:
+def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, tenant: str) -> None:
+    base_identity, recorded_ = identity(encoder), adapter.facts["base"]
+    for name in base_identity.keys() - {"settings"}:
+        if base_identity[name] != recorded_[name]:
             raise DoesNotFit(f"{adapter.store.url} was made from another encoder: {name} {recorded_[name]}")
     if adapter.light:
         raise DoesNotFit(f"{adapter.store.url} is a head alone, one of many tenants'; adapt that tenant by itself")
@@ -154,12 +156,12 @@ def _demand(adapter: Adapter, encoder: SentenceTransformersSettings, tenant: str
         raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
 
 
-def _adapted(adapter: Adapter, folder: Path) -> SentenceTransformersSettings:
+def _adapted_encoder(adapter: Adapter, folder: Path) -> SentenceTransformersSettings:
     """The adapter's encoder: head, cut and length 1 are in its folder, the prompt is put before queries here."""
-    return adapter.base.model_copy(update={"model": absolute(str(folder)), "revision": None, "dimensions": None})
+    return adapter.base.model_copy(update={"model": to_absolute(str(folder)), "revision": None, "dimensions": None})
 
 
-def hand_over(run: Run, base: Base, pair: Pair, settings: Settings, sources: list[str]) -> str:
+def hand_over(run: Run, base: BaseEncoder, pair: TeacherPair, settings: Settings, sources: list[str]) -> str:
     """Write the folder that one takes home, its record, the card and the views; returns what was reached."""
     from darklode.pipeline.towers.card import card
     from darklode.pipeline.towers.folder import save, sentence, write_record

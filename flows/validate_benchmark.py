@@ -12,7 +12,7 @@ from darklode.pipeline.base.corpora import tenants
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.judge.calibration import fitted_thresholds
-from darklode.pipeline.validate.gate import GATE, demand, gate, outcome, release
+from darklode.pipeline.validate.gate import GATE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
 from darklode.pipeline.validate.review.journal import FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
@@ -34,7 +34,7 @@ def validate_benchmark(out: Place, settings: dict[str, Any] | None = None) -> st
     check_reviewed(run, settings)
     with run.lock():
         made = benchmark(run)
-        chosen = made.changed(settings or {})
+        chosen = made.with_overrides(settings or {})
         for step in steps(run, chosen):
             run_step(run, step)
         record(run, made.inputs, chosen)
@@ -52,9 +52,9 @@ def check_reviewed(run: Run, settings: dict[str, Any] | None = None) -> None:
     Raises:
         ArtifactError: nobody has answered yet, and no bound was asked for that could fail for that reason.
     """
-    wanted = benchmark(run).changed(settings or {}).validation
-    asked = (wanted.min_kappa, wanted.max_null_rate, wanted.min_recall)
-    if all(bound is None for bound in asked) and not run.store.sizes(FOLDER):
+    validation_settings = benchmark(run).with_overrides(settings or {}).validation
+    limits = (validation_settings.min_kappa, validation_settings.max_null_rate, validation_settings.min_recall)
+    if all(bound is None for bound in limits) and not run.store.sizes(FOLDER):
         raise ArtifactError(_no_labels(run))
 
 
@@ -89,14 +89,14 @@ def draw_sample(run: Run, settings: Settings) -> None:
     step = steps(run, settings)[0]
     with run.lock():
         plan = step.plan(run)
-        if not plan.stands:
-            run.execute(plan, step.work)
+        if not plan.is_up_to_date:
+            run.execute(plan, step.execute)
 
 
 def _validate(
     tables: Tables,
     output: Output,
-    wanted: ValidationSettings,
+    validation_settings: ValidationSettings,
     *,
     threshold: float | Literal["fitted"] | None,
     seed: int,
@@ -107,7 +107,7 @@ def _validate(
         thresholds = fitted_thresholds(tables)
     else:
         thresholds = dict.fromkeys(tenants(tables, "pool"), threshold)
-    validate(tables, output, wanted, thresholds=thresholds, seed=seed)
+    validate(tables, output, validation_settings, thresholds=thresholds, seed=seed)
 
 
 def decide(run: Run) -> str:
@@ -119,27 +119,29 @@ def decide(run: Run) -> str:
     """
     tables = all_tables(run)
     rows = release(tables)
-    if outcome(rows) == "not asked":
-        _demand_labels(run, tables)
+    if release_outcome(rows) == "not asked":
+        _require_labels(run, tables)
         return "Nothing was asked for: --min-kappa, --max-null-rate and --min-recall decide on a release."
-    demand(rows, run.store.url)
-    reached = ", ".join(f"{row['figure']} is {row['value']:.3f} ({row['asked']:g})" for row in rows if row["passed"])
-    return f"{run.store.url} may be published: {reached}; what was asked for stands in brackets."
+    require_release(rows, run.store.url)
+    passed_text = ", ".join(
+        f"{row['figure']} is {row['value']:.3f} ({row['asked']:g})" for row in rows if row["passed"]
+    )
+    return f"{run.store.url} may be published: {passed_text}; what was asked for stands in brackets."
 
 
-def _demand_labels(run: Run, tables: Tables) -> None:
+def _require_labels(run: Run, tables: Tables) -> None:
     counts = tables.sql(
         "SELECT labelled, outside FROM validation WHERE tenant IS NULL AND retriever IS NULL"
     ).to_pylist()
     if any(row["labelled"] for row in counts):
         return
     outside = sum(row["outside"] for row in counts)
-    others = f" ({outside:,} labels are of pairs outside the sample)" if outside else ""
-    raise ArtifactError(_no_labels(run, others))
+    outside_text = f" ({outside:,} labels are of pairs outside the sample)" if outside else ""
+    raise ArtifactError(_no_labels(run, outside_text))
 
 
-def _no_labels(run: Run, others: str = "") -> str:
+def _no_labels(run: Run, outside_text: str = "") -> str:
     return (
-        f"no pair of the sample of {run.store.url} has a human label yet{others}; label some with `darklode review "
-        f"{run.store.url}`, then validate again"
+        f"no pair of the sample of {run.store.url} has a human label yet{outside_text}; label some with `darklode "
+        f"review {run.store.url}`, then validate again"
     )

@@ -2,11 +2,11 @@
 
 import pyarrow as pa
 
-from darklode.schemas.table import QUERY_ID, TENANT, Table, field
+from darklode.schemas.table import QUERY_ID, TENANT, Table, column
 
-INDEX = field("index", pa.int32(), "the run that it is from, from 0: a query searches the texts of its own run")
-TEXT = field("text_id", pa.string(), "chunk_id of a build, doc_id of a mined run; of a later run `run N:` before it")
-TRIAL = field("trial", pa.int32(), "number of the trial, from 0")
+INDEX = column("index", pa.int32(), "the run that it is from, from 0: a query searches the texts of its own run")
+TEXT = column("text_id", pa.string(), "chunk_id of a build, doc_id of a mined run; of a later run `run N:` before it")
+TRIAL = column("trial", pa.int32(), "number of the trial, from 0")
 
 ADAPTATION_QUERIES = Table(
     "adaptation_queries",
@@ -17,11 +17,11 @@ ADAPTATION_QUERIES = Table(
             TENANT,
             QUERY_ID,
             INDEX,
-            field("text", pa.string(), "the query's text"),
-            field("group", pa.string(), "its cluster of near-duplicates"),
-            field("split", pa.string(), "train, validation or test, as its run has it"),
-            field("kind", pa.string(), "unseen, variant or seen, as `mined_test` has it; null of a build", null=True),
-            field(
+            column("text", pa.string(), "the query's text"),
+            column("group", pa.string(), "its cluster of near-duplicates"),
+            column("split", pa.string(), "train, validation or test, as its run has it"),
+            column("kind", pa.string(), "unseen, variant or seen, as `mined_test` has it; null of a build", null=True),
+            column(
                 "shares_positive",
                 pa.bool_(),
                 "whether a positive of it is learned from; of a train query always",
@@ -39,11 +39,11 @@ ADAPTATION_LABELS = Table(
             TENANT,
             QUERY_ID,
             TEXT,
-            field(
+            column(
                 "relevance", pa.int32(), "0 = not relevant, by a judge, by people or by the log; 1 and more = relevant"
             ),
-            field("learned", pa.bool_(), "whether it is a positive that training learns from"),
-            field("probability", pa.float32(), "the judge's, 0 to 1", null=True),
+            column("learned", pa.bool_(), "whether it is a positive that training learns from"),
+            column("probability", pa.float32(), "the judge's, 0 to 1", null=True),
         ]
     ),
 )
@@ -57,8 +57,8 @@ ADAPTATION_TEXTS = Table(
             TENANT,
             TEXT,
             INDEX,
-            field("doc_id", pa.string(), "the document it is of"),
-            field("content_hash", pa.string(), "SHA-256 of title, heading and text, 32 hex digits"),
+            column("doc_id", pa.string(), "the document it is of"),
+            column("content_hash", pa.string(), "SHA-256 of title, heading and text, 32 hex digits"),
         ]
     ),
 )
@@ -69,14 +69,14 @@ HEADROOM = Table(
     "what adapting could gain at most, on the queries that settings are chosen on",
     pa.schema(
         [
-            field(
+            column(
                 "system",
                 pa.string(),
                 "base; base, its first 100 in the best order; judge: labelled texts by its probability; perfect",
             ),
-            field("measure", pa.string(), "name of ir_measures"),
-            field("value", pa.float64(), "mean over the queries, 0 to 1"),
-            field("queries", pa.int64(), "how many"),
+            column("measure", pa.string(), "name of ir_measures"),
+            column("value", pa.float64(), "mean over the queries, 0 to 1"),
+            column("queries", pa.int64(), "how many"),
         ]
     ),
 )
@@ -88,22 +88,22 @@ TRAINING_LOG = Table(
     pa.schema(
         [
             TRIAL,
-            field("step", pa.int32(), "steps done; 0: the base itself"),
-            field("loss", pa.float64(), "mean since the row before; null before the first step", null=True),
-            field(
+            column("step", pa.int32(), "steps done; 0: the base itself"),
+            column("loss", pa.float64(), "mean since the row before; null before the first step", null=True),
+            column(
                 "validation",
                 pa.float64(),
                 "nDCG@10 on the validation queries; in cross-validation all numbers are means over the folds",
             ),
-            field(
+            column(
                 "replaced",
                 pa.float64(),
                 "share of the negatives that the last mining replaced; null before the second",
                 null=True,
             ),
-            field("judged", pa.float64(), "share of the negatives that are labelled as not relevant"),
-            field("short", pa.float64(), "share of the negatives that were wanted and not found"),
-            field("spread", pa.float64(), "1 − mean cosine of two validation queries' vectors; 0: all are one"),
+            column("judged", pa.float64(), "share of the negatives that are labelled as not relevant"),
+            column("short", pa.float64(), "share of the negatives that were wanted and not found"),
+            column("spread", pa.float64(), "1 − mean cosine of two validation queries' vectors; 0: all are one"),
         ]
     ),
 )
@@ -115,18 +115,18 @@ ADAPTATION_TRIALS = Table(
     pa.schema(
         [
             TRIAL,
-            field("setting", pa.string(), "learning rate, or ridge of the closed form"),
-            field("share", pa.float64(), "of the way from the base's weights to the trained ones; 0: the base itself"),
-            field("step", pa.int32(), "the step whose weights were kept"),
-            field("validation", pa.float64(), "nDCG@10 on the queries that settings are chosen on"),
-            field("queries", pa.int64(), "how many they are"),
-            field(
+            column("setting", pa.string(), "learning rate, or ridge of the closed form"),
+            column("share", pa.float64(), "of the way from the base's weights to the trained ones; 0: the base itself"),
+            column("step", pa.int32(), "the step whose weights were kept"),
+            column("validation", pa.float64(), "nDCG@10 on the queries that settings are chosen on"),
+            column("queries", pa.int64(), "how many they are"),
+            column(
                 "folds",
                 pa.int32(),
                 "of the cross-validation over clusters of train and validation queries; null: the validation queries",
                 null=True,
             ),
-            field("stopped", pa.string(), "why it ended before its last step", null=True),
+            column("stopped", pa.string(), "why it ended before its last step", null=True),
         ]
     ),
 )
@@ -139,9 +139,9 @@ ADAPTER_WEIGHTS = Table(
     pa.schema(
         [
             TRIAL,
-            field("tensor", pa.string(), "its name, such as `0.weight` and `0.bias` of a head's first layer"),
-            field("row", pa.int32(), "from 0; a tensor of a single dimension is one row"),
-            field("weights", pa.list_(pa.float32()), "its numbers"),
+            column("tensor", pa.string(), "its name, such as `0.weight` and `0.bias` of a head's first layer"),
+            column("row", pa.int32(), "from 0; a tensor of a single dimension is one row"),
+            column("weights", pa.list_(pa.float32()), "its numbers"),
         ]
     ),
 )
@@ -155,12 +155,14 @@ HOLE_VERDICTS = Table(
             TENANT,
             QUERY_ID,
             TEXT,
-            field("rank", pa.int32(), "the best of its ranks by the systems that are held against one another, from 1"),
-            field("judge_id", pa.string(), "as in `verdicts`"),
-            field("relevant", pa.bool_(), "the label; null where the reply could not be read", null=True),
-            field("probability", pa.float32(), "of being relevant, 0 to 1", null=True),
-            field("grade", pa.int32(), "graded relevance, where the judge gives one", null=True),
-            field("error", pa.string(), "why there is no label", null=True),
+            column(
+                "rank", pa.int32(), "the best of its ranks by the systems that are held against one another, from 1"
+            ),
+            column("judge_id", pa.string(), "as in `verdicts`"),
+            column("relevant", pa.bool_(), "the label; null where the reply could not be read", null=True),
+            column("probability", pa.float32(), "of being relevant, 0 to 1", null=True),
+            column("grade", pa.int32(), "graded relevance, where the judge gives one", null=True),
+            column("error", pa.string(), "why there is no label", null=True),
         ]
     ),
 )
@@ -171,15 +173,15 @@ ADAPTER_HOLES = Table(
     "labels in the first ten of the test queries before the judge filled holes, and what it added",
     pa.schema(
         [
-            field("system", pa.string(), "base or adapted; in a comparison each of its systems"),
-            field("places", pa.int64(), "in the lists, ten a query at most; in a comparison of all seeds"),
-            field("labelled", pa.int64(), "of them with a label before: over places this is Judged@10"),
-            field(
+            column("system", pa.string(), "base or adapted; in a comparison each of its systems"),
+            column("places", pa.int64(), "in the lists, ten a query at most; in a comparison of all seeds"),
+            column("labelled", pa.int64(), "of them with a label before: over places this is Judged@10"),
+            column(
                 "judged",
                 pa.int64(),
                 "of them that the judge labelled: Judged@10 is (labelled + judged) / places then",
             ),
-            field("relevant", pa.int64(), "of these that are relevant"),
+            column("relevant", pa.int64(), "of these that are relevant"),
         ]
     ),
 )
@@ -191,33 +193,33 @@ ADAPTER_VERDICT = Table(
     pa.schema(
         [
             TENANT,
-            field("shipped", pa.string(), "adapted or base"),
-            field("reason", pa.string(), "why, in a sentence"),
-            field("part", pa.string(), "the test queries that decide, as in `evaluation`", null=True),
-            field("queries", pa.int64(), "how many they are"),
-            field("difference", pa.float64(), "adapted less base, nDCG@10", null=True),
-            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
-            field("high", pa.float64(), "upper end", null=True),
-            field(
+            column("shipped", pa.string(), "adapted or base"),
+            column("reason", pa.string(), "why, in a sentence"),
+            column("part", pa.string(), "the test queries that decide, as in `evaluation`", null=True),
+            column("queries", pa.int64(), "how many they are"),
+            column("difference", pa.float64(), "adapted less base, nDCG@10", null=True),
+            column("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
+            column("high", pa.float64(), "upper end", null=True),
+            column(
                 "bounded_low",
                 pa.float64(),
                 "97.5 % lower bound that allows for a rare loss that no cluster shows",
                 null=True,
             ),
-            field(
+            column(
                 "p", pa.float64(), "two-sided, of a test that draws the sign of each cluster's difference", null=True
             ),
-            field("clusters", pa.int64(), "clusters of near-duplicates that these queries fall into", null=True),
-            field(
+            column("clusters", pa.int64(), "clusters of near-duplicates that these queries fall into", null=True),
+            column(
                 "detectable",
                 pa.float64(),
                 "least true difference for which these queries release an adapter 4 times of 5; null of one cluster",
                 null=True,
             ),
-            field("setting", pa.string(), "learning rate or ridge that validation chose"),
-            field("share", pa.float64(), "of the way to the trained weights that validation chose"),
-            field("validation_queries", pa.int64(), "queries that it was chosen on"),
-            field("folds", pa.int32(), "by cross-validation over so many folds; null: validation queries", null=True),
+            column("setting", pa.string(), "learning rate or ridge that validation chose"),
+            column("share", pa.float64(), "of the way to the trained weights that validation chose"),
+            column("validation_queries", pa.int64(), "queries that it was chosen on"),
+            column("folds", pa.int32(), "by cross-validation over so many folds; null: validation queries", null=True),
         ]
     ),
 )
@@ -229,24 +231,24 @@ ADAPTED_TENANTS = Table(
     pa.schema(
         [
             TENANT,
-            field("folder", pa.string(), "where its adapter lies, below the folder of all"),
-            field("shipped", pa.string(), "adapted or base; null where its rows are of no use", null=True),
-            field("reason", pa.string(), "why, in a sentence"),
-            field("adapter", pa.string(), "the adapter's id", null=True),
-            field("data", pa.string(), "fingerprint of the rows that it learned from", null=True),
-            field("weights", pa.string(), "hash of its files", null=True),
-            field("part", pa.string(), "the test queries that decide, as in `evaluation`", null=True),
-            field("queries", pa.int64(), "how many they are", null=True),
-            field("difference", pa.float64(), "adapted less base, nDCG@10", null=True),
-            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
-            field("high", pa.float64(), "upper end", null=True),
-            field("validation_queries", pa.int64(), "queries that its setting was chosen on", null=True),
+            column("folder", pa.string(), "where its adapter lies, below the folder of all"),
+            column("shipped", pa.string(), "adapted or base; null where its rows are of no use", null=True),
+            column("reason", pa.string(), "why, in a sentence"),
+            column("adapter", pa.string(), "the adapter's id", null=True),
+            column("data", pa.string(), "fingerprint of the rows that it learned from", null=True),
+            column("weights", pa.string(), "hash of its files", null=True),
+            column("part", pa.string(), "the test queries that decide, as in `evaluation`", null=True),
+            column("queries", pa.int64(), "how many they are", null=True),
+            column("difference", pa.float64(), "adapted less base, nDCG@10", null=True),
+            column("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
+            column("high", pa.float64(), "upper end", null=True),
+            column("validation_queries", pa.int64(), "queries that its setting was chosen on", null=True),
         ]
     ),
 )
 
-SEED = field("seed", pa.int32(), "of its draws, from 0")
-RIVAL = field("system", pa.string(), "base, a method, a control, or a list that bounds what a method can reach")
+SEED = column("seed", pa.int32(), "of its draws, from 0")
+RIVAL = column("system", pa.string(), "base, a method, a control, or a list that bounds what a method can reach")
 
 COMPARISON_LISTS = Table(
     "comparison_lists",
@@ -258,7 +260,7 @@ COMPARISON_LISTS = Table(
             RIVAL,
             SEED,
             QUERY_ID,
-            field("rank", pa.int32(), "place in the list, from 1"),
+            column("rank", pa.int32(), "place in the list, from 1"),
             TEXT,
         ]
     ),
@@ -274,8 +276,8 @@ COMPARISON_QUERIES = Table(
             RIVAL,
             SEED,
             QUERY_ID,
-            field("measure", pa.string(), "name of ir_measures"),
-            field("value", pa.float64(), "0 to 1"),
+            column("measure", pa.string(), "name of ir_measures"),
+            column("value", pa.float64(), "0 to 1"),
         ]
     ),
 )
@@ -286,30 +288,30 @@ COMPARISON = Table(
     "the systems of `adapt compare` against the base: means over seeds by query first, then over queries",
     pa.schema(
         [
-            field("part", pa.string(), "which test queries, as in `evaluation`"),
+            column("part", pa.string(), "which test queries, as in `evaluation`"),
             RIVAL,
-            field("measure", pa.string(), "name of ir_measures"),
-            field("value", pa.float64(), "mean over the queries, 0 to 1"),
-            field("ceiling", pa.float64(), "the same of a perfect list"),
-            field("difference", pa.float64(), "its value less the base's; null of the base and of Judged", null=True),
-            field("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
-            field("high", pa.float64(), "upper end", null=True),
-            field(
+            column("measure", pa.string(), "name of ir_measures"),
+            column("value", pa.float64(), "mean over the queries, 0 to 1"),
+            column("ceiling", pa.float64(), "the same of a perfect list"),
+            column("difference", pa.float64(), "its value less the base's; null of the base and of Judged", null=True),
+            column("low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters; null of one", null=True),
+            column("high", pa.float64(), "upper end", null=True),
+            column(
                 "p", pa.float64(), "two-sided, of a test that draws the sign of each cluster's difference", null=True
             ),
-            field("p_holm", pa.float64(), "p, corrected for all systems and measures of the part (Holm)", null=True),
-            field(
+            column("p_holm", pa.float64(), "p, corrected for all systems and measures of the part (Holm)", null=True),
+            column(
                 "over_control",
                 pa.float64(),
                 "its value less that of the control on shuffled labels: what the labels are worth; null without one",
                 null=True,
             ),
-            field("over_low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters", null=True),
-            field("over_high", pa.float64(), "upper end", null=True),
-            field("over_p", pa.float64(), "two-sided p of that difference, not corrected", null=True),
-            field("seeds", pa.int32(), "how many times it was trained; 1 where nothing is drawn"),
-            field("queries", pa.int64(), "how many queries"),
-            field("clusters", pa.int64(), "clusters of near-duplicates that they fall into"),
+            column("over_low", pa.float64(), "lower end, 95 % bootstrap-t interval over clusters", null=True),
+            column("over_high", pa.float64(), "upper end", null=True),
+            column("over_p", pa.float64(), "two-sided p of that difference, not corrected", null=True),
+            column("seeds", pa.int32(), "how many times it was trained; 1 where nothing is drawn"),
+            column("queries", pa.int64(), "how many queries"),
+            column("clusters", pa.int64(), "clusters of near-duplicates that they fall into"),
         ]
     ),
 )
@@ -321,13 +323,13 @@ SWAP = Table(
     pa.schema(
         [
             TENANT,
-            field("query", pa.string(), "as it is asked"),
-            field("searches", pa.int64(), "how often it was; null: not known", null=True),
-            field("overlap", pa.int32(), "texts in both lists"),
-            field("base_ids", pa.list_(pa.string()), "text_ids that the base finds, best first, at most ten"),
-            field("adapted_ids", pa.list_(pa.string()), "text_ids that the adapted encoder finds"),
-            field("base_titles", pa.list_(pa.string()), "their titles, or doc_ids where there is none"),
-            field("adapted_titles", pa.list_(pa.string()), "the same of adapted_ids"),
+            column("query", pa.string(), "as it is asked"),
+            column("searches", pa.int64(), "how often it was; null: not known", null=True),
+            column("overlap", pa.int32(), "texts in both lists"),
+            column("base_ids", pa.list_(pa.string()), "text_ids that the base finds, best first, at most ten"),
+            column("adapted_ids", pa.list_(pa.string()), "text_ids that the adapted encoder finds"),
+            column("base_titles", pa.list_(pa.string()), "their titles, or doc_ids where there is none"),
+            column("adapted_titles", pa.list_(pa.string()), "the same of adapted_ids"),
         ]
     ),
 )

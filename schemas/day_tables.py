@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from darklode.schemas.table import STRINGS, TENANT, Table, field
+from darklode.schemas.table import STRINGS, TENANT, Table, column
 
-DATE = field("date", pa.date32(), "day, UTC")
+DATE = column("date", pa.date32(), "day, UTC")
 COUNTS = pa.list_(pa.int64())
 
 DAY_FIGURES = Table(
@@ -15,22 +15,22 @@ DAY_FIGURES = Table(
         [
             TENANT,
             DATE,
-            field("rows", pa.int64(), "rows of `impressions`"),
-            field("repeats", pa.int64(), "of these: repeated, or a click joined to its impression"),
-            field("bots", pa.int64(), "impressions of sessions that are bots"),
-            field("impressions", pa.int64(), "documents shown for a search"),
-            field("searches", pa.int64(), "searches"),
-            field("clicks", pa.int64(), "impressions that were clicked"),
-            field("sessions", pa.int64(), "sessions that have a name"),
-            field("queries", pa.int64(), "distinct queries"),
-            field("documents", pa.int64(), "distinct documents that were shown"),
-            field("unplaced", pa.int64(), "impressions without a place"),
-            field("nameless", pa.int64(), "searches without a session"),
-            field("top_query", pa.int64(), "searches for the query that was searched most"),
-            field("top_session", pa.int64(), "searches of the session that searched most"),
-            field("shown_at", COUNTS, "impressions at places 1, 2, … 19, and 20 or lower"),
-            field("clicked_at", COUNTS, "clicks at the same places"),
-            field("searched_at", COUNTS, "searches in hours 0 to 23, UTC"),
+            column("rows", pa.int64(), "rows of `impressions`"),
+            column("repeats", pa.int64(), "of these: repeated, or a click joined to its impression"),
+            column("bots", pa.int64(), "impressions of sessions that are bots"),
+            column("impressions", pa.int64(), "documents shown for a search"),
+            column("searches", pa.int64(), "searches"),
+            column("clicks", pa.int64(), "impressions that were clicked"),
+            column("sessions", pa.int64(), "sessions that have a name"),
+            column("queries", pa.int64(), "distinct queries"),
+            column("documents", pa.int64(), "distinct documents that were shown"),
+            column("unplaced", pa.int64(), "impressions without a place"),
+            column("nameless", pa.int64(), "searches without a session"),
+            column("top_query", pa.int64(), "searches for the query that was searched most"),
+            column("top_session", pa.int64(), "searches of the session that searched most"),
+            column("shown_at", COUNTS, "impressions at places 1, 2, … 19, and 20 or lower"),
+            column("clicked_at", COUNTS, "clicks at the same places"),
+            column("searched_at", COUNTS, "searches in hours 0 to 23, UTC"),
         ]
     ),
 )
@@ -43,11 +43,11 @@ DAY_MARKS = Table(
         [
             TENANT,
             DATE,
-            field("kind", pa.string(), "query, document, or pair: a document shown for one of the day's head queries"),
-            field("mark", pa.int64(), "hash of the id"),
-            field("query", pa.int64(), "pair: hash of the query's id", null=True),
-            field("shown", pa.int64(), "query: its searches; document and pair: impressions"),
-            field("clicks", pa.int64(), "clicks"),
+            column("kind", pa.string(), "query, document, or pair: a document shown for one of the day's head queries"),
+            column("mark", pa.int64(), "hash of the id"),
+            column("query", pa.int64(), "pair: hash of the query's id", null=True),
+            column("shown", pa.int64(), "query: its searches; document and pair: impressions"),
+            column("clicks", pa.int64(), "clicks"),
         ]
     ),
 )
@@ -60,11 +60,11 @@ DAY_MEASURES = Table(
         [
             TENANT,
             DATE,
-            field("measure", pa.string(), "what is watched (docs/mining.md)"),
-            field("value", pa.float64(), "the day's, on the measure's scale"),
-            field("size", pa.float64(), "how much it was counted from"),
-            field("expected", pa.float64(), "median of the days it is held against; null: too few", null=True),
-            field("distance", pa.float64(), "robust z: how many spreads the two are apart; null: likewise", null=True),
+            column("measure", pa.string(), "what is watched (docs/mining.md)"),
+            column("value", pa.float64(), "the day's, on the measure's scale"),
+            column("size", pa.float64(), "how much it was counted from"),
+            column("expected", pa.float64(), "median of the days it is held against; null: too few", null=True),
+            column("distance", pa.float64(), "robust z: how many spreads the two are apart; null: likewise", null=True),
         ]
     ),
 )
@@ -77,12 +77,12 @@ LOG_DAYS = Table(
         [
             TENANT,
             DATE,
-            field("state", pa.string(), "admitted, held, accepted, discarded, or missing: the log has no file of it"),
-            field("reasons", STRINGS, "what is implausible about it, the worst first"),
-            field("distance", pa.float64(), "the greatest of its measures; null: too few days to tell", null=True),
-            field("rows", pa.int64(), "rows of `impressions`"),
-            field("decided", pa.string(), "when somebody accepted or discarded it, UTC", null=True),
-            field("because", pa.string(), "why, in their words", null=True),
+            column("state", pa.string(), "admitted, held, accepted, discarded, or missing: the log has no file of it"),
+            column("reasons", STRINGS, "what is implausible about it, the worst first"),
+            column("distance", pa.float64(), "the greatest of its measures; null: too few days to tell", null=True),
+            column("rows", pa.int64(), "rows of `impressions`"),
+            column("decided", pa.string(), "when somebody accepted or discarded it, UTC", null=True),
+            column("because", pa.string(), "why, in their words", null=True),
         ]
     ),
 )

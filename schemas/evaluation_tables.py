@@ -2,20 +2,20 @@
 
 import pyarrow as pa
 
-from darklode.schemas.table import QUERY_ID, TENANT, Table, field
+from darklode.schemas.table import QUERY_ID, TENANT, Table, column
 
-SCOPE = field("tenant", pa.string(), "null: all tenants together", null=True)
-SYSTEM = field("system", pa.string(), "a retriever, an encoder, or the name of a run file")
-TEXT_ID = field("text_id", pa.string(), "what is retrieved: chunk_id of a build, doc_id of a mined run")
-MEASURE = field("measure", pa.string(), "name of ir_measures, such as nDCG@10; AUC-SAT or AUC-REL for people's labels")
-PART = field(
+SCOPE = column("tenant", pa.string(), "null: all tenants together", null=True)
+SYSTEM = column("system", pa.string(), "a retriever, an encoder, or the name of a run file")
+TEXT_ID = column("text_id", pa.string(), "what is retrieved: chunk_id of a build, doc_id of a mined run")
+MEASURE = column("measure", pa.string(), "name of ir_measures, such as nDCG@10; AUC-SAT or AUC-REL for people's labels")
+PART = column(
     "part",
     pa.string(),
     "which queries: counted (those that a claim may rest on), all, unseen, variant or seen (in training), "
     "shared positive or own positive (whether training has a positive of it, among those counted); labelled for AUC",
 )
 LOW, HIGH = (
-    field(
+    column(
         name, pa.float64(), f"{end} end, 95 % bootstrap interval over groups of queries; null of one group", null=True
     )
     for name, end in (("low", "lower"), ("high", "upper"))
@@ -29,10 +29,10 @@ TEST_QUERIES = Table(
         [
             TENANT,
             QUERY_ID,
-            field("text", pa.string(), "the query's text"),
-            field("group", pa.string(), "queries of one group are drawn together: a cluster, or the query itself"),
-            field("kind", pa.string(), "unseen, variant or seen in training; null where nobody knows", null=True),
-            field(
+            column("text", pa.string(), "the query's text"),
+            column("group", pa.string(), "queries of one group are drawn together: a cluster, or the query itself"),
+            column("kind", pa.string(), "unseen, variant or seen in training; null where nobody knows", null=True),
+            column(
                 "shares_positive",
                 pa.bool_(),
                 "whether a positive of it is one of a training query; null where nobody knows",
@@ -51,7 +51,7 @@ TEST_LABELS = Table(
             TENANT,
             QUERY_ID,
             TEXT_ID,
-            field("relevance", pa.int32(), "0 = judged and not relevant, 1 and more = relevant"),
+            column("relevance", pa.int32(), "0 = judged and not relevant, 1 and more = relevant"),
         ]
     ),
 )
@@ -65,9 +65,9 @@ TEST_RANKINGS = Table(
             TENANT,
             SYSTEM,
             QUERY_ID,
-            field("rank", pa.int32(), "place in the system's list, from 1"),
+            column("rank", pa.int32(), "place in the system's list, from 1"),
             TEXT_ID,
-            field("score", pa.float32(), "the system's own score, higher is better"),
+            column("score", pa.float32(), "the system's own score, higher is better"),
         ]
     ),
 )
@@ -82,11 +82,11 @@ EVALUATION = Table(
             SYSTEM,
             MEASURE,
             PART,
-            field("value", pa.float64(), "mean over the queries, 0 to 1; AUC over all pairs together"),
+            column("value", pa.float64(), "mean over the queries, 0 to 1; AUC over all pairs together"),
             LOW,
             HIGH,
-            field("ceiling", pa.float64(), "the same of a perfect list: more than that cannot be reached"),
-            field("queries", pa.int64(), "how many queries"),
+            column("ceiling", pa.float64(), "the same of a perfect list: more than that cannot be reached"),
+            column("queries", pa.int64(), "how many queries"),
         ]
     ),
 )
@@ -95,7 +95,7 @@ EVALUATION_QUERIES = Table(
     "evaluation_queries",
     ("tenant", "system", "query_id", "measure"),
     "what each system reaches on each test query",
-    pa.schema([TENANT, SYSTEM, QUERY_ID, MEASURE, field("value", pa.float64(), "0 to 1")]),
+    pa.schema([TENANT, SYSTEM, QUERY_ID, MEASURE, column("value", pa.float64(), "0 to 1")]),
 )
 
 EVALUATION_PAIRS = Table(
@@ -106,35 +106,37 @@ EVALUATION_PAIRS = Table(
         [
             SCOPE,
             SYSTEM,
-            field("other", pa.string(), "the system that it is held against"),
+            column("other", pa.string(), "the system that it is held against"),
             MEASURE,
             PART,
-            field("difference", pa.float64(), "mean over the queries of the first's value less the second's"),
-            field(
+            column("difference", pa.float64(), "mean over the queries of the first's value less the second's"),
+            column(
                 "low",
                 pa.float64(),
                 "lower end, 95 % bootstrap-t interval over clusters; null of one, and of few for AUC",
                 null=True,
             ),
-            field("high", pa.float64(), "upper end", null=True),
-            field(
+            column("high", pa.float64(), "upper end", null=True),
+            column(
                 "bounded_low",
                 pa.float64(),
                 "97.5 % lower bound that allows for a rare loss that no cluster shows; null for AUC",
                 null=True,
             ),
-            field("p", pa.float64(), "two-sided, of a test that swaps the systems within clusters by chance"),
-            field("p_holm", pa.float64(), "p, corrected for all pairs and measures of the same tenant and part (Holm)"),
-            field(
+            column("p", pa.float64(), "two-sided, of a test that swaps the systems within clusters by chance"),
+            column(
+                "p_holm", pa.float64(), "p, corrected for all pairs and measures of the same tenant and part (Holm)"
+            ),
+            column(
                 "detectable",
                 pa.float64(),
                 "least true difference that so many queries show in 4 of 5 tests; null of one group and for AUC",
                 null=True,
             ),
-            field("wins", pa.int64(), "queries on which the first has more; null for AUC", null=True),
-            field("losses", pa.int64(), "queries on which it has less; null for AUC", null=True),
-            field("queries", pa.int64(), "how many queries"),
-            field(
+            column("wins", pa.int64(), "queries on which the first has more; null for AUC", null=True),
+            column("losses", pa.int64(), "queries on which it has less; null for AUC", null=True),
+            column("queries", pa.int64(), "how many queries"),
+            column(
                 "clusters",
                 pa.int64(),
                 "clusters of near-duplicates that they fall into; for AUC, queries with a label of the rarer kind",
@@ -151,11 +153,11 @@ MANUAL_LABELS = Table(
         [
             TENANT,
             QUERY_ID,
-            field("query", pa.string(), "the query's text"),
-            field("text_id", pa.string(), "doc_id; of a text that the run does not have text- and a hash of it"),
-            field("text", pa.string(), "the text where the run does not have it", null=True),
-            field("satisfaction", pa.bool_(), "whether it satisfies; null where nobody said", null=True),
-            field("relevance", pa.bool_(), "whether it is relevant; null where nobody said", null=True),
+            column("query", pa.string(), "the query's text"),
+            column("text_id", pa.string(), "doc_id; of a text that the run does not have text- and a hash of it"),
+            column("text", pa.string(), "the text where the run does not have it", null=True),
+            column("satisfaction", pa.bool_(), "whether it satisfies; null where nobody said", null=True),
+            column("relevance", pa.bool_(), "whether it is relevant; null where nobody said", null=True),
         ]
     ),
 )
@@ -170,7 +172,7 @@ MANUAL_SCORES = Table(
             SYSTEM,
             QUERY_ID,
             TEXT_ID,
-            field(
+            column(
                 "score", pa.float32(), "its own score; null: it found nothing in common, the worst there is", null=True
             ),
         ]
@@ -184,22 +186,22 @@ ONLINE_VERDICTS = Table(
     pa.schema(
         [
             TENANT,
-            field("date", pa.date32(), "day of the search"),
-            field("arm", pa.string(), "the arm that answered; null of none or of several", null=True),
-            field("search_id", pa.string(), "the search"),
-            field("session", pa.string(), "its session; without one, the search itself"),
+            column("date", pa.date32(), "day of the search"),
+            column("arm", pa.string(), "the arm that answered; null of none or of several", null=True),
+            column("search_id", pa.string(), "the search"),
+            column("session", pa.string(), "its session; without one, the search itself"),
             QUERY_ID,
-            field("query", pa.string(), "the text that was judged: a spelling of the query among those drawn"),
-            field("doc_id", pa.string(), "what was shown"),
-            field("position", pa.int32(), "place in the list, from 1"),
-            field(
+            column("query", pa.string(), "the text that was judged: a spelling of the query among those drawn"),
+            column("doc_id", pa.string(), "what was shown"),
+            column("position", pa.int32(), "place in the list, from 1"),
+            column(
                 "relevant",
                 pa.bool_(),
                 "whether the judge finds a chunk of it relevant; null where it is gone, or replies could not be read",
                 null=True,
             ),
-            field("probability", pa.float32(), "that of its best chunk, 0 to 1", null=True),
-            field("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
+            column("probability", pa.float32(), "that of its best chunk, 0 to 1", null=True),
+            column("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
         ]
     ),
 )
@@ -211,13 +213,13 @@ ONLINE = Table(
     pa.schema(
         [
             SCOPE,
-            field("arm", pa.string(), "the arm; null: the whole log", null=True),
-            field("measure", pa.string(), "what is counted, such as abandoned searches; see docs/evaluate.md"),
-            field("value", pa.float64(), "its share, 0 to 1"),
-            field("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
-            field("high", pa.float64(), "upper end"),
-            field("counted", pa.int64(), "of how many: documents shown or judged, searches or sessions"),
-            field("sessions", pa.int64(), "sessions that these are of"),
+            column("arm", pa.string(), "the arm; null: the whole log", null=True),
+            column("measure", pa.string(), "what is counted, such as abandoned searches; see docs/evaluate.md"),
+            column("value", pa.float64(), "its share, 0 to 1"),
+            column("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
+            column("high", pa.float64(), "upper end"),
+            column("counted", pa.int64(), "of how many: documents shown or judged, searches or sessions"),
+            column("sessions", pa.int64(), "sessions that these are of"),
         ]
     ),
 )
@@ -229,19 +231,19 @@ ONLINE_PAIRS = Table(
     pa.schema(
         [
             SCOPE,
-            field("arm", pa.string(), "the arm"),
-            field("other", pa.string(), "the arm that it is held against"),
-            field("measure", pa.string(), "as in `online`"),
-            field("difference", pa.float64(), "the first's share less the second's"),
-            field(
+            column("arm", pa.string(), "the arm"),
+            column("other", pa.string(), "the arm that it is held against"),
+            column("measure", pa.string(), "as in `online`"),
+            column("difference", pa.float64(), "the first's share less the second's"),
+            column(
                 "low",
                 pa.float64(),
                 "lower end, 95 % bootstrap-t interval over sessions; null where an arm has few or all alike",
                 null=True,
             ),
-            field("high", pa.float64(), "upper end", null=True),
-            field("p", pa.float64(), "two-sided, of a permutation test that shuffles the arms of sessions"),
-            field("p_holm", pa.float64(), "p, corrected for all pairs and measures of the tenant (Holm)"),
+            column("high", pa.float64(), "upper end", null=True),
+            column("p", pa.float64(), "two-sided, of a permutation test that shuffles the arms of sessions"),
+            column("p_holm", pa.float64(), "p, corrected for all pairs and measures of the tenant (Holm)"),
         ]
     ),
 )

@@ -2,9 +2,9 @@
 
 from pydantic import Field
 
-from darklode.schemas.kinds import Group, KindSection
+from darklode.schemas.kinds import KindGroup, KindSection
 
-GENERATORS = Group("generators", "darklode.pipeline.generate.kinds")
+GENERATORS = KindGroup("generators", "darklode.pipeline.generate.kinds")
 
 
 class GenerateSettings(KindSection):

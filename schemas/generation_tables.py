@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 
-from darklode.schemas.table import TENANT, Table, field
+from darklode.schemas.table import TENANT, Table, column
 
-_ID = field("query_id", pa.string(), "by tenant, text and source")
-_OF = field("chunk_id", pa.string(), "the text that the query is written for")
+_ID = column("query_id", pa.string(), "by tenant, text and source")
+_OF = column("chunk_id", pa.string(), "the text that the query is written for")
 
 GENERATION_TEXTS = Table(
     "generation_texts",
@@ -14,9 +14,9 @@ GENERATION_TEXTS = Table(
     pa.schema(
         [
             TENANT,
-            field("chunk_id", pa.string(), "chunk_id of a build, doc_id of a mined run"),
-            field("doc_id", pa.string(), "the document it is of"),
-            field("reached", pa.bool_(), "whether a real query has a positive in the document"),
+            column("chunk_id", pa.string(), "chunk_id of a build, doc_id of a mined run"),
+            column("doc_id", pa.string(), "the document it is of"),
+            column("reached", pa.bool_(), "whether a real query has a positive in the document"),
         ]
     ),
 )
@@ -28,10 +28,10 @@ GENERATION_DOCUMENTS = Table(
     pa.schema(
         [
             TENANT,
-            field("doc_id", pa.string(), "the run's"),
-            field("title", pa.string(), "of one of its texts", null=True),
-            field("texts", pa.int64(), "that it has"),
-            field("reached", pa.bool_(), "whether a real query has a positive in it"),
+            column("doc_id", pa.string(), "the run's"),
+            column("title", pa.string(), "of one of its texts", null=True),
+            column("texts", pa.int64(), "that it has"),
+            column("reached", pa.bool_(), "whether a real query has a positive in it"),
         ]
     ),
 )
@@ -43,10 +43,10 @@ REAL_QUERIES = Table(
     pa.schema(
         [
             TENANT,
-            field("query_id", pa.string(), "the run's"),
-            field("text", pa.string(), "the query"),
-            field("group", pa.string(), "its cluster"),
-            field("split", pa.string(), "train, validation or test"),
+            column("query_id", pa.string(), "the run's"),
+            column("text", pa.string(), "the query"),
+            column("group", pa.string(), "its cluster"),
+            column("split", pa.string(), "train, validation or test"),
         ]
     ),
 )
@@ -60,9 +60,9 @@ WRITTEN_QUERIES = Table(
             TENANT,
             _ID,
             _OF,
-            field("text", pa.string(), "the query; null: none could be read", null=True),
-            field("error", pa.string(), "why there is none", null=True),
-            field(
+            column("text", pa.string(), "the query; null: none could be read", null=True),
+            column("error", pa.string(), "why there is none", null=True),
+            column(
                 "self_contained",
                 pa.bool_(),
                 "whether its writer says that it can be understood without the text",
@@ -76,7 +76,7 @@ SIEVED_QUERIES = Table(
     "sieved_queries",
     ("tenant", "query_id"),
     "what was written, and why it goes before any retriever is asked",
-    pa.schema([TENANT, _ID, field("reason", pa.string(), "why it goes; null: it stays", null=True)]),
+    pa.schema([TENANT, _ID, column("reason", pa.string(), "why it goes; null: it stays", null=True)]),
 )
 
 GENERATED_QUERIES = Table(
@@ -88,13 +88,13 @@ GENERATED_QUERIES = Table(
             TENANT,
             _ID,
             _OF,
-            field("text", pa.string(), "the query; null: none could be read", null=True),
-            field("source", pa.string(), "the kind of writer"),
-            field("generator_id", pa.string(), "model, prompt and settings: all that can change what it writes"),
-            field("round_trip_rank", pa.int32(), "the text's best rank by a retriever; null: none", null=True),
-            field("judged", pa.bool_(), "whether the judge finds its text relevant; null: not asked", null=True),
-            field("kept", pa.bool_(), "whether it is learned from"),
-            field("reason", pa.string(), "why not", null=True),
+            column("text", pa.string(), "the query; null: none could be read", null=True),
+            column("source", pa.string(), "the kind of writer"),
+            column("generator_id", pa.string(), "model, prompt and settings: all that can change what it writes"),
+            column("round_trip_rank", pa.int32(), "the text's best rank by a retriever; null: none", null=True),
+            column("judged", pa.bool_(), "whether the judge finds its text relevant; null: not asked", null=True),
+            column("kept", pa.bool_(), "whether it is learned from"),
+            column("reason", pa.string(), "why not", null=True),
         ]
     ),
 )
@@ -106,9 +106,11 @@ GENERATION_CHECK = Table(
     pa.schema(
         [
             TENANT,
-            field("measure", pa.string(), "what is compared"),
-            field("real", pa.float64(), "of the real train queries; null: it is of both", null=True),
-            field("generated", pa.float64(), "of the generated ones that are kept; null: there are too few", null=True),
+            column("measure", pa.string(), "what is compared"),
+            column("real", pa.float64(), "of the real train queries; null: it is of both", null=True),
+            column(
+                "generated", pa.float64(), "of the generated ones that are kept; null: there are too few", null=True
+            ),
         ]
     ),
 )
@@ -120,11 +122,11 @@ GENERATION_CLUSTERS = Table(
     pa.schema(
         [
             TENANT,
-            field("group", pa.string(), "the cluster"),
-            field("queries", pa.int64(), "real ones of it that were compared"),
-            field("query_id", pa.string(), "the generated query that is nearest to one of them", null=True),
-            field("similarity", pa.float64(), "how near: cosine of letters, 0 to 1; null: nothing is kept", null=True),
-            field(
+            column("group", pa.string(), "the cluster"),
+            column("queries", pa.int64(), "real ones of it that were compared"),
+            column("query_id", pa.string(), "the generated query that is nearest to one of them", null=True),
+            column("similarity", pa.float64(), "how near: cosine of letters, 0 to 1; null: nothing is kept", null=True),
+            column(
                 "covered",
                 pa.bool_(),
                 "whether that is as near as real ones of other clusters usually are; null: there is no other",

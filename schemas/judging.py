@@ -4,11 +4,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.kinds import Group, KindSection, OfKind
+from darklode.schemas.kinds import KindGroup, KindSection, OfKind
 from darklode.schemas.places import FilePath
 from darklode.schemas.section import NoRow, Section, Share
 
-JUDGES = Group("judges", "darklode.pipeline.judge.kinds")
+JUDGES = KindGroup("judges", "darklode.pipeline.judge.kinds")
 
 
 class MemberSettings(KindSection):

@@ -69,7 +69,7 @@ def keys(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Key]:
 
 def _of_kinds(mark: OfKind, prefix: str) -> Iterator[Key]:
     yield from keys(mark.base, prefix)
-    for kind in mark.group.own():
+    for kind in mark.group.own_kinds():
         own = mark.section(kind).model_fields.items()
         yield from (Key(prefix + name, field, kind) for name, field in own if name not in mark.base.model_fields)
 
@@ -104,12 +104,12 @@ def unknown_keys(
     for name, value in values.items():
         field = model.model_fields.get(name)
         if field is None:
-            yield UnknownKey(f"{prefix}{name}", _unknown(f"{prefix}{name}", value))
+            yield UnknownKey(f"{prefix}{name}", _unknown_key_message(f"{prefix}{name}", value))
         else:
-            yield from _below(field, value, f"{prefix}{name}")
+            yield from _child_keys(field, value, f"{prefix}{name}")
 
 
-def _below(field: FieldInfo, value: Any, path: str) -> Iterator[UnknownKey]:
+def _child_keys(field: FieldInfo, value: Any, path: str) -> Iterator[UnknownKey]:
     section, mark = section_in(field), kind_of(field)
     if (section or (mark and (_is_section(field) or _is_named(field)))) and not isinstance(value, Mapping):
         yield _no_section(path)
@@ -118,13 +118,13 @@ def _below(field: FieldInfo, value: Any, path: str) -> Iterator[UnknownKey]:
     elif mark and _is_section(field):
         yield from _below_kind(mark, value, path)
     elif mark and _is_named(field):
-        for name, named in value.items():
-            yield from _below_kind(mark, named, f"{path}.{name}")
+        for name, child in value.items():
+            yield from _below_kind(mark, child, f"{path}.{name}")
     elif mark:
         for number, member in enumerate(value if isinstance(value, list | tuple) else ()):
             yield from _below_kind(mark, member, f"{path}.{number}")
     elif isinstance(value, Mapping) and get_origin(field.annotation) is not dict and value:
-        yield UnknownKey(path, _unknown(path, value))
+        yield UnknownKey(path, _unknown_key_message(path, value))
 
 
 def _below_kind(mark: OfKind, values: Any, path: str) -> Iterator[UnknownKey]:
@@ -142,14 +142,14 @@ def _below_kind(mark: OfKind, values: Any, path: str) -> Iterator[UnknownKey]:
         if field is None:
             yield UnknownKey(f"{path}.{name}", _not_of_this_kind(mark, kind, path, str(name)))
         else:
-            yield from _below(field, value, f"{path}.{name}")
+            yield from _child_keys(field, value, f"{path}.{name}")
 
 
 def _no_section(path: str) -> UnknownKey:
     return UnknownKey(path, f"{path} is a section; set {path}.<key> or leave it out")
 
 
-def _unknown(path: str, value: Any) -> str:
+def _unknown_key_message(path: str, value: Any) -> str:
     while isinstance(value, Mapping) and value:
         name, value = next(iter(value.items()))
         path = f"{path}.{name}"
@@ -162,14 +162,14 @@ def _not_of_this_kind(mark: OfKind, kind: str, path: str, name: str) -> str:
     """Says which kind has the key, or what became of it, or else which key was meant."""
     if became := FORMER.get((path.partition(".")[0], name)):
         return f"{path}.{name} is gone: {became}"
-    if holders := mark.holders(name):
+    if holders := mark.kinds_with_key(name):
         return f"{path}.{name} is a setting of kind {' and '.join(holders)}; {path}.kind is {kind}"
     own = list(mark.section(kind).model_fields)
-    others = [key for one in mark.group.own() for key in mark.section(one).model_fields]
-    close = get_close_matches(name, [*own, *others], n=1, cutoff=0.5)
+    other_keys = [key for kind_name in mark.group.own_kinds() for key in mark.section(kind_name).model_fields]
+    close = get_close_matches(name, [*own, *other_keys], n=1, cutoff=0.5)
     if not close:
         return f"there is no setting {path}.{name}; known are {', '.join(f'{path}.{key}' for key in own)}"
-    of_another = "" if close[0] in own else f" It is one of kind {' and '.join(mark.holders(close[0]))}."
+    of_another = "" if close[0] in own else f" It is one of kind {' and '.join(mark.kinds_with_key(close[0]))}."
     return f"there is no setting {path}.{name}; did you mean {path}.{close[0]}?{of_another}"
 
 
@@ -182,13 +182,13 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any], model: type[BaseMode
     for name, value in over.items():
         field, before = model.model_fields.get(name), merged.get(name)
         if isinstance(value, Mapping) and isinstance(before, Mapping):
-            merged[name] = _merged(field, before, value)
+            merged[name] = _merge_value(field, before, value)
         else:
             merged[name] = value
     return merged
 
 
-def _merged(field: FieldInfo | None, before: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_value(field: FieldInfo | None, before: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     mark = kind_of(field) if field else None
     if field is None or mark is None:
         return merge(before, over, (section_in(field) if field else None) or Section)
@@ -200,34 +200,36 @@ def _merged(field: FieldInfo | None, before: Mapping[str, Any], over: Mapping[st
 
 def _of_one_kind(mark: OfKind, before: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     same = "kind" not in before or over.get("kind", before["kind"]) == before["kind"]
-    return merge({name: one for name, one in before.items() if same or name in mark.base.model_fields}, over, Section)
+    return merge(
+        {name: value for name, value in before.items() if same or name in mark.base.model_fields}, over, Section
+    )
 
 
 def without_former_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     """Recorded values without `FORMER` keys and those of other kinds: once those of all kinds were recorded."""
-    kept = dict(values)
+    remaining = dict(values)
     for name, field in Settings.model_fields.items():
         mark = kind_of(field)
         if mark and _is_section(field) and isinstance(values.get(name), Mapping):
-            kept[name] = _own(mark, values[name], name)
-    members = kept.get("judge", {}).get("panel")
+            remaining[name] = _own_values(mark, values[name], name)
+    members = remaining.get("judge", {}).get("panel")
     if members:
         mark = kind_of(JudgeSettings.model_fields["panel"])
         assert mark is not None
-        kept["judge"] |= {"panel": [_own(mark, member, "judge") for member in members]}
-    return kept
+        remaining["judge"] |= {"panel": [_own_values(mark, member, "judge") for member in members]}
+    return remaining
 
 
-def _own(mark: OfKind, values: Mapping[str, Any], section: str) -> dict[str, Any]:
+def _own_values(mark: OfKind, values: Mapping[str, Any], section: str) -> dict[str, Any]:
     own = mark.section(mark.kind_in(values)).model_fields
-    others = {name for name in values if mark.holders(name) or (section, name) in FORMER}
-    return {name: one for name, one in values.items() if name in own or name not in others}
+    other_kinds = {name for name in values if mark.kinds_with_key(name) or (section, name) in FORMER}
+    return {name: value for name, value in values.items() if name in own or name not in other_kinds}
 
 
-def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def iterate_leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every value in nested sections, with its dotted name."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
+            yield from iterate_leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -36,7 +36,7 @@ class KindSection(Section):
 
 
 @dataclass(frozen=True)
-class Group:
+class KindGroup:
     """The kinds of one part.
 
     Attributes:
@@ -49,7 +49,7 @@ class Group:
     folder: str
     separator: str = "_"
 
-    def own(self) -> list[str]:
+    def own_kinds(self) -> list[str]:
         """Names of Darklode's own kinds; nothing is imported but the packages above them."""
         spec = find_spec(self.folder)
         assert spec is not None
@@ -59,7 +59,7 @@ class Group:
 
     def names(self) -> list[str]:
         """Names of all kinds: Darklode's own, then those of installed packages."""
-        own = self.own()
+        own = self.own_kinds()
         return own + sorted(set(_entries(self)) - set(own))
 
     def load(self, name: str) -> Any:
@@ -76,8 +76,8 @@ class UnknownKind(ValueError):
 
 
 @cache
-def _load(group: Group, name: str) -> Any:
-    if name in group.own():
+def _load(group: KindGroup, name: str) -> Any:
+    if name in group.own_kinds():
         return import_module(f"{group.folder}.{name.replace(group.separator, '_')}").KIND
     entry = _entries(group).get(name)
     if entry is None:
@@ -90,18 +90,18 @@ def _load(group: Group, name: str) -> Any:
 
 
 @cache
-def _entries(group: Group) -> dict[str, EntryPoint]:
+def _entries(group: KindGroup) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=f"darklode.{group.name}")}
 
 
 _FEW = 20  # names that a line takes
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, names: list[str]) -> str:
     """A phrase that names the nearest known name, and all of them where they are few or none is near."""
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
     guess = f"did you mean {close[0]}?" if close else ""
-    listed = f"known are {', '.join(known)}" if not close or len(known) <= _FEW else ""
+    listed = f"known are {', '.join(names)}" if not close or len(names) <= _FEW else ""
     return " ".join(filter(None, (guess, listed)))
 
 
@@ -114,29 +114,29 @@ class OfKind:
         base: the class of the field; what it has beside the kind's own keys is added to them.
     """
 
-    group: Group
+    group: KindGroup
     base: type[KindSection]
 
     def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         as_its_class = core_schema.simple_ser_schema("any")  # a field's own class has the base's keys alone
         return core_schema.no_info_plain_validator_function(self._validate, serialization=as_its_class)
 
-    def _validate(self, given: Any) -> KindSection:
-        if type(given) is self.base:
-            given = given.model_dump(exclude_unset=True)
-        if isinstance(given, self.base):
-            return given
-        if not isinstance(given, Mapping):
+    def _validate(self, value: Any) -> KindSection:
+        if type(value) is self.base:
+            value = value.model_dump(exclude_unset=True)
+        if isinstance(value, self.base):
+            return value
+        if not isinstance(value, Mapping):
             raise ValueError("must be a section with a kind")
-        return self.section(self.kind_in(given)).model_validate(given)
+        return self.section(self.kind_in(value)).model_validate(value)
 
-    def kind_in(self, given: Mapping[str, Any]) -> str:
+    def kind_in(self, values: Mapping[str, Any]) -> str:
         """The kind that values name, or the default one.
 
         Raises:
             UnknownKind: they name none, and none is the default.
         """
-        kind = given.get("kind", self.default)
+        kind = values.get("kind", self.default)
         if not isinstance(kind, str):
             raise UnknownKind(f"kind must be one of {', '.join(self.group.names())}")
         return kind
@@ -144,8 +144,8 @@ class OfKind:
     @property
     def default(self) -> str | None:
         """The kind of values that name none; None where they have to."""
-        found = self.base.model_fields["kind"].default
-        return found if isinstance(found, str) else None
+        default = self.base.model_fields["kind"].default
+        return default if isinstance(default, str) else None
 
     def section(self, kind: str) -> type[KindSection]:
         """The class of a kind's settings here.
@@ -155,7 +155,7 @@ class OfKind:
         """
         return _section(self.group, kind, self.base)
 
-    def holders(self, key: str) -> list[str]:
+    def kinds_with_key(self, key: str) -> list[str]:
         """The kinds that have a key; one that cannot be loaded has none."""
         return [kind for kind in self.group.names() if key in self._fields(kind)]
 
@@ -167,21 +167,21 @@ class OfKind:
 
 
 @cache
-def _section(group: Group, kind: str, base: type[KindSection]) -> type[KindSection]:
+def _section(group: KindGroup, kind: str, base: type[KindSection]) -> type[KindSection]:
     """A kind's class, with the keys of `base` beside its own; their names are the same wherever the kind stands."""
     declared: type[KindSection] = group.load(kind)
     if issubclass(declared, base):
         return declared
-    named = f"{declared.__name__}In{base.__name__}"
+    section_name = f"{declared.__name__}In{base.__name__}"
 
-    def reduced(self: KindSection) -> tuple[Any, ...]:  # the class has no place where pickle could find it
-        return _restored, (group, kind, base, self.__getstate__())
+    def reduce(self: KindSection) -> tuple[Any, ...]:  # the class has no place where pickle could find it
+        return _restore, (group, kind, base, self.__getstate__())
 
-    body = {"__doc__": declared.__doc__, "__module__": declared.__module__, "__reduce__": reduced}
-    return new_class(named, (declared, base), exec_body=lambda names: names.update(body))
+    body = {"__doc__": declared.__doc__, "__module__": declared.__module__, "__reduce__": reduce}
+    return new_class(section_name, (declared, base), exec_body=lambda names: names.update(body))
 
 
-def _restored(group: Group, kind: str, base: type[KindSection], state: Any) -> KindSection:
+def _restore(group: KindGroup, kind: str, base: type[KindSection], state: Any) -> KindSection:
     section = _section(group, kind, base)
     restored = section.__new__(section)
     restored.__setstate__(state)
@@ -193,12 +193,12 @@ def kind_of(field: FieldInfo) -> OfKind | None:
     return next(_marks([*field.metadata, field.annotation]), None)
 
 
-def _marks(found: list[Any]) -> Iterator[OfKind]:
-    for one in found:
-        if isinstance(one, OfKind):
-            yield one
-        elif get_origin(one) in {Annotated, dict, tuple}:
-            yield from _marks([*getattr(one, "__metadata__", ()), *get_args(one)])
+def _marks(metadata: list[Any]) -> Iterator[OfKind]:
+    for item in metadata:
+        if isinstance(item, OfKind):
+            yield item
+        elif get_origin(item) in {Annotated, dict, tuple}:
+            yield from _marks([*getattr(item, "__metadata__", ()), *get_args(item)])
 
 
 def section_in(field: FieldInfo) -> type[BaseModel] | None:

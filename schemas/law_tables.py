@@ -3,26 +3,26 @@
 import pyarrow as pa
 
 from darklode.schemas.adaptation_tables import ADAPTATION_TABLES
-from darklode.schemas.table import QUERY_ID, TENANT, Table, field
+from darklode.schemas.table import QUERY_ID, TENANT, Table, column
 from darklode.schemas.tower_tables import TOWER_TABLES
 
-MEASURE = field("measure", pa.string(), "contrastive_entropy, or a measure of ir_measures")
-SOURCE = field("source", pa.string(), "who gave the labels, as its rows say")
-FORM = field("form", pa.string(), "size, parameters, joint, additive, constant; `size, begun` has D₀")
-OF = field("fitted_to", pa.string(), "`without the largest`, or `all`; points near to chance are in neither")
-SIZE = field("size", pa.int64(), "labelled queries that were learned from")
-PARAMETERS = field("parameters", pa.float64(), "of the model, embeddings left out; null where nobody says", null=True)
+MEASURE = column("measure", pa.string(), "contrastive_entropy, or a measure of ir_measures")
+SOURCE = column("source", pa.string(), "who gave the labels, as its rows say")
+FORM = column("form", pa.string(), "size, parameters, joint, additive, constant; `size, begun` has D₀")
+OF = column("fitted_to", pa.string(), "`without the largest`, or `all`; points near to chance are in neither")
+SIZE = column("size", pa.int64(), "labelled queries that were learned from")
+PARAMETERS = column("parameters", pa.float64(), "of the model, embeddings left out; null where nobody says", null=True)
 
-LAW_ENCODER = field(
+LAW_ENCODER = column(
     "encoder",
     pa.string(),
     "the only encoder whose points these are; null: all of the source's, which differ in parameters",
     null=True,
 )
 
-SPLIT = field("split", pa.string(), "train, validation or test: the side of the query")
-ENCODER = field("encoder", pa.string(), "as it was named")
-TEMPERATURE = field("temperature", pa.float64(), "what scores are divided by: the model's own, or what was said")
+SPLIT = column("split", pa.string(), "train, validation or test: the side of the query")
+ENCODER = column("encoder", pa.string(), "as it was named")
+TEMPERATURE = column("temperature", pa.float64(), "what scores are divided by: the model's own, or what was said")
 
 CONTRASTIVE_ENTROPY = Table(
     "contrastive_entropy",
@@ -32,13 +32,13 @@ CONTRASTIVE_ENTROPY = Table(
         [
             TENANT,
             QUERY_ID,
-            field("text_id", pa.string(), "the positive: chunk_id of a build, doc_id of a mined run"),
+            column("text_id", pa.string(), "the positive: chunk_id of a build, doc_id of a mined run"),
             SPLIT,
-            field("group", pa.string(), "the query's cluster of near-duplicates"),
+            column("group", pa.string(), "the query's cluster of near-duplicates"),
             ENCODER,
             TEMPERATURE,
-            field("negatives", pa.int32(), "random texts without a label of the query: 256, or all that there are"),
-            field("entropy", pa.float64(), "in nats, 0 and more; of equal scores log(1 + negatives)"),
+            column("negatives", pa.int32(), "random texts without a label of the query: 256, or all that there are"),
+            column("entropy", pa.float64(), "in nats, 0 and more; of equal scores log(1 + negatives)"),
         ]
     ),
 )
@@ -53,13 +53,13 @@ ENTROPY_MEANS = Table(
             SPLIT,
             ENCODER,
             TEMPERATURE,
-            field("mean", pa.float64(), "in nats"),
-            field("low", pa.float64(), "lower end of its 95 % interval over clusters; null of one cluster", null=True),
-            field("high", pa.float64(), "upper end", null=True),
-            field("chance", pa.float64(), "of an encoder that scores all alike: ln 257 with 256 negatives"),
-            field("pairs", pa.int64(), "how many"),
-            field("queries", pa.int64(), "that they are of"),
-            field("negatives", pa.int32(), "fewest random texts that a pair is compared with: fewer lower entropy"),
+            column("mean", pa.float64(), "in nats"),
+            column("low", pa.float64(), "lower end of its 95 % interval over clusters; null of one cluster", null=True),
+            column("high", pa.float64(), "upper end", null=True),
+            column("chance", pa.float64(), "of an encoder that scores all alike: ln 257 with 256 negatives"),
+            column("pairs", pa.int64(), "how many"),
+            column("queries", pa.int64(), "that they are of"),
+            column("negatives", pa.int32(), "fewest random texts that a pair is compared with: fewer lower entropy"),
         ]
     ),
 )
@@ -74,21 +74,21 @@ LAW_POINTS = Table(
             SOURCE,
             SIZE,
             PARAMETERS,
-            field("encoder", pa.string(), "which was trained; null where nobody says", null=True),
-            field(
+            column("encoder", pa.string(), "which was trained; null where nobody says", null=True),
+            column(
                 "encoder_id",
                 pa.string(),
                 "all that decides its vectors: model, revision, prompts, tokens, dimensions, dtype; null: its name",
                 null=True,
             ),
-            field(
+            column(
                 "trainer", pa.string(), "how: what `adapt` would, or both `towers`; null where nobody says", null=True
             ),
-            field("seed", pa.int64(), "of the sample and of training; null where nobody says", null=True),
-            field("pairs", pa.int64(), "queries with a positive each that were learned from", null=True),
-            field("value", pa.float64(), "the measure's mean over the test queries"),
-            field("chosen", pa.string(), "setting, and share of the way or step; `base`: step 0", null=True),
-            field("stopped", pa.string(), "what ended training: validation, or fixed steps", null=True),
+            column("seed", pa.int64(), "of the sample and of training; null where nobody says", null=True),
+            column("pairs", pa.int64(), "queries with a positive each that were learned from", null=True),
+            column("value", pa.float64(), "the measure's mean over the test queries"),
+            column("chosen", pa.string(), "setting, and share of the way or step; `base`: step 0", null=True),
+            column("stopped", pa.string(), "what ended training: validation, or fixed steps", null=True),
         ]
     ),
 )
@@ -104,16 +104,16 @@ LAW_FITS = Table(
             LAW_ENCODER,
             FORM,
             OF,
-            field("chosen", pa.bool_(), "whether its AICc is the lowest"),
-            field("points", pa.int64(), "that it is fitted to"),
-            field("loss", pa.float64(), "in units of .001² of a logarithm"),
-            field("starts", pa.int64(), "of the search"),
-            field("searched", pa.int64(), "of them, those that looked best and were followed to their end"),
-            field("reached", pa.int64(), "of these, those that end at the best loss"),
-            field("aicc", pa.float64(), "Akaike's criterion for few points; null where there are too few", null=True),
-            field("r2", pa.float64(), "share of the variance explained, which proves nothing", null=True),
-            field("held_out_error", pa.float64(), "how far it misses the largest, as a share", null=True),
-            field("degenerate", pa.string(), "which bounds it lies at, and what can be told all the same", null=True),
+            column("chosen", pa.bool_(), "whether its AICc is the lowest"),
+            column("points", pa.int64(), "that it is fitted to"),
+            column("loss", pa.float64(), "in units of .001² of a logarithm"),
+            column("starts", pa.int64(), "of the search"),
+            column("searched", pa.int64(), "of them, those that looked best and were followed to their end"),
+            column("reached", pa.int64(), "of these, those that end at the best loss"),
+            column("aicc", pa.float64(), "Akaike's criterion for few points; null where there are too few", null=True),
+            column("r2", pa.float64(), "share of the variance explained, which proves nothing", null=True),
+            column("held_out_error", pa.float64(), "how far it misses the largest, as a share", null=True),
+            column("degenerate", pa.string(), "which bounds it lies at, and what can be told all the same", null=True),
         ]
     ),
 )
@@ -129,10 +129,10 @@ LAW_CONSTANTS = Table(
             LAW_ENCODER,
             FORM,
             OF,
-            field("constant", pa.string(), "A, alpha, B, beta, D0, delta"),
-            field("value", pa.float64(), "its value"),
-            field("standard_error", pa.float64(), "from the curvature; null where it cannot be told", null=True),
-            field(
+            column("constant", pa.string(), "A, alpha, B, beta, D0, delta"),
+            column("value", pa.float64(), "its value"),
+            column("standard_error", pa.float64(), "from the curvature; null where it cannot be told", null=True),
+            column(
                 "covariance",
                 pa.list_(pa.float64()),
                 "with each constant of the form, in the order of the rows; null where it cannot be told",
@@ -154,11 +154,11 @@ LAW_PREDICTIONS = Table(
             OF,
             SIZE,
             PARAMETERS,
-            field("loss", pa.float64(), "mean of what was measured, 1 − it where more is better", null=True),
-            field("predicted", pa.float64(), "loss by the fit"),
-            field("low", pa.float64(), "lower end of the 95 % interval of a new point", null=True),
-            field("high", pa.float64(), "upper end", null=True),
-            field("part", pa.string(), "fitted, held out, near to chance, or not measured"),
+            column("loss", pa.float64(), "mean of what was measured, 1 − it where more is better", null=True),
+            column("predicted", pa.float64(), "loss by the fit"),
+            column("low", pa.float64(), "lower end of the 95 % interval of a new point", null=True),
+            column("high", pa.float64(), "upper end", null=True),
+            column("part", pa.string(), "fitted, held out, near to chance, or not measured"),
         ]
     ),
 )
@@ -172,15 +172,15 @@ LAW_VERDICTS = Table(
             MEASURE,
             SOURCE,
             LAW_ENCODER,
-            field("verdict", pa.string(), "law, no law, or not identifiable yet"),
-            field("reason", pa.string(), "in words"),
-            field("claimed", pa.bool_(), "whether a law was claimed before the largest points were looked at"),
-            field("form", pa.string(), "the chosen one", null=True),
-            field("held_out_error", pa.float64(), "how far it misses the largest points, as a share", null=True),
-            field("naive_error", pa.float64(), "how far `as the size before` misses them", null=True),
-            field("points", pa.int64(), "in all"),
-            field("held_out", pa.int64(), "of them, those of the largest size"),
-            field("near_chance", pa.int64(), "of them, those left out for lying near to chance"),
+            column("verdict", pa.string(), "law, no law, or not identifiable yet"),
+            column("reason", pa.string(), "in words"),
+            column("claimed", pa.bool_(), "whether a law was claimed before the largest points were looked at"),
+            column("form", pa.string(), "the chosen one", null=True),
+            column("held_out_error", pa.float64(), "how far it misses the largest points, as a share", null=True),
+            column("naive_error", pa.float64(), "how far `as the size before` misses them", null=True),
+            column("points", pa.int64(), "in all"),
+            column("held_out", pa.int64(), "of them, those of the largest size"),
+            column("near_chance", pa.int64(), "of them, those left out for lying near to chance"),
         ]
     ),
 )
@@ -191,12 +191,14 @@ LAW_CORRELATIONS = Table(
     "how far contrastive entropy goes with a measure over the trained encoders (as Figure 2 of the paper)",
     pa.schema(
         [
-            field("measure", pa.string(), "of ir_measures"),
-            field("source", pa.string(), "who gave the labels, or `all sources` where there are several"),
-            field("encoders", pa.int64(), "different ones; of fewer than four nothing is told"),
-            field("pearson", pa.float64(), "−1: the measure falls as entropy rises; null: one stands still", null=True),
-            field("low", pa.float64(), "lower end of its 95 % bootstrap interval over encoders", null=True),
-            field("high", pa.float64(), "upper end", null=True),
+            column("measure", pa.string(), "of ir_measures"),
+            column("source", pa.string(), "who gave the labels, or `all sources` where there are several"),
+            column("encoders", pa.int64(), "different ones; of fewer than four nothing is told"),
+            column(
+                "pearson", pa.float64(), "−1: the measure falls as entropy rises; null: one stands still", null=True
+            ),
+            column("low", pa.float64(), "lower end of its 95 % bootstrap interval over encoders", null=True),
+            column("high", pa.float64(), "upper end", null=True),
         ]
     ),
 )
@@ -209,26 +211,26 @@ LAW_PLAN = Table(
     "what may be done next, and what it brings and costs",
     pa.schema(
         [
-            field("place", pa.int64(), "in the order of `laws plan`, from 1"),
-            field("measure", pa.string(), "what the gain is of; null where it is of none", null=True),
-            field("source", pa.string(), "whose labels; null where it is nobody's", null=True),
+            column("place", pa.int64(), "in the order of `laws plan`, from 1"),
+            column("measure", pa.string(), "what the gain is of; null where it is of none", null=True),
+            column("source", pa.string(), "whose labels; null where it is nobody's", null=True),
             LAW_ENCODER,
-            field(
+            column(
                 "choice",
                 pa.string(),
                 "next step, budget, target, model and labels, label first, judge deeper, another source, larger model",
             ),
-            field("amount", pa.float64(), "how many more; null where that is more than a law can say", null=True),
-            field("amount_low", pa.float64(), "lower end of its 95 % interval", null=True),
-            field("amount_high", pa.float64(), "upper end", null=True),
-            field("unit", pa.string(), "what is counted", null=True),
-            field("gain", pa.float64(), "in the measure's own terms: what is above 0 is better", null=True),
-            field("gain_low", pa.float64(), "lower end of its 95 % interval", null=True),
-            field("gain_high", pa.float64(), "upper end", null=True),
-            field("money", pa.float64(), f"what it costs; {_UNKNOWN} a price", null=True),
-            field("money_low", pa.float64(), "lower end, by the amount's interval", null=True),
-            field("money_high", pa.float64(), "upper end", null=True),
-            field("said", pa.string(), "the same in words"),
+            column("amount", pa.float64(), "how many more; null where that is more than a law can say", null=True),
+            column("amount_low", pa.float64(), "lower end of its 95 % interval", null=True),
+            column("amount_high", pa.float64(), "upper end", null=True),
+            column("unit", pa.string(), "what is counted", null=True),
+            column("gain", pa.float64(), "in the measure's own terms: what is above 0 is better", null=True),
+            column("gain_low", pa.float64(), "lower end of its 95 % interval", null=True),
+            column("gain_high", pa.float64(), "upper end", null=True),
+            column("money", pa.float64(), f"what it costs; {_UNKNOWN} a price", null=True),
+            column("money_low", pa.float64(), "lower end, by the amount's interval", null=True),
+            column("money_high", pa.float64(), "upper end", null=True),
+            column("said", pa.string(), "the same in words"),
         ]
     ),
 )
@@ -239,11 +241,11 @@ LAW_COSTS = Table(
     "what the runs' labels and encoders took",
     pa.schema(
         [
-            field("item", pa.string(), "what"),
-            field("value", pa.float64(), "how much"),
-            field("low", pa.float64(), "lower end of its 95 % bootstrap interval", null=True),
-            field("high", pa.float64(), "upper end", null=True),
-            field("basis", pa.string(), "what it is taken from"),
+            column("item", pa.string(), "what"),
+            column("value", pa.float64(), "how much"),
+            column("low", pa.float64(), "lower end of its 95 % bootstrap interval", null=True),
+            column("high", pa.float64(), "upper end", null=True),
+            column("basis", pa.string(), "what it is taken from"),
         ]
     ),
 )
@@ -254,16 +256,16 @@ DEPTH_COSTS = Table(
     "calls and positives of the judged pairs, by the best rank that any retriever gave them",
     pa.schema(
         [
-            field("from_rank", pa.int64(), "first best rank"),
-            field("to_rank", pa.int64(), "last one"),
-            field("judged", pa.bool_(), "whether the judge saw them; otherwise they are the next to see"),
-            field("calls", pa.int64(), "pairs"),
-            field("positives", pa.int64(), "those of them that are relevant; null where nobody judged", null=True),
-            field(
+            column("from_rank", pa.int64(), "first best rank"),
+            column("to_rank", pa.int64(), "last one"),
+            column("judged", pa.bool_(), "whether the judge saw them; otherwise they are the next to see"),
+            column("calls", pa.int64(), "pairs"),
+            column("positives", pa.int64(), "those of them that are relevant; null where nobody judged", null=True),
+            column(
                 "calls_per_positive", pa.float64(), "null without a positive; of what is not judged at least", null=True
             ),
-            field("low", pa.float64(), "lower end of its 95 % bootstrap interval over queries", null=True),
-            field("high", pa.float64(), "upper end; null where it may be none at all", null=True),
+            column("low", pa.float64(), "lower end of its 95 % bootstrap interval over queries", null=True),
+            column("high", pa.float64(), "upper end; null where it may be none at all", null=True),
         ]
     ),
 )
@@ -276,14 +278,14 @@ NEXT_QUERIES = Table(
         [
             TENANT,
             QUERY_ID,
-            field("query", pa.string(), "its text"),
-            field("place", pa.int64(), "in the batch, from 1"),
-            field("reason", pa.string(), "its cluster has no label yet, or what is most disagreed about"),
-            field("cluster", pa.int64(), "of the runs' queries and all candidates together"),
-            field("cluster_labels", pa.int64(), "labelled queries to learn from in it"),
-            field("turn", pa.int64(), "which of its cluster's candidates it is, the most asked first"),
-            field("disagreement", pa.float64(), "mean of its cluster's queries, 0 to 1; null without any", null=True),
-            field("count", pa.int64(), "how often it was asked, where a file or log says so"),
+            column("query", pa.string(), "its text"),
+            column("place", pa.int64(), "in the batch, from 1"),
+            column("reason", pa.string(), "its cluster has no label yet, or what is most disagreed about"),
+            column("cluster", pa.int64(), "of the runs' queries and all candidates together"),
+            column("cluster_labels", pa.int64(), "labelled queries to learn from in it"),
+            column("turn", pa.int64(), "which of its cluster's candidates it is, the most asked first"),
+            column("disagreement", pa.float64(), "mean of its cluster's queries, 0 to 1; null without any", null=True),
+            column("count", pa.int64(), "how often it was asked, where a file or log says so"),
         ]
     ),
 )

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from darklode.schemas.places import Place
+from darklode.schemas.places import PathField
 from darklode.schemas.section import Bound, Section
 
 TOWERS = "towers"
@@ -27,7 +27,7 @@ class LawSettings(Section):
         (),
         description="labelled queries to learn from; 0: the encoder itself; empty: all, and up to six halves of them",
     )
-    sources: Annotated[Bound[tuple[str, ...]], Place(or_name=True, names=OWN_SOURCES)] = Field(
+    sources: Annotated[Bound[tuple[str, ...]], PathField(or_name=True, names=OWN_SOURCES)] = Field(
         ("labels",),
         min_length=1,
         description="whose labels: the run's own, BM25's first text, a sentence of a text that asks for it (ict), as a "

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from darklode.schemas.table import QUERY_ID, STRINGS, TENANT, Table, field
+from darklode.schemas.table import QUERY_ID, STRINGS, TENANT, Table, column
 
 IMPRESSIONS = Table(
     "impressions",
@@ -11,19 +11,19 @@ IMPRESSIONS = Table(
     pa.schema(
         [
             TENANT,
-            field("event_id", pa.string(), "the source's own id, or a hash of the row"),
-            field(
+            column("event_id", pa.string(), "the source's own id, or a hash of the row"),
+            column(
                 "search_id", pa.string(), "the search it was shown for: the source's own id, or session, query, time"
             ),
-            field("session_id", pa.string(), "the user's session", null=True),
-            field("timestamp", pa.timestamp("us", tz="UTC"), "when it was shown"),
+            column("session_id", pa.string(), "the user's session", null=True),
+            column("timestamp", pa.timestamp("us", tz="UTC"), "when it was shown"),
             QUERY_ID,
-            field("query", pa.string(), "as it was spelled: Unicode NFC, single spaces, personal data masked"),
-            field("doc_id", pa.string(), "what was shown"),
-            field("position", pa.int32(), "place in the list, from 1; null where the log does not say", null=True),
-            field("clicked", pa.bool_(), "whether it was clicked"),
-            field("dwell_seconds", pa.float32(), "how long the user stayed, where the log says so", null=True),
-            field(
+            column("query", pa.string(), "as it was spelled: Unicode NFC, single spaces, personal data masked"),
+            column("doc_id", pa.string(), "what was shown"),
+            column("position", pa.int32(), "place in the list, from 1; null where the log does not say", null=True),
+            column("clicked", pa.bool_(), "whether it was clicked"),
+            column("dwell_seconds", pa.float32(), "how long the user stayed, where the log says so", null=True),
+            column(
                 "arm",
                 pa.string(),
                 "the arm of an experiment that answered the search, or the team that gave this to an interleaved list",
@@ -40,11 +40,11 @@ CLICK_MODEL = Table(
     pa.schema(
         [
             TENANT,
-            field("position", pa.int32(), "place in the list, from 1"),
-            field("chance", pa.float64(), "of a click on a document that is shown there, 0 to 1"),
-            field("looked", pa.float64(), "how likely a user looks there, relative to the likeliest place, 0 to 1"),
-            field("risk", pa.float64(), "clicks to expect of a search that shows something there: −ln(1 − chance)"),
-            field("exposures", pa.int64(), "how often something was shown there"),
+            column("position", pa.int32(), "place in the list, from 1"),
+            column("chance", pa.float64(), "of a click on a document that is shown there, 0 to 1"),
+            column("looked", pa.float64(), "how likely a user looks there, relative to the likeliest place, 0 to 1"),
+            column("risk", pa.float64(), "clicks to expect of a search that shows something there: −ln(1 − chance)"),
+            column("exposures", pa.int64(), "how often something was shown there"),
         ]
     ),
 )
@@ -56,8 +56,8 @@ CLICK_PRIOR = Table(
     pa.schema(
         [
             TENANT,
-            field("shape", pa.float64(), "its shape: so many clicks a document has in advance"),
-            field("rate", pa.float64(), "its rate: so many expected clicks"),
+            column("shape", pa.float64(), "its shape: so many clicks a document has in advance"),
+            column("rate", pa.float64(), "its rate: so many expected clicks"),
         ]
     ),
 )
@@ -69,19 +69,19 @@ CLICK_EVIDENCE = Table(
     pa.schema(
         [
             TENANT,
-            field("date", pa.date32(), "day, UTC"),
+            column("date", pa.date32(), "day, UTC"),
             QUERY_ID,
-            field("doc_id", pa.string(), "a document that was shown or clicked"),
-            field("exposures", pa.int64(), "searches that count as exposure: see click.negatives"),
-            field("clicks", pa.int64(), "searches in which it was clicked"),
-            field("satisfied", pa.int64(), "those of them that were not too short: see click.min_dwell_seconds"),
-            field(
+            column("doc_id", pa.string(), "a document that was shown or clicked"),
+            column("exposures", pa.int64(), "searches that count as exposure: see click.negatives"),
+            column("clicks", pa.int64(), "searches in which it was clicked"),
+            column("satisfied", pa.int64(), "those of them that were not too short: see click.min_dwell_seconds"),
+            column(
                 "expected",
                 pa.float64(),
                 "clicks to expect at its places: their risk by the click model, half of it where clicked; null: paper",
                 null=True,
             ),
-            field(
+            column(
                 "looks",
                 pa.float64(),
                 "how many of the exposures a user looked at, by the click model; null: paper",
@@ -98,10 +98,10 @@ QUERY_SPELLINGS = Table(
     pa.schema(
         [
             TENANT,
-            field("date", pa.date32(), "day, UTC"),
+            column("date", pa.date32(), "day, UTC"),
             QUERY_ID,
-            field("query", pa.string(), "a spelling"),
-            field("searches", pa.int64(), "searches that spelled it so"),
+            column("query", pa.string(), "a spelling"),
+            column("searches", pa.int64(), "searches that spelled it so"),
         ]
     ),
 )
@@ -114,9 +114,9 @@ LOG_QUERIES = Table(
         [
             TENANT,
             QUERY_ID,
-            field("text", pa.string(), "its most frequent spelling on that day; of equals the first by bytes"),
-            field("normal_form", pa.string(), "what its spellings have in common; query_id is a hash of it"),
-            field("date", pa.date32(), "day on which it was first searched"),
+            column("text", pa.string(), "its most frequent spelling on that day; of equals the first by bytes"),
+            column("normal_form", pa.string(), "what its spellings have in common; query_id is a hash of it"),
+            column("date", pa.date32(), "day on which it was first searched"),
         ]
     ),
 )
@@ -129,10 +129,10 @@ QUERY_CLUSTERS = Table(
         [
             TENANT,
             QUERY_ID,
-            field("date", pa.date32(), "day on which it was first searched"),
-            field("near_query_id", pa.string(), "the first of the earlier queries that it is near to", null=True),
-            field("cluster_id", pa.string(), "the query with which its chain of near ones began; its own id: itself"),
-            field(
+            column("date", pa.date32(), "day on which it was first searched"),
+            column("near_query_id", pa.string(), "the first of the earlier queries that it is near to", null=True),
+            column("cluster_id", pa.string(), "the query with which its chain of near ones began; its own id: itself"),
+            column(
                 "split",
                 pa.string(),
                 "train, validation, or test from mining.test_from on; null: near to queries of both sides, on neither",
@@ -148,9 +148,9 @@ QUERY_KEYS = Table(
     "what a query of the log shares with its near-duplicates; kept, so that no night makes it again for earlier ones",
     pa.schema(
         [
-            field("date", pa.date32(), "day on which the query was first searched"),
-            field("place", pa.int32(), "its place among that day's queries by tenant and query_id, from 0"),
-            field("key", pa.int64(), "hash of its words, of its letters, or of its letters without one of them"),
+            column("date", pa.date32(), "day on which the query was first searched"),
+            column("place", pa.int32(), "its place among that day's queries by tenant and query_id, from 0"),
+            column("key", pa.int64(), "hash of its words, of its letters, or of its letters without one of them"),
         ]
     ),
 )
@@ -162,11 +162,11 @@ PLANNER_TERMS = Table(
     pa.schema(
         [
             TENANT,
-            field("term", pa.string(), "a term or phrase"),
-            field("weight", pa.float32(), "its importance before it is seen in a query, 0 to 1"),
-            field("documents", pa.int64(), "documents that hold it"),
-            field("queries", pa.int64(), "different queries that hold it"),
-            field("lift", pa.float32(), "how much oftener clicked documents hold it than skipped ones", null=True),
+            column("term", pa.string(), "a term or phrase"),
+            column("weight", pa.float32(), "its importance before it is seen in a query, 0 to 1"),
+            column("documents", pa.int64(), "documents that hold it"),
+            column("queries", pa.int64(), "different queries that hold it"),
+            column("lift", pa.float32(), "how much oftener clicked documents hold it than skipped ones", null=True),
         ]
     ),
 )
@@ -179,8 +179,8 @@ QUERY_TERMS = Table(
         [
             TENANT,
             QUERY_ID,
-            field("term", pa.string(), "a term of the query"),
-            field("importance", pa.float32(), "0 to 1"),
+            column("term", pa.string(), "a term of the query"),
+            column("importance", pa.float32(), "0 to 1"),
         ]
     ),
 )
@@ -193,15 +193,15 @@ ASSOCIATIONS = Table(
         [
             TENANT,
             QUERY_ID,
-            field("associated_query_id", pa.string(), "the query whose evidence is lent"),
-            field("kind", pa.string(), "click (directed) or relevance (mutual)"),
-            field("terms", STRINGS, "the terms that matched, the most important first"),
-            field(
+            column("associated_query_id", pa.string(), "the query whose evidence is lent"),
+            column("kind", pa.string(), "click (directed) or relevance (mutual)"),
+            column("terms", STRINGS, "the terms that matched, the most important first"),
+            column(
                 "score",
                 pa.float32(),
                 "least importance that the lender gives to a matched term; relevance: the less of the two directions",
             ),
-            field("date", pa.date32(), "day on which the later of the two was first searched"),
+            column("date", pa.date32(), "day on which the later of the two was first searched"),
         ]
     ),
 )
@@ -214,14 +214,14 @@ RELEVANCE_EVIDENCE = Table(
         [
             TENANT,
             QUERY_ID,
-            field("positive_id", pa.string(), "doc_id of the best"),
-            field("positive_score", pa.float32(), "the ranker's, 0 to 1"),
-            field(
+            column("positive_id", pa.string(), "doc_id of the best"),
+            column("positive_score", pa.float32(), "the ranker's, 0 to 1"),
+            column(
                 "negative_ids",
                 pa.list_(pa.string()),
                 "doc_ids in the order of the draw; none where no more than K were ranked",
             ),
-            field("negative_scores", pa.list_(pa.float32()), "the ranker's of each, 0 to 1"),
+            column("negative_scores", pa.list_(pa.float32()), "the ranker's of each, 0 to 1"),
         ]
     ),
 )
@@ -234,18 +234,18 @@ MINED_PAIRS = Table(
         [
             TENANT,
             QUERY_ID,
-            field("positive_id", pa.string(), "doc_id"),
-            field("negative_id", pa.string(), "doc_id of the hard negative; null where there is none", null=True),
-            field("positive_score", pa.float32(), "the ranker's, for relevance", null=True),
-            field("negative_score", pa.float32(), "the same", null=True),
-            field(
+            column("positive_id", pa.string(), "doc_id"),
+            column("negative_id", pa.string(), "doc_id of the hard negative; null where there is none", null=True),
+            column("positive_score", pa.float32(), "the ranker's, for relevance", null=True),
+            column("negative_score", pa.float32(), "the same", null=True),
+            column(
                 "source",
                 pa.string(),
                 "click_one_hop, relevance_one_hop, click_multi_hop or relevance_multi_hop: see mining.merge",
             ),
-            field("via_query_id", pa.string(), "the query whose evidence was lent", null=True),
-            field("terms", STRINGS, "the terms that associate the two queries", null=True),
-            field("date", pa.date32(), "first day on which the log gave it"),
+            column("via_query_id", pa.string(), "the query whose evidence was lent", null=True),
+            column("terms", STRINGS, "the terms that associate the two queries", null=True),
+            column("date", pa.date32(), "first day on which the log gave it"),
         ]
     ),
     patched=True,
@@ -259,20 +259,20 @@ MINED_VERDICTS = Table(
         [
             TENANT,
             QUERY_ID,
-            field("positive_id", pa.string(), "doc_id"),
-            field("negative_id", pa.string(), "doc_id of the hard negative; null where there is none", null=True),
-            field("source", pa.string(), "that of the mined pair"),
-            field("tiers", STRINGS, "the tiers of whose sample it is; a tier holds the smaller ones"),
-            field(
+            column("positive_id", pa.string(), "doc_id"),
+            column("negative_id", pa.string(), "doc_id of the hard negative; null where there is none", null=True),
+            column("source", pa.string(), "that of the mined pair"),
+            column("tiers", STRINGS, "the tiers of whose sample it is; a tier holds the smaller ones"),
+            column(
                 "relevant",
                 pa.bool_(),
                 "whether the judge finds a chunk of the positive relevant; null where replies could not be read",
                 null=True,
             ),
-            field("probability", pa.float32(), "that of the document's best chunk, 0 to 1", null=True),
-            field("negative_relevant", pa.bool_(), "the same of the negative; null where it is gone too", null=True),
-            field("negative_probability", pa.float32(), "the same", null=True),
-            field("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
+            column("probability", pa.float32(), "that of the document's best chunk, 0 to 1", null=True),
+            column("negative_relevant", pa.bool_(), "the same of the negative; null where it is gone too", null=True),
+            column("negative_probability", pa.float32(), "the same", null=True),
+            column("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
         ]
     ),
 )
@@ -285,24 +285,24 @@ MINED_TEST = Table(
         [
             TENANT,
             QUERY_ID,
-            field("query", pa.string(), "the query's text"),
-            field(
+            column("query", pa.string(), "the query's text"),
+            column(
                 "kind",
                 pa.string(),
                 "seen: searched before the period, too; variant: a near-duplicate of such a one; unseen: neither",
             ),
-            field(
+            column(
                 "shares_positive",
                 pa.bool_(),
                 "whether a relevant document of the query is a positive of a training triplet",
             ),
-            field("doc_id", pa.string(), "a relevant document"),
-            field(
+            column("doc_id", pa.string(), "a relevant document"),
+            column(
                 "source",
                 pa.string(),
                 "the strongest of those of mined_pairs; lent: see mining.test_multi_hop",
             ),
-            field("date", pa.date32(), "first day on which the log gave it"),
+            column("date", pa.date32(), "first day on which the log gave it"),
         ]
     ),
 )
@@ -314,8 +314,8 @@ MINED_TEST_POOL = Table(
     pa.schema(
         [
             TENANT,
-            field("doc_id", pa.string(), "the document"),
-            field("paired", pa.bool_(), "whether `mined_test` pairs it with a query"),
+            column("doc_id", pa.string(), "the document"),
+            column("paired", pa.bool_(), "whether `mined_test` pairs it with a query"),
         ]
     ),
 )

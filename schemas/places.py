@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
+class PathField:
     """Marks a setting that is a path, several or none; an address such as `s3://…` is none.
 
     Attributes:
@@ -26,16 +26,16 @@ class Place:
     names: tuple[str, ...] = ()
 
 
-FilePath = Annotated[T, Place()]
-FolderOrName = Annotated[T, Place(or_name=True)]
+FilePath = Annotated[T, PathField()]
+FolderOrName = Annotated[T, PathField(or_name=True)]
 
 
-def absolute(path: str, base: Path | None = None) -> str:
+def to_absolute(path: str, base: Path | None = None) -> str:
     """A path from a folder, by default the one at hand, that means the same from any; an address stays as it is."""
     return path if "://" in path else str((base or Path()).absolute() / Path(path).expanduser())
 
 
-def placed(values: Mapping[str, Any], base: Path, model: type[BaseModel]) -> dict[str, Any]:
+def resolve_paths(values: Mapping[str, Any], base: Path, model: type[BaseModel]) -> dict[str, Any]:
     """Nested plain values in which the settings that are paths are absolute; what is no setting stays.
 
     Args:
@@ -43,21 +43,25 @@ def placed(values: Mapping[str, Any], base: Path, model: type[BaseModel]) -> dic
         base: where relative paths begin.
         model: a section, or all settings.
     """
-    return {name: _placed(model.model_fields.get(name), value, base) for name, value in values.items()}
+    return {name: _resolve_value(model.model_fields.get(name), value, base) for name, value in values.items()}
 
 
-def _placed(field: FieldInfo | None, value: Any, base: Path) -> Any:
+def _resolve_value(field: FieldInfo | None, value: Any, base: Path) -> Any:
     if field is None:
         return value
-    if place := next((one for one in field.metadata if isinstance(one, Place)), None):
-        return [_path(place, one, base) for one in value] if isinstance(value, list) else _path(place, value, base)
+    if path_field := next((item for item in field.metadata if isinstance(item, PathField)), None):
+        return (
+            [_path(path_field, item, base) for item in value]
+            if isinstance(value, list)
+            else _path(path_field, value, base)
+        )
     section, mark = section_in(field), kind_of(field)
     if section and isinstance(value, Mapping):
-        return placed(value, base, section)
+        return resolve_paths(value, base, section)
     if mark and isinstance(value, list):
-        return [_of_kind(mark, one, base) for one in value]
+        return [_of_kind(mark, item, base) for item in value]
     if mark and get_origin(field.annotation) is dict and isinstance(value, Mapping):
-        return {name: _of_kind(mark, one, base) for name, one in value.items()}
+        return {name: _of_kind(mark, item, base) for name, item in value.items()}
     return _of_kind(mark, value, base) if mark else value
 
 
@@ -65,14 +69,14 @@ def _of_kind(mark: OfKind, values: Any, base: Path) -> Any:
     if not isinstance(values, Mapping):
         return values
     try:
-        return placed(values, base, mark.section(mark.kind_in(values)))
+        return resolve_paths(values, base, mark.section(mark.kind_in(values)))
     except UnknownKind:
         return values
 
 
-def _path(place: Place, value: Any, base: Path) -> Any:
+def _path(path_field: PathField, value: Any, base: Path) -> Any:
     if not isinstance(value, str) or not value:
         return value
-    whole = absolute(value, base)
-    is_path = not place.or_name or (value not in place.names and Path(whole).is_dir())
-    return whole if is_path else value
+    absolute_path = to_absolute(value, base)
+    is_path = not path_field.or_name or (value not in path_field.names and Path(absolute_path).is_dir())
+    return absolute_path if is_path else value

@@ -4,12 +4,12 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.kinds import Group, KindSection
+from darklode.schemas.kinds import KindGroup, KindSection
 from darklode.schemas.places import FolderOrName
 from darklode.schemas.section import NoRow, Section
 
-ENCODERS = Group("encoders", "darklode.pipeline.retrieve.encoders.kinds")
-RETRIEVERS = Group("retrievers", "darklode.pipeline.retrieve.retrievers.kinds")
+ENCODERS = KindGroup("encoders", "darklode.pipeline.retrieve.encoders.kinds")
+RETRIEVERS = KindGroup("retrievers", "darklode.pipeline.retrieve.retrievers.kinds")
 
 
 class EncoderSettings(KindSection):

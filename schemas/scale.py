@@ -27,7 +27,7 @@ class Gpus(Section):
     price_per_hour: Money = Field(0.0, description="of one")
 
 
-class Encoder(Section):
+class EncoderCosts(Section):
     """An encoder among the pool's retrievers."""
 
     texts_per_second: Positive = Field(description="texts that one GPU encodes")
@@ -43,7 +43,7 @@ class Prices(Section):
     storage_gb_month: Money = Field(0.0, description="a gigabyte for a month")
 
 
-class Work(Section):
+class Workload(Section):
     """How the job is cut, and what makes what; null: as it was measured."""
 
     tenants: int = Field(1, gt=0, description="parts of equal size that are searched apart: tenants, or shards as such")
@@ -62,6 +62,6 @@ class Hardware(Section):
 
     machines: Machines
     gpus: Gpus | None = None
-    encoders: dict[str, Encoder] = Field(default_factory=dict)
+    encoders: dict[str, EncoderCosts] = Field(default_factory=dict)
     prices: Prices = Prices()
-    work: Work = Work()
+    work: Workload = Workload()

@@ -71,19 +71,19 @@ def _plain(section: Section, without: set[Effect]) -> dict[str, Any]:
     return {name: _value(section.__dict__[name], dumped[name], without) for name in names}
 
 
-def _value(given: object, dumped: Any, without: set[Effect]) -> Any:
+def _value(value: object, dumped: Any, without: set[Effect]) -> Any:
     """A setting's plain value; what is marked inside of it is left out, too."""
-    if isinstance(given, Section):
-        return _plain(given, without)
-    if isinstance(given, tuple):
-        return [_value(one, plain, without) for one, plain in zip(given, dumped, strict=True)]
-    if isinstance(given, Mapping):
-        return {key: _value(one, dumped[key], without) for key, one in given.items()}
+    if isinstance(value, Section):
+        return _plain(value, without)
+    if isinstance(value, tuple):
+        return [_value(item, plain, without) for item, plain in zip(value, dumped, strict=True)]
+    if isinstance(value, Mapping):
+        return {key: _value(item, dumped[key], without) for key, item in value.items()}
     return dumped
 
 
 def _effects(metadata: list[Any]) -> set[Effect]:
-    return {one for one in metadata if isinstance(one, Effect)}
+    return {item for item in metadata if isinstance(item, Effect)}
 
 
 Share = Annotated[float, Field(ge=0, le=1)]

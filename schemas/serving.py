@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from darklode.schemas.kinds import Group, KindSection
+from darklode.schemas.kinds import KindGroup, KindSection
 from darklode.schemas.section import Section
 
-INDEXES = Group("indexes", "darklode.pipeline.serve.vectors.kinds")
+INDEXES = KindGroup("indexes", "darklode.pipeline.serve.vectors.kinds")
 
 
 class SemanticIdSettings(Section):

@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 
-from darklode.schemas.table import TENANT, Table, field
+from darklode.schemas.table import TENANT, Table, column
 
-TEXT = field("text_id", pa.string(), "chunk_id of a build, doc_id of a mined run, id of a file of vectors")
-DOC = field("doc_id", pa.string(), "the document it is of; of a file of vectors without documents the text itself")
-NUMBER = field("number", pa.int64(), "the text's in the index: given once, and not again when it goes or changes")
-LEVEL = field("level", pa.int32(), "from 1")
-PART = field("part", pa.string(), "base, or adapted: which encoder the queries are by")
+TEXT = column("text_id", pa.string(), "chunk_id of a build, doc_id of a mined run, id of a file of vectors")
+DOC = column("doc_id", pa.string(), "the document it is of; of a file of vectors without documents the text itself")
+NUMBER = column("number", pa.int64(), "the text's in the index: given once, and not again when it goes or changes")
+LEVEL = column("level", pa.int32(), "from 1")
+PART = column("part", pa.string(), "base, or adapted: which encoder the queries are by")
 
 INDEXED_TEXTS = Table(
     "indexed_texts",
@@ -19,7 +19,7 @@ INDEXED_TEXTS = Table(
             TENANT,
             TEXT,
             DOC,
-            field("content_hash", pa.string(), "what names its vector in the cache, 32 hex digits"),
+            column("content_hash", pa.string(), "what names its vector in the cache, 32 hex digits"),
             NUMBER,
         ]
     ),
@@ -31,10 +31,10 @@ SEMANTIC_CODEBOOKS = Table(
     "the centres that semantic ids name",
     pa.schema(
         [
-            field("fit", pa.int32(), "0: those in use; 1: fitted once more on other texts, to see what would stay"),
+            column("fit", pa.int32(), "0: those in use; 1: fitted once more on other texts, to see what would stay"),
             LEVEL,
-            field("code", pa.int32(), "from 0"),
-            field("centre", pa.list_(pa.float32()), "its numbers"),
+            column("code", pa.int32(), "from 0"),
+            column("centre", pa.list_(pa.float32()), "its numbers"),
         ]
     ),
 )
@@ -48,9 +48,11 @@ SEMANTIC_IDS = Table(
             TENANT,
             TEXT,
             DOC,
-            field("codes", pa.list_(pa.int32()), "a number for each level, from 0"),
-            field("disambiguation", pa.int32(), "from 0; tells texts of equal codes apart"),
-            field("codebook", pa.string(), "which centres the codes name: ids of two codebooks have nothing in common"),
+            column("codes", pa.list_(pa.int32()), "a number for each level, from 0"),
+            column("disambiguation", pa.int32(), "from 0; tells texts of equal codes apart"),
+            column(
+                "codebook", pa.string(), "which centres the codes name: ids of two codebooks have nothing in common"
+            ),
             NUMBER,
         ]
     ),
@@ -63,15 +65,15 @@ SEMANTIC_ID_LEVELS = Table(
     pa.schema(
         [
             LEVEL,
-            field("codes", pa.int32(), "centres of the level"),
-            field(
+            column("codes", pa.int32(), "centres of the level"),
+            column(
                 "error",
                 pa.float64(),
                 "mean squared distance that was left after it when it was fitted; vectors have length 1",
             ),
-            field("perplexity", pa.float64(), "of its codes: as many equally used ones would be as varied"),
-            field("unique", pa.float64(), "share of the texts that no other one shares the codes up to it with"),
-            field(
+            column("perplexity", pa.float64(), "of its codes: as many equally used ones would be as varied"),
+            column("unique", pa.float64(), "share of the texts that no other one shares the codes up to it with"),
+            column(
                 "stability",
                 pa.float64(),
                 "of the pairs of texts with equal codes up to it by this fit or by one on other texts, the share that "
@@ -88,10 +90,10 @@ INDEX_FILES = Table(
     "the files of an index besides its tables",
     pa.schema(
         [
-            field("file", pa.string(), "its name in the folder"),
-            field("bytes", pa.int64(), "how many"),
-            field("sha256", pa.string(), "of its content, 64 hex digits"),
-            field("vectors", pa.int64(), "vectors that it holds, those that went included"),
+            column("file", pa.string(), "its name in the folder"),
+            column("bytes", pa.int64(), "how many"),
+            column("sha256", pa.string(), "of its content, 64 hex digits"),
+            column("vectors", pa.int64(), "vectors that it holds, those that went included"),
         ]
     ),
 )
@@ -103,10 +105,10 @@ INDEX_PROBES = Table(
     pa.schema(
         [
             PART,
-            field("query", pa.int32(), "from 0; those with an odd number have no say in how hard is searched"),
-            field("rank", pa.int32(), "from 1"),
+            column("query", pa.int32(), "from 0; those with an odd number have no say in how hard is searched"),
+            column("rank", pa.int32(), "from 1"),
             NUMBER,
-            field("score", pa.float32(), "cosine"),
+            column("score", pa.float32(), "cosine"),
         ]
     ),
 )
@@ -118,9 +120,9 @@ INDEX_QUERIES = Table(
     pa.schema(
         [
             PART,
-            field("query", pa.int32(), "from 0"),
-            field("text", pa.string(), "as it is asked; null where a text's own vector stands for it", null=True),
-            field("vector", pa.list_(pa.float32()), "of length 1"),
+            column("query", pa.int32(), "from 0"),
+            column("text", pa.string(), "as it is asked; null where a text's own vector stands for it", null=True),
+            column("vector", pa.list_(pa.float32()), "of length 1"),
         ]
     ),
 )
@@ -132,16 +134,16 @@ INDEX_RECALL = Table(
     pa.schema(
         [
             PART,
-            field("effort", pa.int32(), "cells looked into (nprobe) of ivfpq, efSearch of hnsw; 0 of flat"),
-            field(
+            column("effort", pa.int32(), "cells looked into (nprobe) of ivfpq, efSearch of hnsw; 0 of flat"),
+            column(
                 "rerank", pa.int32(), "times as many candidates are scored again by stored vectors; 1: none are stored"
             ),
-            field("half", pa.string(), "chosen on: queries that the effort was chosen by; held out: the others"),
-            field("depth", pa.int32(), "10 or 100"),
-            field("recall", pa.float64(), "mean over the queries, 0 to 1"),
-            field("error", pa.float64(), "standard error of that mean; null of one query", null=True),
-            field("queries", pa.int64(), "how many"),
-            field("chosen", pa.bool_(), "whether this effort is the one in use"),
+            column("half", pa.string(), "chosen on: queries that the effort was chosen by; held out: the others"),
+            column("depth", pa.int32(), "10 or 100"),
+            column("recall", pa.float64(), "mean over the queries, 0 to 1"),
+            column("error", pa.float64(), "standard error of that mean; null of one query", null=True),
+            column("queries", pa.int64(), "how many"),
+            column("chosen", pa.bool_(), "whether this effort is the one in use"),
         ]
     ),
 )
@@ -152,10 +154,10 @@ INDEX_FOUND = Table(
     "the first ten that the index finds for some queries, by the base: `darklode index check` asks them again",
     pa.schema(
         [
-            field("query", pa.int32(), "of `index_queries`"),
-            field("rank", pa.int32(), "from 1"),
+            column("query", pa.int32(), "of `index_queries`"),
+            column("rank", pa.int32(), "from 1"),
             TEXT,
-            field("score", pa.float32(), "cosine, by codes or by stored vectors"),
+            column("score", pa.float32(), "cosine, by codes or by stored vectors"),
         ]
     ),
 )

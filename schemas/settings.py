@@ -12,7 +12,7 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.evaluation import AuditSettings, EvaluateSettings
 from darklode.schemas.generation import GENERATORS, GenerateSettings
 from darklode.schemas.judging import JUDGES, JudgeSettings, LabelSettings
-from darklode.schemas.kinds import Group, OfKind
+from darklode.schemas.kinds import KindGroup, OfKind
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.mining import (
     AdmissionSettings,
@@ -37,7 +37,7 @@ from darklode.schemas.section import Bound, NoRow, Section, Share
 from darklode.schemas.serving import INDEXES, IndexSettings, SemanticIdSettings
 from darklode.schemas.towers import DualSettings, TowerSettings
 
-PLANNERS = Group("planners", "darklode.pipeline.mine.planners.kinds")
+PLANNERS = KindGroup("planners", "darklode.pipeline.mine.planners.kinds")
 
 
 class DocumentColumns(Section):

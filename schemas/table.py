@@ -10,7 +10,7 @@ SCHEMA_VERSION = 1
 STRINGS = pa.list_(pa.string())
 
 
-def field(name: str, kind: pa.DataType, description: str, *, null: bool = False) -> pa.Field:
+def column(name: str, kind: pa.DataType, description: str, *, null: bool = False) -> pa.Field:
     """A column with its description; null only where it says so."""
     return pa.field(name, kind, nullable=null, metadata={"description": description})
 
@@ -20,8 +20,8 @@ class Table:
     """A table's contract: `key` names the columns that identify a row (empty: rows have no identity).
 
     Attributes:
-        patched: whether a few changes of a big day may lie beside its files: rows in `changed` that came, in `removed`
-            the keys of rows that the files still hold. Who reads through Darklode sees one table.
+        patched: whether small changes to a large day are stored beside its files: new rows in `changed_column`, keys of
+            removed rows in `removed_column`. Reading through Darklode merges them.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Table:
     patched: bool = False
 
     @property
-    def changed(self) -> str:
+    def changed_column(self) -> str:
         """The table of rows that came since their day's files were written."""
         return f"{self.name}_changed"
 
     @property
-    def removed(self) -> str:
+    def removed_column(self) -> str:
         """The table of rows that went since then, by their keys."""
         return f"{self.name}_removed"
 
@@ -48,7 +48,7 @@ class Table:
     @property
     def files(self) -> tuple[str, ...]:
         """The names under which its rows lie: its own, and those of its patch."""
-        return (self.name, self.changed, self.removed) if self.patched else (self.name,)
+        return (self.name, self.changed_column, self.removed_column) if self.patched else (self.name,)
 
     def with_patch(self) -> "tuple[Table, ...]":
         """The table and those of its patch."""
@@ -57,7 +57,11 @@ class Table:
         came = f"rows of `{self.name}` that came or changed since the files of their day were written"
         went = f"rows that the files of `{self.name}` still hold although they went or changed"
         key = pa.schema([self.schema.field(name) for name in self.dated_key])
-        return self, Table(self.changed, self.key, came, self.schema), Table(self.removed, self.dated_key, went, key)
+        return (
+            self,
+            Table(self.changed_column, self.key, came, self.schema),
+            Table(self.removed_column, self.dated_key, went, key),
+        )
 
     def empty(self) -> pa.Table:
         return self.schema.empty_table()
@@ -85,11 +89,11 @@ def _as_array(values: object, kind: pa.DataType, length: int) -> pa.Array | pa.C
     return pa.array(values, kind)
 
 
-TENANT = field("tenant", pa.string(), "who owns the row; tenants never meet")
-QUERY_ID = field("query_id", pa.string(), "the query, unique within its tenant")
-CHUNK_ID = field("chunk_id", pa.string(), "the chunk, unique within its tenant")
+TENANT = column("tenant", pa.string(), "who owns the row; tenants never meet")
+QUERY_ID = column("query_id", pa.string(), "the query, unique within its tenant")
+CHUNK_ID = column("chunk_id", pa.string(), "the chunk, unique within its tenant")
 
-FITTED_KAPPA = field("fitted_kappa", pa.float64(), "that kappa, on the labels it was fitted on", null=True)
-CROSS_VALIDATED_KAPPA = field(
+FITTED_KAPPA = column("fitted_kappa", pa.float64(), "that kappa, on the labels it was fitted on", null=True)
+CROSS_VALIDATED_KAPPA = column(
     "cross_validated_kappa", pa.float64(), "kappa where each query's threshold is fitted on others", null=True
 )

@@ -13,7 +13,7 @@ from darklode.schemas.law_tables import TRAINING_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
 from darklode.schemas.review_tables import CALIBRATION, HUMAN_LABELS, RELIABILITY, REVIEW_TABLES
 from darklode.schemas.serving_tables import SERVING_TABLES
-from darklode.schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, field
+from darklode.schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, column
 
 DOCUMENTS = Table(
     "documents",
@@ -22,13 +22,13 @@ DOCUMENTS = Table(
     pa.schema(
         [
             TENANT,
-            field("doc_id", pa.string(), "the source's own id, or the path below the folder that was read"),
-            field("title", pa.string(), "title, where the source has one", null=True),
-            field("topic", pa.string(), "what it is about, where the source says so", null=True),
-            field("text", pa.string(), "the whole text; Markdown stays Markdown, HTML becomes Markdown"),
-            field("url", pa.string(), "public address, where the source has one", null=True),
-            field("source", pa.string(), "file the document was read from"),
-            field("content_hash", pa.string(), "SHA-256 of title and text, 32 hex digits"),
+            column("doc_id", pa.string(), "the source's own id, or the path below the folder that was read"),
+            column("title", pa.string(), "title, where the source has one", null=True),
+            column("topic", pa.string(), "what it is about, where the source says so", null=True),
+            column("text", pa.string(), "the whole text; Markdown stays Markdown, HTML becomes Markdown"),
+            column("url", pa.string(), "public address, where the source has one", null=True),
+            column("source", pa.string(), "file the document was read from"),
+            column("content_hash", pa.string(), "SHA-256 of title and text, 32 hex digits"),
         ]
     ),
 )
@@ -40,15 +40,15 @@ CHUNKS = Table(
     pa.schema(
         [
             TENANT,
-            field("chunk_id", pa.string(), "doc_id#hash of the text: the same document and text keep their id"),
-            field("doc_id", pa.string(), "the document it was cut from"),
-            field("position", pa.int32(), "place among the document's chunks, from 0"),
-            field("start", pa.int32(), "first character, as an offset into documents.text"),
-            field("end", pa.int32(), "one past the last character: text = documents.text[start:end]"),
-            field("text", pa.string(), "the chunk's own characters"),
-            field("title", pa.string(), "the document's title", null=True),
-            field("heading", pa.string(), "headings above the chunk, outermost first, joined by ' › '", null=True),
-            field("content_hash", pa.string(), "SHA-256 of title, heading and text, 32 hex digits"),
+            column("chunk_id", pa.string(), "doc_id#hash of the text: the same document and text keep their id"),
+            column("doc_id", pa.string(), "the document it was cut from"),
+            column("position", pa.int32(), "place among the document's chunks, from 0"),
+            column("start", pa.int32(), "first character, as an offset into documents.text"),
+            column("end", pa.int32(), "one past the last character: text = documents.text[start:end]"),
+            column("text", pa.string(), "the chunk's own characters"),
+            column("title", pa.string(), "the document's title", null=True),
+            column("heading", pa.string(), "headings above the chunk, outermost first, joined by ' › '", null=True),
+            column("content_hash", pa.string(), "SHA-256 of title, heading and text, 32 hex digits"),
         ]
     ),
 )
@@ -72,9 +72,9 @@ RAW_QUERIES = Table(
         [
             TENANT,
             QUERY_ID,
-            field("text", pa.string(), "the query as it was typed"),
-            field("timestamp", pa.timestamp("us", tz="UTC"), "when it was asked", null=True),
-            field("count", pa.int64(), "how often the row stands for that text; 1 for a plain log"),
+            column("text", pa.string(), "the query as it was typed"),
+            column("timestamp", pa.timestamp("us", tz="UTC"), "when it was asked", null=True),
+            column("count", pa.int64(), "how often the row stands for that text; 1 for a plain log"),
         ]
     ),
 )
@@ -82,12 +82,12 @@ RAW_QUERIES = Table(
 _CLEANED = [
     TENANT,
     QUERY_ID,
-    field("text", pa.string(), "the query, trimmed, personal data masked if so set"),
-    field("n_words", pa.int32(), "words: between white space, and in scripts without spaces by ICU's dictionaries"),
-    field("language", pa.string(), "likeliest language, ISO 639 code (fastText lid.176)"),
-    field("language_score", pa.float32(), "its probability, 0 to 1"),
-    field("cluster_id", pa.int32(), "k-means cluster within the tenant"),
-    field("n_represented", pa.int64(), "raw queries it stands for: itself, its duplicates, those in the same words"),
+    column("text", pa.string(), "the query, trimmed, personal data masked if so set"),
+    column("n_words", pa.int32(), "words: between white space, and in scripts without spaces by ICU's dictionaries"),
+    column("language", pa.string(), "likeliest language, ISO 639 code (fastText lid.176)"),
+    column("language_score", pa.float32(), "its probability, 0 to 1"),
+    column("cluster_id", pa.int32(), "k-means cluster within the tenant"),
+    column("n_represented", pa.int64(), "raw queries it stands for: itself, its duplicates, those in the same words"),
 ]
 
 CLEANED_QUERIES = Table(
@@ -101,7 +101,7 @@ QUERIES = Table(
     "queries",
     ("tenant", "query_id"),
     "the benchmark's queries",
-    pa.schema([*_CLEANED, field("split", pa.string(), "train, validation or test")]),
+    pa.schema([*_CLEANED, column("split", pa.string(), "train, validation or test")]),
 )
 
 REJECTS = Table(
@@ -110,15 +110,15 @@ REJECTS = Table(
     "every row that a stage dropped or could not read, with the reason",
     pa.schema(
         [
-            field("table", pa.string(), "the table the row would have belonged to"),
-            field("tenant", pa.string(), "its tenant, where known", null=True),
-            field("id", pa.string(), "its id, where known", null=True),
-            field("stage", pa.string(), "who dropped it, such as clean.language"),
-            field("reason", pa.string(), "why, in one phrase"),
-            field("file", pa.string(), "file it came from", null=True),
-            field("line", pa.int64(), "line of that file, from 1 (row, in files without lines)", null=True),
-            field("represented_by", pa.string(), "id of the kept row that stands for it", null=True),
-            field("payload", pa.string(), "the row itself or its beginning", null=True),
+            column("table", pa.string(), "the table the row would have belonged to"),
+            column("tenant", pa.string(), "its tenant, where known", null=True),
+            column("id", pa.string(), "its id, where known", null=True),
+            column("stage", pa.string(), "who dropped it, such as clean.language"),
+            column("reason", pa.string(), "why, in one phrase"),
+            column("file", pa.string(), "file it came from", null=True),
+            column("line", pa.int64(), "line of that file, from 1 (row, in files without lines)", null=True),
+            column("represented_by", pa.string(), "id of the kept row that stands for it", null=True),
+            column("payload", pa.string(), "the row itself or its beginning", null=True),
         ]
     ),
 )
@@ -131,10 +131,10 @@ RANKINGS = Table(
         [
             TENANT,
             QUERY_ID,
-            field("retriever", pa.string(), "the retriever's name"),
-            field("rank", pa.int32(), "place in the retriever's list, from 1"),
+            column("retriever", pa.string(), "the retriever's name"),
+            column("rank", pa.int32(), "place in the retriever's list, from 1"),
             CHUNK_ID,
-            field("score", pa.float32(), "the retriever's own score, higher is better"),
+            column("score", pa.float32(), "the retriever's own score, higher is better"),
         ]
     ),
 )
@@ -148,9 +148,9 @@ POOL = Table(
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            field("retrievers", STRINGS, "retrievers that found it within the pool's depth, by name"),
-            field("best_rank", pa.int32(), "best rank in any list, from 1"),
-            field("fused_score", pa.float32(), "reciprocal-rank fusion over the full lists (k = 60)"),
+            column("retrievers", STRINGS, "retrievers that found it within the pool's depth, by name"),
+            column("best_rank", pa.int32(), "best rank in any list, from 1"),
+            column("fused_score", pa.float32(), "reciprocal-rank fusion over the full lists (k = 60)"),
         ]
     ),
 )
@@ -164,27 +164,27 @@ VERDICTS = Table(
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            field("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
-            field("relevant", pa.bool_(), "the label; null where the reply could not be read", null=True),
-            field("probability", pa.float32(), "of being relevant, 0 to 1", null=True),
-            field("no_probability", pa.string(), "why a label has no probability, where the judge says so", null=True),
-            field(
+            column("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
+            column("relevant", pa.bool_(), "the label; null where the reply could not be read", null=True),
+            column("probability", pa.float32(), "of being relevant, 0 to 1", null=True),
+            column("no_probability", pa.string(), "why a label has no probability, where the judge says so", null=True),
+            column(
                 "contradicted",
                 pa.bool_(),
                 "whether the reply's log-probabilities favour another label than the one it wrote, which stands "
                 "without a probability; null where they do not tell",
                 null=True,
             ),
-            field("grade", pa.int32(), "graded relevance, where the judge gives one", null=True),
-            field("expected_grade", pa.float32(), "mean of the grades, weighted by their probabilities", null=True),
-            field("rationale", pa.string(), "the judge's reason, where one was asked for", null=True),
-            field("truncated", pa.bool_(), "whether the chunk was cut to fit the judge's input", null=True),
-            field("raw_reply", pa.string(), "the judge's own words", null=True),
-            field("prompt_tokens", pa.int32(), "tokens sent", null=True),
-            field("cached_tokens", pa.int32(), "those of them that the server had in its prefix cache", null=True),
-            field("completion_tokens", pa.int32(), "tokens received", null=True),
-            field("attempts", pa.int32(), "how often the judge replied, readably or not", null=True),
-            field("error", pa.string(), "why there is no label", null=True),
+            column("grade", pa.int32(), "graded relevance, where the judge gives one", null=True),
+            column("expected_grade", pa.float32(), "mean of the grades, weighted by their probabilities", null=True),
+            column("rationale", pa.string(), "the judge's reason, where one was asked for", null=True),
+            column("truncated", pa.bool_(), "whether the chunk was cut to fit the judge's input", null=True),
+            column("raw_reply", pa.string(), "the judge's own words", null=True),
+            column("prompt_tokens", pa.int32(), "tokens sent", null=True),
+            column("cached_tokens", pa.int32(), "those of them that the server had in its prefix cache", null=True),
+            column("completion_tokens", pa.int32(), "tokens received", null=True),
+            column("attempts", pa.int32(), "how often the judge replied, readably or not", null=True),
+            column("error", pa.string(), "why there is no label", null=True),
         ]
     ),
 )
@@ -205,8 +205,8 @@ QRELS = Table(
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            field("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant"),
-            field("source", pa.string(), "whose label it is: judge, or human where `labels.human_overrides` says so"),
+            column("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant"),
+            column("source", pa.string(), "whose label it is: judge, or human where `labels.human_overrides` says so"),
         ]
     ),
 )
@@ -220,7 +220,7 @@ UNJUDGED = Table(
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            field("probability", pa.float32(), "of being relevant, as the learner last expected", null=True),
+            column("probability", pa.float32(), "of being relevant, as the learner last expected", null=True),
         ]
     ),
 )
@@ -232,25 +232,25 @@ STOPPING = Table(
     pa.schema(
         [
             TENANT,
-            field("pairs", pa.int64(), "pairs of the pool"),
-            field("judged", pa.int64(), "pairs that were judged, the random ones included"),
-            field("positives", pa.int64(), "positives found, the random ones included"),
-            field("random", pa.int64(), "pairs drawn at random from the whole pool and judged"),
-            field("random_positives", pa.int64(), "positives among them"),
-            field("random_reached", pa.int64(), "those that would have been judged without the draw, too"),
-            field("recall", pa.float64(), "share of the pool's positives that was asked for"),
-            field("missed_share", pa.float64(), "estimated share of the pool's positives that nobody judged"),
-            field("missed_low", pa.float64(), "lower end of its 95 % interval (Clopper & Pearson)"),
-            field("missed_high", pa.float64(), "upper end"),
-            field("queries", pa.int64(), "queries of the pool"),
-            field("queries_found", pa.int64(), "queries with at least one positive found"),
-            field(
+            column("pairs", pa.int64(), "pairs of the pool"),
+            column("judged", pa.int64(), "pairs that were judged, the random ones included"),
+            column("positives", pa.int64(), "positives found, the random ones included"),
+            column("random", pa.int64(), "pairs drawn at random from the whole pool and judged"),
+            column("random_positives", pa.int64(), "positives among them"),
+            column("random_reached", pa.int64(), "those that would have been judged without the draw, too"),
+            column("recall", pa.float64(), "share of the pool's positives that was asked for"),
+            column("missed_share", pa.float64(), "estimated share of the pool's positives that nobody judged"),
+            column("missed_low", pa.float64(), "lower end of its 95 % interval (Clopper & Pearson)"),
+            column("missed_high", pa.float64(), "upper end"),
+            column("queries", pa.int64(), "queries of the pool"),
+            column("queries_found", pa.int64(), "queries with at least one positive found"),
+            column(
                 "query_missed_share",
                 pa.float64(),
                 "estimated share of a query's positives that nobody judged, mean over the queries that have any",
             ),
-            field("query_missed_low", pa.float64(), "lower end of its 95 % interval"),
-            field("query_missed_high", pa.float64(), "upper end"),
+            column("query_missed_low", pa.float64(), "lower end of its 95 % interval"),
+            column("query_missed_high", pa.float64(), "upper end"),
         ]
     ),
 )
@@ -261,30 +261,30 @@ TRIPLETS = Table(
     "one row per query and positive, with its hard negatives",
     pa.schema(
         [
-            field("triplet_id", pa.string(), "hash of tenant, query, positive and source"),
+            column("triplet_id", pa.string(), "hash of tenant, query, positive and source"),
             TENANT,
             QUERY_ID,
-            field("query", pa.string(), "the query's text"),
-            field("positive_id", pa.string(), "chunk_id of the positive; doc_id where it was mined from a log"),
-            field("positive", pa.string(), "its title, heading and text, one a line; or its text: triplets.text_form"),
-            field("negative_ids", STRINGS, "the same of the hard negatives, hardest first"),
-            field("negatives", STRINGS, "the same of these, in their order"),
-            field(
+            column("query", pa.string(), "the query's text"),
+            column("positive_id", pa.string(), "chunk_id of the positive; doc_id where it was mined from a log"),
+            column("positive", pa.string(), "its title, heading and text, one a line; or its text: triplets.text_form"),
+            column("negative_ids", STRINGS, "the same of the hard negatives, hardest first"),
+            column("negatives", STRINGS, "the same of these, in their order"),
+            column(
                 "positive_score",
                 pa.float32(),
                 "pooled: fused retrieval score; relevance: the ranker's; click: null",
                 null=True,
             ),
-            field("negative_scores", pa.list_(pa.float32()), "the same of each negative"),
-            field(
+            column("negative_scores", pa.list_(pa.float32()), "the same of each negative"),
+            column(
                 "source",
                 pa.string(),
                 "pooled, click_one_hop, click_multi_hop, relevance_one_hop or relevance_multi_hop",
             ),
-            field("via_query_id", pa.string(), "the query whose evidence was lent", null=True),
-            field("date", pa.date32(), "first day on which the log gave it; null where it is pooled", null=True),
-            field("tier", pa.string(), "smallest of small, median and large that holds it; null: pooled", null=True),
-            field("split", pa.string(), "train or validation; test labels never become triplets"),
+            column("via_query_id", pa.string(), "the query whose evidence was lent", null=True),
+            column("date", pa.date32(), "first day on which the log gave it; null where it is pooled", null=True),
+            column("tier", pa.string(), "smallest of small, median and large that holds it; null: pooled", null=True),
+            column("split", pa.string(), "train or validation; test labels never become triplets"),
         ]
     ),
     patched=True,
@@ -298,8 +298,8 @@ HELD_OUT = Table(
         [
             TENANT,
             QUERY_ID,
-            field("split", pa.string(), "validation or test"),
-            field("shares_positive", pa.bool_(), "whether a positive of the query is one of a training triplet, too"),
+            column("split", pa.string(), "validation or test"),
+            column("shares_positive", pa.bool_(), "whether a positive of the query is one of a training triplet, too"),
         ]
     ),
 )
@@ -310,14 +310,14 @@ FUNNEL = Table(
     "what came into each step, what left it, and why the rest did not",
     pa.schema(
         [
-            field("position", pa.int32(), "order of the steps, from 0"),
-            field("step", pa.string(), "stage or part of a stage, such as clean.language"),
-            field("unit_in", pa.string(), "what is counted on the way in"),
-            field("rows_in", pa.int64(), "how many came in"),
-            field("unit_out", pa.string(), "what is counted on the way out"),
-            field("rows_out", pa.int64(), "how many left"),
-            field("reason", pa.string(), "why some were dropped; null if none were", null=True),
-            field("dropped", pa.int64(), "how many were dropped for that reason"),
+            column("position", pa.int32(), "order of the steps, from 0"),
+            column("step", pa.string(), "stage or part of a stage, such as clean.language"),
+            column("unit_in", pa.string(), "what is counted on the way in"),
+            column("rows_in", pa.int64(), "how many came in"),
+            column("unit_out", pa.string(), "what is counted on the way out"),
+            column("rows_out", pa.int64(), "how many left"),
+            column("reason", pa.string(), "why some were dropped; null if none were", null=True),
+            column("dropped", pa.int64(), "how many were dropped for that reason"),
         ]
     ),
 )
@@ -330,18 +330,18 @@ AUDIT_RETRIEVERS = Table(
     "what each retriever finds of the positives, and what is lost without it",
     pa.schema(
         [
-            field("tenant", pa.string(), "null: all tenants together", null=True),
-            field("retriever", pa.string(), "the retriever left out, or measured alone"),
-            field("recall", pa.float64(), "mean over queries of its share of the positives, at search depth"),
-            field("recall_low", pa.float64(), f"lower end, {_INTERVAL}"),
-            field("recall_high", pa.float64(), f"upper end, {_INTERVAL}"),
-            field("recall_at_depth", pa.float64(), "the same at the pool's depth"),
-            field("leave_one_out", pa.float64(), "recall of the pool of all the others, at the pool's depth"),
-            field("leave_one_out_low", pa.float64(), f"lower end, {_INTERVAL}"),
-            field("leave_one_out_high", pa.float64(), f"upper end, {_INTERVAL}"),
-            field("unique_positives", pa.int64(), "positives that no other retriever found at the pool's depth"),
-            field("positives", pa.int64(), "positives of all queries counted here"),
-            field("queries", pa.int64(), "queries with at least one positive"),
+            column("tenant", pa.string(), "null: all tenants together", null=True),
+            column("retriever", pa.string(), "the retriever left out, or measured alone"),
+            column("recall", pa.float64(), "mean over queries of its share of the positives, at search depth"),
+            column("recall_low", pa.float64(), f"lower end, {_INTERVAL}"),
+            column("recall_high", pa.float64(), f"upper end, {_INTERVAL}"),
+            column("recall_at_depth", pa.float64(), "the same at the pool's depth"),
+            column("leave_one_out", pa.float64(), "recall of the pool of all the others, at the pool's depth"),
+            column("leave_one_out_low", pa.float64(), f"lower end, {_INTERVAL}"),
+            column("leave_one_out_high", pa.float64(), f"upper end, {_INTERVAL}"),
+            column("unique_positives", pa.int64(), "positives that no other retriever found at the pool's depth"),
+            column("positives", pa.int64(), "positives of all queries counted here"),
+            column("queries", pa.int64(), "queries with at least one positive"),
         ]
     ),
 )
@@ -352,11 +352,11 @@ AUDIT_OVERLAP = Table(
     "how far two retrievers find the same positives, at the pool's depth",
     pa.schema(
         [
-            field("retriever", pa.string(), "one retriever"),
-            field("other", pa.string(), "another, or the same"),
-            field("shared", pa.int64(), "positives that both found"),
-            field("found", pa.int64(), "positives that the first found"),
-            field("jaccard", pa.float64(), "shared ÷ found by either; null if neither found any", null=True),
+            column("retriever", pa.string(), "one retriever"),
+            column("other", pa.string(), "another, or the same"),
+            column("shared", pa.int64(), "positives that both found"),
+            column("found", pa.int64(), "positives that the first found"),
+            column("jaccard", pa.float64(), "shared ÷ found by either; null if neither found any", null=True),
         ]
     ),
 )

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from darklode.schemas.adaptation_tables import INDEX, TRIAL
-from darklode.schemas.table import QUERY_ID, STRINGS, TENANT, Table, field
+from darklode.schemas.table import QUERY_ID, STRINGS, TENANT, Table, column
 
 TOWER_QUERIES = Table(
     "tower_queries",
@@ -12,9 +12,9 @@ TOWER_QUERIES = Table(
     pa.schema(
         [
             TENANT,
-            field("query", pa.string(), "its text, each once"),
+            column("query", pa.string(), "its text, each once"),
             INDEX,
-            field(
+            column(
                 "split",
                 pa.string(),
                 "test: a run tests with it; validation: looked at in training; unseen: nothing sees it before the end; "
@@ -31,10 +31,12 @@ DISTILLATION_LOG = Table(
     pa.schema(
         [
             TRIAL,
-            field("step", pa.int32(), "steps done; 0: as the student begins"),
-            field("squared", pa.float64(), "mean ‖q − s‖² since the row before; null before the first step", null=True),
-            field("cosine", pa.float64(), "mean 1 − cos(q, s) since the row before", null=True),
-            field("distance", pa.float64(), "mean ‖q − s‖ on the validation queries"),
+            column("step", pa.int32(), "steps done; 0: as the student begins"),
+            column(
+                "squared", pa.float64(), "mean ‖q − s‖² since the row before; null before the first step", null=True
+            ),
+            column("cosine", pa.float64(), "mean 1 − cos(q, s) since the row before", null=True),
+            column("distance", pa.float64(), "mean ‖q − s‖ on the validation queries"),
         ]
     ),
 )
@@ -46,9 +48,9 @@ DISTILLATION_TRIALS = Table(
     pa.schema(
         [
             TRIAL,
-            field("learning_rate", pa.float64(), "the highest"),
-            field("step", pa.int32(), "the step whose weights were kept"),
-            field("distance", pa.float64(), "mean ‖q − s‖ on the validation queries"),
+            column("learning_rate", pa.float64(), "the highest"),
+            column("step", pa.int32(), "the step whose weights were kept"),
+            column("distance", pa.float64(), "mean ‖q − s‖ on the validation queries"),
         ]
     ),
 )
@@ -59,11 +61,11 @@ TOWER_HEALTH = Table(
     "how near the student is to its teacher (ScalingNote, Proposition 3.2), and what it finds of its teacher's lists",
     pa.schema(
         [
-            field("split", pa.string(), "which queries, as in `tower_queries`"),
-            field("queries", pa.int64(), "how many"),
-            field("distance", pa.float64(), "mean ‖q − s‖ of unit vectors: 0 to 2"),
-            field("distance_p95", pa.float64(), "95 of 100 queries are as near"),
-            field("overlap", pa.float64(), "texts of the teacher's first ten that are among the student's, 0 to 1"),
+            column("split", pa.string(), "which queries, as in `tower_queries`"),
+            column("queries", pa.int64(), "how many"),
+            column("distance", pa.float64(), "mean ‖q − s‖ of unit vectors: 0 to 2"),
+            column("distance_p95", pa.float64(), "95 of 100 queries are as near"),
+            column("overlap", pa.float64(), "texts of the teacher's first ten that are among the student's, 0 to 1"),
         ]
     ),
 )
@@ -79,17 +81,17 @@ TOWER_TRIPLETS = Table(
             TENANT,
             INDEX,
             QUERY_ID,
-            field("query", pa.string(), "the query's text"),
-            field("positive_id", pa.string(), "chunk_id of the positive; doc_id where it was mined from a log"),
-            field("title", pa.string(), f"the positive's; {_TITLE}", null=True),
-            field("content", pa.string(), _CONTENT),
-            field(
+            column("query", pa.string(), "the query's text"),
+            column("positive_id", pa.string(), "chunk_id of the positive; doc_id where it was mined from a log"),
+            column("title", pa.string(), f"the positive's; {_TITLE}", null=True),
+            column("content", pa.string(), _CONTENT),
+            column(
                 "negative_id", pa.string(), "a hard negative, drawn from the triplet's; null: it has none", null=True
             ),
-            field("negative_title", pa.string(), f"its title; {_TITLE}", null=True),
-            field("negative_content", pa.string(), _CONTENT, null=True),
-            field("key", pa.string(), "hash of the positive's words: copies share it"),
-            field("answers", STRINGS, "the same of all positives of the query, which are no negatives of it"),
+            column("negative_title", pa.string(), f"its title; {_TITLE}", null=True),
+            column("negative_content", pa.string(), _CONTENT, null=True),
+            column("key", pa.string(), "hash of the positive's words: copies share it"),
+            column("answers", STRINGS, "the same of all positives of the query, which are no negatives of it"),
         ]
     ),
 )
@@ -101,12 +103,12 @@ DUAL_LOG = Table(
     pa.schema(
         [
             TRIAL,
-            field("step", pa.int32(), "steps done; 0: as the towers begin"),
-            field(
+            column("step", pa.int32(), "steps done; 0: as the towers begin"),
+            column(
                 "contrastive", pa.float64(), "mean L^con since the row before; null before the first step", null=True
             ),
-            field("margin", pa.float64(), "mean L^hard since the row before", null=True),
-            field("validation", pa.float64(), "mean reciprocal rank of the first positive among some texts, 0 to 1"),
+            column("margin", pa.float64(), "mean L^hard since the row before", null=True),
+            column("validation", pa.float64(), "mean reciprocal rank of the first positive among some texts, 0 to 1"),
         ]
     ),
 )
@@ -118,10 +120,10 @@ DUAL_TRIALS = Table(
     pa.schema(
         [
             TRIAL,
-            field("learning_rate", pa.float64(), "the highest"),
-            field("temperature", pa.float64(), "τ"),
-            field("step", pa.int32(), "the step whose weights were kept"),
-            field("validation", pa.float64(), "mean reciprocal rank of the first positive among some texts, 0 to 1"),
+            column("learning_rate", pa.float64(), "the highest"),
+            column("temperature", pa.float64(), "τ"),
+            column("step", pa.int32(), "the step whose weights were kept"),
+            column("validation", pa.float64(), "mean reciprocal rank of the first positive among some texts, 0 to 1"),
         ]
     ),
 )

@@ -21,11 +21,20 @@ PAGE = REPOSITORY / "docs" / "python.md"
 
 
 def test_the_exported_names_are_these() -> None:
-    assert sorted(darklode.__all__) == ["DarklodeError", "Rows", "Run", "Settings", "build", "evaluate", "mine", "open"]
+    assert sorted(darklode.__all__) == [
+        "DarklodeError",
+        "RunView",
+        "Settings",
+        "TableRows",
+        "build",
+        "evaluate",
+        "mine",
+        "open",
+    ]
     assert dir(darklode) == darklode.__all__
-    public = {name for name in vars(darklode.Run) if not name.startswith("_")}
+    public = {name for name in vars(darklode.RunView) if not name.startswith("_")}
     assert public == {"card", "settings", "sql", "status", "table", "tables", "url"}
-    assert {name for name in vars(darklode.Rows) if not name.startswith("_")} == {
+    assert {name for name in vars(darklode.TableRows) if not name.startswith("_")} == {
         "columns",
         "to_pandas",
         "to_polars",
@@ -93,7 +102,7 @@ def test_the_page_can_be_followed(tmp_path: Path, served: Environment, monkeypat
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
     clicks = names["clicks"]
-    assert isinstance(clicks, darklode.Run)
+    assert isinstance(clicks, darklode.RunView)
     assert clicks.sql("SELECT max(date) AS last FROM triplets").to_pylist()[0]["last"] > date(2026, 1, 1)
 
 

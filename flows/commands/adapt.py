@@ -16,13 +16,13 @@ from darklode.pipeline.base.errors import CommandLineError, NoLift
 from darklode.schemas.keys import merge
 
 
-class Commands(DefaultCommand):
+class AdaptCommands(DefaultCommand):
     """A run in the place of a command's name is one to learn from: `darklode adapt RUN …` trains."""
 
     default = "train"
 
 
-app = application(no_args_is_help=True, cls=Commands)
+app = application(no_args_is_help=True, cls=AdaptCommands)
 app.command()(adapt_compare.compare)
 app.command()(adapt_nightly.nightly)
 app.command()(adapt_serve.check)
@@ -82,14 +82,14 @@ def train(
 ) -> None:
     """Learn from the labels of runs; the adapted encoder is handed over only where a lift is shown."""
     file: dict[str, Any] = file_settings(config) if config else {}
-    named = {"adapt": {"method": method}} if method else {}
-    given = [
+    method_override = {"adapt": {"method": method}} if method else {}
+    assignments_given = [
         {"adapt": preset_values(preset).get("adapt", {})} if preset else {},
         file,
         overrides(assignments or []),
-        named,
+        method_override,
     ]
-    values = reduce(merge, given)
+    values = reduce(merge, assignments_given)
     if tenants is not None:
         _each(runs, encoder, out, tenants, values, dry_run=dry_run)
         return
@@ -107,13 +107,13 @@ def train(
 
 def _each(runs: list[str], encoder: str, out: str, tenants: str, values: dict[str, Any], *, dry_run: bool) -> None:
     """A head for each tenant."""
-    from darklode.flows.adapt_tenants import adapt_tenants, told
+    from darklode.flows.adapt_tenants import adapt_tenants, format_summary
 
     if dry_run:
         raise CommandLineError("--dry-run looks at one tenant: --set adapt.tenant=NAME instead of --tenants")
-    named = () if tenants == ALL else tuple(one for one in tenants.split(",") if one)
-    launch(adapt_tenants, reporter(), runs, encoder, out, named, values)
-    console.print(f"\n{printable(told(Run(out)))}", soft_wrap=True)
+    tenant_names = () if tenants == ALL else tuple(tenant_name for tenant_name in tenants.split(",") if tenant_name)
+    launch(adapt_tenants, reporter(), runs, encoder, out, tenant_names, values)
+    console.print(f"\n{printable(format_summary(Run(out)))}", soft_wrap=True)
 
 
 def _show(out: str) -> None:

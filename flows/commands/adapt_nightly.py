@@ -29,19 +29,19 @@ def nightly(
     from darklode.flows.config import overrides
     from darklode.flows.console import console, printable, reporter
     from darklode.flows.launch import launch
-    from darklode.flows.nightly_adapt import nightly_adapt, told
+    from darklode.flows.nightly_adapt import format_summary, nightly_adapt
 
-    named = [one for one in (tenants or "").split(",") if one]
+    tenant_names = [tenant_name for tenant_name in (tenants or "").split(",") if tenant_name]
     launch(
         nightly_adapt,
         reporter(),
         encoder,
         out,
         registry,
-        tenants=named,
+        tenants=tenant_names,
         share_with=share,
         test_days=test_days,
         settings=overrides(assignments or []),
         config=str(config),
     )
-    console.print(f"\n{printable(told(registry))}", soft_wrap=True)
+    console.print(f"\n{printable(format_summary(registry))}", soft_wrap=True)

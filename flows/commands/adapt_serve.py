@@ -30,13 +30,16 @@ def check(
     from darklode.flows import serving
     from darklode.flows.answer import answering
     from darklode.flows.config import changed_values
-    from darklode.pipeline.serve.check import demand_fit
+    from darklode.pipeline.serve.check import require_fit
 
-    with serving.checking(adapter, index, changed_values(config, assignments)) as looked, answering(as_json) as answer:
-        findings = list(looked.findings())
-        answer.rows("findings", [asdict(one) for one in findings], COLUMNS, f"{adapter} on {index}")
-        answer.fact("fits", all(one.fits for one in findings))
-        demand_fit(looked.adapter, looked.index, findings)
+    with (
+        serving.checking(adapter, index, changed_values(config, assignments)) as adapter_check,
+        answering(as_json) as answer,
+    ):
+        findings = list(adapter_check.findings())
+        answer.rows("findings", [asdict(finding) for finding in findings], COLUMNS, f"{adapter} on {index}")
+        answer.fact("fits", all(finding.fits for finding in findings))
+        require_fit(adapter_check.adapter, adapter_check.index, findings)
         answer.say(f"{adapter} fits {index}.")
 
 
@@ -53,12 +56,12 @@ def swap(
     """Show which live queries change their first ten most, without labels; a section of the adapter's report."""
     from darklode.flows import serving
     from darklode.flows.answer import answering
-    from darklode.pipeline.serve.swap import distribution, most, sentence
+    from darklode.pipeline.serve.swap import distribution, most_changed, sentence
 
-    rows, page = serving.swapped(adapter, index, queries)
+    rows, page = serving.swap_report(adapter, index, queries)
     with answering(as_json) as answer:
         answer.table("overlap", distribution(rows), "Texts of the first ten that stay")
-        answer.table("queries", most(rows, SHOWN), "Queries that change most", "No query changes.")
+        answer.table("queries", most_changed(rows, SHOWN), "Queries that change most", "No query changes.")
         answer.say(f"{sentence(rows)} All of it: {page}")
 
 
@@ -69,7 +72,7 @@ def onnx(adapter: Adapted) -> None:
     from darklode.pipeline.train.graph import FOLDER, export
 
     with Run(adapter).lock():
-        found = Adapter.open(adapter)
-        off = export(found)
-    place = printable(found.store.path(FOLDER))
-    console.print(f"{place}: its vectors differ from the model's by {off:.1e} at most.", soft_wrap=True)
+        opened_adapter = Adapter.open(adapter)
+        off = export(opened_adapter)
+    onnx_folder = printable(opened_adapter.store.path(FOLDER))
+    console.print(f"{onnx_folder}: its vectors differ from the model's by {off:.1e} at most.", soft_wrap=True)

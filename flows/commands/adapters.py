@@ -31,14 +31,14 @@ def adapters() -> None:
 @app.command(name="list", epilog="Example: darklode adapters list --registry adapters")
 def list_(registry: RegistryOption = PLACE, as_json: JsonOption = False) -> None:
     """List what was released: base, weights, index, the rows it learned from, its lift, and the history."""
-    from darklode.pipeline.serve.registry import Registry
+    from darklode.pipeline.serve.registry import AdapterRegistry
 
-    found = Registry(registry)
+    adapter_registry = AdapterRegistry(registry)
     with answering(as_json) as answer:
-        rows = found.rows()
+        rows = adapter_registry.rows()
         shown = rows if as_json else [{name: row[name] for name in COLUMNS} for row in rows]
         answer.rows("adapters", shown, COLUMNS, f"{len(rows):,} adapters in {registry}")
-        answer.rows("history", found.history, HISTORY, "History")
+        answer.rows("history", adapter_registry.history, HISTORY, "History")
 
 
 @app.command(epilog="Example: darklode adapters release adapted/first --index runs/first")
@@ -70,9 +70,9 @@ def rollback(
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Whose adapter.")], *, registry: RegistryOption = PLACE
 ) -> None:
     """Go back to the adapter that was live before; before the first one that is the base."""
-    from darklode.pipeline.serve.registry import Registry
+    from darklode.pipeline.serve.registry import AdapterRegistry
 
-    kept = Registry(registry)
-    now = kept.rollback(tenant)
+    adapter_registry = AdapterRegistry(registry)
+    now = adapter_registry.rollback(tenant)
     with answering(as_json=False) as answer:
-        answer.say(f"{now or 'the base'} is live for {tenant}" + (f": {kept.folder(now)}" if now else "."))
+        answer.say(f"{now or 'the base'} is live for {tenant}" + (f": {adapter_registry.folder(now)}" if now else "."))

@@ -7,11 +7,11 @@ from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, 
 from darklode.flows.config import overrides
 from darklode.flows.console import reporter
 from darklode.flows.launch import launch
-from darklode.flows.reporting import Silent
-from darklode.flows.runs import recorded
+from darklode.flows.reporting import SilentReporter
+from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables, query
-from darklode.pipeline.report.caveats import favours
+from darklode.pipeline.report.caveats import favored_retrievers
 
 app = application()
 
@@ -21,14 +21,14 @@ AUDIT = "FROM audit_retrievers WHERE tenant IS NULL ORDER BY recall DESC, retrie
 @app.command()
 def audit(run: RunArgument, assignments: SetOption = None, as_json: JsonOption = False) -> None:
     """Measure again what each retriever contributes to a finished run."""
-    recorded(Run(run))
-    launch(audit_retrievers, Silent() if as_json else reporter(), run, overrides(assignments or []))
-    settings = recorded(Run(run)).settings
+    read_inputs(Run(run))
+    launch(audit_retrievers, SilentReporter() if as_json else reporter(), run, overrides(assignments or []))
+    settings = read_inputs(Run(run)).settings
     with answering(as_json) as answer:
         if as_json:
             answer.table("audit", query(Run(run), AUDIT), "")
         else:
             show_audit(Run(run), settings)
-        warning = favours(all_tables(Run(run)), settings)
+        warning = favored_retrievers(all_tables(Run(run)), settings)
         if warning:
             answer.say(warning, warning=True)

@@ -20,22 +20,22 @@ def browse(
     open_browser: OpenOption = False,
 ) -> None:
     """Search and look at queries, pairs, triplets and rejects, on local web pages."""
-    from darklode.flows.runs import existing, recorded
+    from darklode.flows.runs import existing, read_inputs
     from darklode.flows.web.browse import Browser, browse_app
-    from darklode.flows.web.server import LOOPBACK, Place, listen, new_token, serve, show_addresses
+    from darklode.flows.web.server import LOOPBACK, ListenAddress, listen, new_token, serve, show_addresses
     from darklode.pipeline.base.terms import Analyzer
     from darklode.pipeline.browse.catalogue import open_catalogue
 
-    place, token = Place(LOOPBACK[0], port, ()), new_token()
-    there = existing(run)
-    terms = recorded(there).settings.bm25
+    address, token = ListenAddress(LOOPBACK[0], port, ()), new_token()
+    existing_run = existing(run)
+    terms = read_inputs(existing_run).settings.bm25
 
     def ready() -> None:
         console.print(f"Read in {time.perf_counter() - began:.1f} s. Nothing is written to the run. Ctrl-C ends it.\n")
-        show_addresses(place.addresses(opened, token), open_browser=open_browser)
+        show_addresses(address.addresses(opened, token), open_browser=open_browser)
 
-    with listen(place) as opened:
+    with listen(address) as opened:
         began = time.perf_counter()
-        with open_catalogue(there) as catalogue:
+        with open_catalogue(existing_run) as catalogue:
             browser = Browser(catalogue, Analyzer(terms.stemmer, terms.stop_words))
-            serve(browse_app(browser, token, place.hosts), opened, ready)
+            serve(browse_app(browser, token, address.allowed_hosts), opened, ready)

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from darklode.flows.commands.checking import checked, settings_for
-from darklode.flows.commands.doctor import lacking
+from darklode.flows.commands.checking import check_before, settings_for
+from darklode.flows.commands.doctor import missing_packages
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
-from darklode.flows.config import load_settings, project
+from darklode.flows.config import load_settings, read_project
 from darklode.flows.console import console, printable, reporter, show, show_upright
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
@@ -50,17 +50,19 @@ def build(
     """Build a judged benchmark and triplets from documents and a query log."""
     extra = ["clean.keep_all=true"] if keep_all_queries else []
     extra += [f"judge.human={json.dumps(human)}"] if human is not None else []
-    given = project(config, preset)
-    docs, queries = given.path("docs", docs, "--docs"), given.path("queries", queries, "--queries")
-    out, extra = given.path("out", out, "--out"), [*(assignments or []), *extra]
-    settings = settings_for(lambda: load_settings(given.preset, config, extra), [docs, queries], out, mined=False)
-    if not checked(lambda preflight: preflight.of_build(docs, queries, out, settings), only=check):
+    config_file = read_project(config, preset)
+    docs, queries = config_file.path("docs", docs, "--docs"), config_file.path("queries", queries, "--queries")
+    out, extra = config_file.path("out", out, "--out"), [*(assignments or []), *extra]
+    settings = settings_for(lambda: load_settings(config_file.preset, config, extra), [docs, queries], out, mined=False)
+    if not check_before(lambda preflight: preflight.of_build(docs, queries, out, settings), only=check):
         return
     from darklode.flows.build_benchmark import build_benchmark
     from darklode.flows.launch import launch
 
     _propose(Run(out), settings)
-    launch(build_benchmark, reporter(), docs, queries, out, given.preset, settings.model_dump(mode="json"), estimate)
+    launch(
+        build_benchmark, reporter(), docs, queries, out, config_file.preset, settings.model_dump(mode="json"), estimate
+    )
     if estimate:
         return
     _summarise(Run(out), settings)
@@ -71,7 +73,7 @@ PROPOSAL = "An encoder is installed that can judge here, too, without a key or a
 
 def _propose(run: Run, settings: Settings) -> None:
     """Name a better judge that is at hand, when a run begins."""
-    if settings.judge.kind == "embedded" and not lacking("local") and not run.store.sizes("manifests"):
+    if settings.judge.kind == "embedded" and not missing_packages("local") and not run.store.sizes("manifests"):
         console.print(f"[dim]{PROPOSAL}[/dim]", soft_wrap=True)
 
 
@@ -96,8 +98,8 @@ def _summarise(run: Run, settings: Settings) -> None:
         console.print(f"[yellow]{WEAK}[/yellow]", soft_wrap=True)
     for sentence in caveats(all_tables(run), settings):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
-    for name, what in PLACES.items():
-        console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
+    for name, label in PLACES.items():
+        console.print(f"{label:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
     tell_next(run, NEXT)
 
 
@@ -112,9 +114,9 @@ NEXT = {
 def tell_next(run: Run, commands: Mapping[str, str]) -> None:
     """The commands to type next, with the run's place in them."""
     console.print("\nNext:")
-    for command, what in commands.items():
+    for command, purpose in commands.items():
         typed = f"darklode {command.replace('RUN', shlex.quote(run.store.url))}"
-        console.print(f"  {printable(typed)}   [dim]{what}[/dim]", soft_wrap=True)
+        console.print(f"  {printable(typed)}   [dim]{purpose}[/dim]", soft_wrap=True)
 
 
 MORE = "For triplets more is better: --preset triplets keeps lengths from P5 to P95, and every distinct query."
@@ -125,7 +127,7 @@ def _cleaning(run: Run, settings: Settings) -> None:
     if settings.clean.keep_all:
         return
     show(statistics.cleaning(all_tables(run)), "Cleaning: share of the queries that each rule dropped")
-    for sentence in filter(None, (statistics.sampled(run), MORE)):
+    for sentence in filter(None, (statistics.sampling_note(run), MORE)):
         console.print(f"[dim]{sentence}[/dim]", soft_wrap=True)
     console.print()
 

@@ -27,13 +27,13 @@ def settings_for(load: Callable[[], Settings], inputs: Sequence[str], out: str, 
     except SettingsError as error:
         from darklode.flows import preflight
 
-        found = preflight.found_by(preflight.of_paths(inputs, out, mined=mined))
-        if found.errors:
-            preflight.Findings([error, *found.errors], ()).insist()
+        problems = preflight.run_checks(preflight.of_paths(inputs, out, mined=mined))
+        if problems.errors:
+            preflight.CheckResults([error, *problems.errors], ()).insist()
         raise
 
 
-def checked(checks: Callable[[ModuleType], Sequence[Check]], *, only: bool, quiet: bool = False) -> bool:
+def check_before(checks: Callable[[ModuleType], Sequence[Check]], *, only: bool, quiet: bool = False) -> bool:
     """Make the checks of a command, and say what they find; whether to go on.
 
     Args:
@@ -48,15 +48,15 @@ def checked(checks: Callable[[ModuleType], Sequence[Check]], *, only: bool, quie
         console.print("[dim]Looking at inputs, settings, servers and models.[/dim]")
     from darklode.flows import preflight
 
-    found = preflight.found_by(checks(preflight))
-    for note in () if quiet else found.notes:
+    problems = preflight.run_checks(checks(preflight))
+    for note in () if quiet else problems.notes:
         console.print(f"[yellow]note:[/yellow] {printable(note)}", soft_wrap=True)
     if not only:
-        found.insist()
+        problems.insist()
         return True
-    for message in (message for error in found.errors for message in error.each):
+    for message in (message for error in problems.errors for message in error.each):
         refuse(message)
-    if found.errors:
+    if problems.errors:
         raise typer.Exit(1)
     console.print("Nothing is in the way.")
     return False

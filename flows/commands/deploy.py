@@ -29,19 +29,19 @@ def deploy(
     pool: Annotated[str, typer.Option(help="Prefect's work pool; made where there is none of the name.")] = "local",
 ) -> None:
     """Make Prefect deployments of a settings file; again, they are replaced."""
-    from darklode.flows.config import load_settings, project
+    from darklode.flows.config import load_settings, read_project
     from darklode.flows.server import configured_server
 
-    load_settings(project(config).preset, config)  # a wrong file is reported before a missing server
+    load_settings(read_project(config).preset, config)  # a wrong file is reported before a missing server
     server = configured_server()
     if server is None:
         raise MissingPart(NO_SERVER)
     server.wait()
     from darklode.flows import deployments
 
-    found = list(deployments.deploy(config, name or config.stem, pool, cron, timezone))
-    for one in found:
-        console.print(f"{printable(one.name)}  {printable(one.cron) or 'when asked'}", soft_wrap=True)
+    deployed = list(deployments.deploy(config, name or config.stem, pool, cron, timezone))
+    for deployment in deployed:
+        console.print(f"{printable(deployment.name)}  {printable(deployment.cron) or 'when asked'}", soft_wrap=True)
     console.print("Next, a worker where the paths of the file are, and a first run:")
-    for command in (["worker", "start", "--pool", pool], ["deployment", "run", found[-1].name, "--watch"]):
+    for command in (["worker", "start", "--pool", pool], ["deployment", "run", deployed[-1].name, "--watch"]):
         console.print(f"  {printable(shlex.join(['prefect', *command]))}", soft_wrap=True)

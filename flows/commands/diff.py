@@ -11,7 +11,7 @@ from darklode.flows.answer import answering
 from darklode.flows.commands.options import JsonOption, application
 from darklode.flows.runs import existing
 from darklode.pipeline.base.artifacts import Run
-from darklode.schemas.keys import leaves
+from darklode.schemas.keys import iterate_leaves
 
 app = application()
 
@@ -33,31 +33,33 @@ def diff(
 
     runs = existing(run_a), existing(run_b)
     differ = pa.Table.from_pylist(list(_settings(*runs)), SETTINGS)
-    with answering(as_json) as answer, compared.both(*map(all_tables, runs)) as tables:
+    with answering(as_json) as answer, compared.attach_both(*map(all_tables, runs)) as tables:
         answer.table("settings", differ, "Settings that differ", "The settings are the same.")
-        found = compared.counts(tables)
-        answer.table("rows", found, "Rows")
-        same = not any(sum(found[name].to_pylist()) for name in ("removed", "added", "changed"))
+        count_rows = compared.counts(tables)
+        answer.table("rows", count_rows, "Rows")
+        same = not any(sum(count_rows[name].to_pylist()) for name in ("removed", "added", "changed"))
         answer.fact("same_rows", same, "Both runs hold the same rows." if same else None)
         if same:
             return
-        if "labels" in found["what"].to_pylist():
-            reasons, flipped = compared.label_reasons(tables), compared.flipped(tables, examples)
+        if "labels" in count_rows["what"].to_pylist():
+            reasons, flipped = compared.label_reasons(tables), compared.changed_verdicts(tables, examples)
             answer.table("labels", reasons, "Labels in one run only", "Both runs label the same pairs.")
             answer.table("flipped", flipped, "Labels that flipped", "No label flipped.")
-        for what, rows in compared.examples(tables, examples):
-            answer.table(f"examples_{what}", rows, f"Examples: {what}", "")
+        for subject, rows in compared.examples(tables, examples):
+            answer.table(f"examples_{subject}", rows, f"Examples: {subject}", "")
 
 
 SETTINGS = pa.schema([("setting", pa.string()), ("before", pa.string()), ("after", pa.string())])
 
 
 def _settings(old: Run, new: Run) -> Iterator[dict[str, str | None]]:
-    before, after = (dict(leaves(yaml.safe_load(run.store.read("settings.yaml") or b"") or {})) for run in (old, new))
+    before, after = (
+        dict(iterate_leaves(yaml.safe_load(run.store.read("settings.yaml") or b"") or {})) for run in (old, new)
+    )
     for name in sorted(before.keys() | after.keys()):
-        one, other = _text(before, name), _text(after, name)
-        if one != other:
-            yield {"setting": name, "before": one, "after": other}
+        old_text, other = _text(before, name), _text(after, name)
+        if old_text != other:
+            yield {"setting": name, "before": old_text, "after": other}
 
 
 def _text(values: dict[str, Any], name: str) -> str | None:

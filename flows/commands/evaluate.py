@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from darklode.flows.answer import answering
-from darklode.flows.commands.checking import checked
+from darklode.flows.commands.checking import check_before
 from darklode.flows.commands.options import CheckOption, ConfigOption, JsonOption, RunArgument, SetOption, application
 from darklode.flows.config import file_settings, overrides
 from darklode.flows.console import console, reporter, show
-from darklode.flows.reporting import Silent
+from darklode.flows.reporting import SilentReporter
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.views import all_tables
 from darklode.schemas.keys import merge
@@ -47,12 +47,12 @@ def evaluate(
 ) -> None:
     """Measure systems on the test queries of a run: recall, nDCG, AUC, and differences with intervals."""
     values = _values(system, run_file, labels, config, assignments or [])
-    if not checked(lambda preflight: preflight.of_evaluation(run, values), only=check, quiet=as_json):
+    if not check_before(lambda preflight: preflight.of_evaluation(run, values), only=check, quiet=as_json):
         return
     from darklode.flows.evaluate_systems import evaluate_systems
     from darklode.flows.launch import launch
 
-    launch(evaluate_systems, Silent() if as_json else reporter(), run, values)
+    launch(evaluate_systems, SilentReporter() if as_json else reporter(), run, values)
     tables = all_tables(Run(run))
     if not as_json:
         _show(tables)
@@ -71,13 +71,13 @@ def _values(
 ) -> dict[str, Any]:
     """The settings' differences."""
     file = file_settings(config) if config else {}
-    given = {
+    arguments = {
         "systems": system,
-        "run_files": [str(one) for one in run_file or []] or None,
+        "run_files": [str(run_path) for run_path in run_file or []] or None,
         "labels": str(labels) if labels else None,
     }
-    named = {"evaluate": {name: value for name, value in given.items() if value is not None}}
-    return merge(merge(file, overrides(assignments)), named)
+    option_values = {"evaluate": {name: value for name, value in arguments.items() if value is not None}}
+    return merge(merge(file, overrides(assignments)), option_values)
 
 
 def _show(tables: "Tables") -> None:
@@ -85,5 +85,5 @@ def _show(tables: "Tables") -> None:
     from darklode.pipeline.report import evaluations
 
     console.print()
-    for title, rows in (evaluations.told(tables) | evaluations.told_by_log(tables)).items():
+    for title, rows in (evaluations.summary_tables(tables) | evaluations.log_summary_tables(tables)).items():
         show(rows, title)

@@ -16,7 +16,9 @@ app = application()
 @app.command()
 def export(
     run: RunArgument,
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(formats.EXPORTS.own())}, or a package's.")],
+    form: Annotated[
+        str, typer.Option("--format", help=f"One of {', '.join(formats.EXPORTS.own_kinds())}, or a package's.")
+    ],
     to: Annotated[Path, typer.Option(help="A new or empty folder.")],
     withhold_test: Annotated[
         Path | None,

@@ -30,13 +30,13 @@ def generate(
     from darklode.flows.generate_queries import generate_queries
     from darklode.flows.launch import launch
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.generate.card import coverage, outcomes, told
+    from darklode.pipeline.generate.card import coverage, outcomes, summary_sentence
     from darklode.schemas.keys import merge
 
     file: dict[str, Any] = file_settings(config) if config else {}
-    named = {"generate": {"kind": source}} if source else {}
-    launch(generate_queries, reporter(), run, out, reduce(merge, [file, overrides(assignments or []), named]))
-    found = Run(out)
-    show(coverage(found), "Documents, and those that a real query reached")
-    show(outcomes(found), "What became of the queries")
-    console.print(f"\n{printable(told(found))}.", soft_wrap=True)
+    source_override = {"generate": {"kind": source}} if source else {}
+    launch(generate_queries, reporter(), run, out, reduce(merge, [file, overrides(assignments or []), source_override]))
+    result_run = Run(out)
+    show(coverage(result_run), "Documents, and those that a real query reached")
+    show(outcomes(result_run), "What became of the queries")
+    console.print(f"\n{printable(summary_sentence(result_run))}.", soft_wrap=True)

@@ -19,13 +19,13 @@ from darklode.flows.commands.options import (
 )
 
 
-class Commands(DefaultCommand):
+class IndexCommands(DefaultCommand):
     """A run in the place of a command's name is one to index: `darklode index RUN …` makes."""
 
     default = "make"
 
 
-app = application(no_args_is_help=True, cls=Commands)
+app = application(no_args_is_help=True, cls=IndexCommands)
 
 Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="A folder of `darklode index`, or s3://….")]
 Given = Annotated[
@@ -57,7 +57,7 @@ def make(
     assignments: SetOption = None,
 ) -> None:
     """Give texts semantic ids, compress their vectors, and measure what is found of an exact search."""
-    from darklode.flows.build_index import build_index, told
+    from darklode.flows.build_index import build_index, format_summary
     from darklode.flows.config import file_settings, overrides
     from darklode.flows.console import console, printable, reporter, show
     from darklode.flows.launch import launch
@@ -69,22 +69,22 @@ def make(
     file: dict[str, Any] = file_settings(config) if config else {}
     values = reduce(merge, [file, overrides(assignments or [])])
     launch(build_index, reporter(), run, encoder, out, values, tenant, adapter)
-    found = Run(out)
-    show(recalls(found), "What it finds of an exact search")
-    console.print(f"\n{printable(told(read_record(found.store)))}", soft_wrap=True)
+    result_run = Run(out)
+    show(recalls(result_run), "What it finds of an exact search")
+    console.print(f"\n{printable(format_summary(read_record(result_run.store)))}", soft_wrap=True)
 
 
 @app.command(epilog="Example: darklode index update indexes/first runs/first")
 def update(folder: Folder, run: Given) -> None:
     """Bring an index to what a run holds now without fitting anew; says whether that should be done."""
-    from darklode.flows.build_index import told, update_index
+    from darklode.flows.build_index import format_summary, update_index
     from darklode.flows.console import console, printable, reporter
     from darklode.flows.launch import launch
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.serve.vectors.record import read_record
 
     launch(update_index, reporter(), folder, run)
-    console.print(printable(told(read_record(Run(folder).store))), soft_wrap=True)
+    console.print(printable(format_summary(read_record(Run(folder).store))), soft_wrap=True)
 
 
 @app.command(epilog="Example: darklode index check indexes/first")
@@ -95,13 +95,16 @@ def check(
     from darklode.flows import serving
     from darklode.flows.answer import answering
     from darklode.flows.config import changed_values
-    from darklode.pipeline.serve.vectors.check import demand_same
+    from darklode.pipeline.serve.vectors.check import require_same
 
-    with serving.checking_index(folder, changed_values(config, assignments)) as looked, answering(as_json) as answer:
-        findings = list(looked.findings())
-        answer.rows("findings", [asdict(one) for one in findings], COLUMNS, folder)
-        answer.fact("fits", all(one.fits for one in findings))
-        demand_same(folder, findings)
+    with (
+        serving.checking_index(folder, changed_values(config, assignments)) as index_check,
+        answering(as_json) as answer,
+    ):
+        findings = list(index_check.findings())
+        answer.rows("findings", [asdict(finding) for finding in findings], COLUMNS, folder)
+        answer.fact("fits", all(finding.fits for finding in findings))
+        require_same(folder, findings)
         answer.say(f"{folder} is as it was recorded.")
 
 
@@ -118,7 +121,7 @@ def export(
 ) -> None:
     """Write vectors, ids and texts as files that a search engine loads."""
     from darklode.flows.console import console, printable
-    from darklode.flows.service import exported
+    from darklode.flows.service import export_index
 
-    for path in exported(folder, form, to, encoder, tenant):
+    for path in export_index(folder, form, to, encoder, tenant):
         console.print(printable(str(path)), soft_wrap=True)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from darklode.flows.commands.options import PresetOption, application
-from darklode.flows.config import DEFAULT_PRESET, PATHS, Project, load_settings, project
+from darklode.flows.config import DEFAULT_PRESET, PATHS, ConfigFile, load_settings, read_project
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.errors import CommandLineError, InputError, NotWritable, SettingsError
 from darklode.schemas.keys import keys, kinds, known_keys
 from darklode.schemas.kinds import nearest
 
 if TYPE_CHECKING:
-    from darklode.pipeline.ingest.look import Look
+    from darklode.pipeline.ingest.look import FormatPreview
 
 app = application()
 
@@ -84,17 +84,17 @@ def settings_file(name: str, paths: Mapping[str, str], preset: str, chosen: Mapp
     return "\n".join([*lines, *_settings([*offered, *chosen], chosen)]) + "\n"
 
 
-def _settings(wanted: Collection[str], chosen: Mapping[str, Any]) -> Iterator[str]:
+def _settings(paths: Collection[str], chosen: Mapping[str, Any]) -> Iterator[str]:
     """Lines of settings below those of their sections, in the schema's order; what is not in force is a comment.
 
     The keys of a kind that is not in force are comments twice over: they go with another kind.
     """
     in_force = {section: chosen.get(f"{section}.kind", mark.default) for section, mark in kinds()}
     defaults = dict(_defaults(in_force))
-    found = {key.path: key for key in keys() if key.path in wanted and key.kind in {"", OFFERED_KIND}}
+    key_by_path = {key.path: key for key in keys() if key.path in paths and key.kind in {"", OFFERED_KIND}}
     above: list[str] = []
-    for path in [path for path in known_keys() if path in found]:
-        key, (*sections, name) = found[path], path.split(".")
+    for path in [path for path in known_keys() if path in key_by_path]:
+        key, (*sections, name) = key_by_path[path], path.split(".")
         yield from _sections(sections, above, chosen)
         above, section = sections, ".".join(sections)
         other = key.kind not in {"", in_force.get(section)}
@@ -116,7 +116,7 @@ def _sections(sections: list[str], above: list[str], chosen: Mapping[str, Any]) 
     """The heads of the sections that begin here."""
     for depth, section in enumerate(sections):
         if above[: depth + 1] != sections[: depth + 1]:
-            on = any(one.startswith(".".join([*sections[: depth + 1], ""])) for one in chosen)
+            on = any(chosen_path.startswith(".".join([*sections[: depth + 1], ""])) for chosen_path in chosen)
             yield from [*([] if depth else [""]), f"{_mark(on)}{'  ' * depth}{section}:"]
 
 
@@ -169,21 +169,24 @@ def init(
     if file.exists():
         raise NotWritable(f"{file} is there already; name another file, or edit that one")
     ask = _Ask()
-    found = {"docs": ask.path("documents", docs, "Documents (file or folder)")}
-    found["queries"] = ask.path("queries", queries, "Queries (file or folder; none: -)", [*found.values()])
-    found["logs"] = ask.path("logs", logs, "Search log with clicks (file or folder; none: -)", [*found.values()])
-    if not found["queries"] and not found["logs"]:
+    sources = {"docs": ask.path("documents", docs, "Documents (file or folder)")}
+    sources["queries"] = ask.path("queries", queries, "Queries (file or folder; none: -)", [*sources.values()])
+    sources["logs"] = ask.path("logs", logs, "Search log with clicks (file or folder; none: -)", [*sources.values()])
+    if not sources["queries"] and not sources["logs"]:
         raise CommandLineError("there is nothing to do without queries or a search log: say --queries, --logs or both")
     root = ask("runs", runs, "Where runs are to live (folder or s3://…)", "runs").rstrip("/")
-    chosen = ask.sources(found, columns or [])
+    chosen = ask.sources(sources, columns or [])
     chosen |= _judge(ask, judge_url, judge_model)
-    likely = _likely_languages(found["queries"], chosen) if language is None else None
+    likely = _likely_languages(sources["queries"], chosen) if language is None else None
     spoken = ask("language", language, "Languages of the queries (such as en, or en,zh; empty: all)", likely)
     chosen |= {"clean.language": _languages(spoken)} if spoken != "en" else {}
     licensed = ask("license", license_, "Licence of documents and queries", "unknown")
     chosen |= {"card.license": licensed} if licensed != "unknown" else {}
-    found |= {"out": f"{root}/benchmark" if found["queries"] else "", "mined": f"{root}/mined" if found["logs"] else ""}
-    paths = {name: _from(file, value) for name, value in found.items() if value}
+    sources |= {
+        "out": f"{root}/benchmark" if sources["queries"] else "",
+        "mined": f"{root}/mined" if sources["logs"] else "",
+    }
+    paths = {name: _relative_path(file, value) for name, value in sources.items() if value}
     _write(file, settings_file(str(file), paths, preset or DEFAULT_PRESET, chosen))
 
 
@@ -219,16 +222,16 @@ def _judge(ask: _Ask, url: str | None, model: str | None) -> dict[str, Any]:
     server = ask("judge-url", url, "The judge: address of an OpenAI-compatible server (empty: embedded scorer)", "")
     if not server:
         return {}
-    named = ask("judge-model", model, "The judge's model there", None)
-    return {"judge.kind": "llm", "judge.base_url": [server], "judge.model": named}
+    model_name = ask("judge-model", model, "The judge's model there", None)
+    return {"judge.kind": "llm", "judge.base_url": [server], "judge.model": model_name}
 
 
-def _from(file: Path, path: str) -> str:
+def _relative_path(file: Path, path: str) -> str:
     """A path as the file is to name it: below its folder if it can, absolute otherwise."""
     if "://" in path:
         return path
-    whole, folder = Path(path).expanduser().resolve(), file.resolve().parent
-    return str(whole.relative_to(folder)) if whole.is_relative_to(folder) else str(whole)
+    absolute_path, folder = Path(path).expanduser().resolve(), file.resolve().parent
+    return str(absolute_path.relative_to(folder)) if absolute_path.is_relative_to(folder) else str(absolute_path)
 
 
 def _write(file: Path, text: str) -> None:
@@ -237,14 +240,14 @@ def _write(file: Path, text: str) -> None:
     with file.open("x", encoding="utf-8") as stream:
         stream.write(text)
     try:
-        given: Project = project(file)
-        load_settings(given.preset, file)
+        config_file: ConfigFile = read_project(file)
+        load_settings(config_file.preset, file)
     except SettingsError:
         file.unlink()
         raise
     console.print(f"{printable(str(file))} is written. Next:", soft_wrap=True)
     for name, command in (("queries", "build"), ("logs", "mine")):
-        if name in given.paths:
+        if name in config_file.paths:
             console.print(f"  darklode {command} --config {printable(str(file))}", soft_wrap=True)
 
 
@@ -254,58 +257,58 @@ class _Ask:
     def __init__(self) -> None:
         self.person = sys.stdin.isatty()
 
-    def __call__(self, option: str, given: str | None, question: str, default: str | None) -> str:
-        if given is not None:
-            return given
+    def __call__(self, option: str, value: str | None, question: str, default: str | None) -> str:
+        if value is not None:
+            return value
         if self.person:
             return str(typer.prompt(question, default=default, show_default=bool(default)))
         if default is None:
             raise CommandLineError(f"say --{option}: there is no terminal to ask at")
         return default
 
-    def path(self, kind: str, given: str | None, question: str, taken: Collection[str] | None = None) -> str:
+    def path(self, kind: str, value: str | None, question: str, taken: Collection[str] | None = None) -> str:
         """A path of the user's data; empty: none, which only what comes after the documents can be.
 
         Args:
             kind: of `SOURCES`.
-            given: what the option says.
+            value: what the option says.
             question: for a person.
             taken: the paths that other questions have found; None: there has to be one.
         """
         usual = None if taken is None else ""
-        guess = _nearby(kind, taken or ()) if self.person and given is None else None
-        answer = self(OPTIONS[kind], given, question, guess or usual)
+        guess = _nearby_files(kind, taken or ()) if self.person and value is None else None
+        answer = self(OPTIONS[kind], value, question, guess or usual)
         return "" if answer == NONE and taken is not None else answer
 
-    def sources(self, paths: Mapping[str, str], given: list[str]) -> dict[str, Any]:
+    def sources(self, paths: Mapping[str, str], assignments: list[str]) -> dict[str, Any]:
         """Settings for formats and columns that names do not tell.
 
         Raises:
             InputError: a path holds nothing that can be read.
             CommandLineError: a column that must be there was not named, or an assignment has another form.
         """
-        named = dict(_assignment(one) for one in given)
+        column_names = dict(_assignment(assignment) for assignment in assignments)
         for kind, section in SOURCES.items():
             path = paths[OPTIONS[kind]]
             if path and "://" not in path:
-                named |= self._source(kind, path, f"{section}.columns.", named)
-        return named
+                column_names |= self._source(kind, path, f"{section}.columns.", column_names)
+        return column_names
 
-    def _source(self, kind: Any, path: str, columns: str, named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    def _source(self, kind: Any, path: str, columns: str, column_names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """The settings that one source needs, besides what is named."""
-        from darklode.pipeline.ingest.look import look
+        from darklode.pipeline.ingest.look import inspect_source
 
-        roles = {key.removeprefix(columns): name for key, name in named.items() if key.startswith(columns)}
-        seen = look(kind, path, roles)
+        roles = {key.removeprefix(columns): name for key, name in column_names.items() if key.startswith(columns)}
+        preview = inspect_source(kind, path, roles)
         if kind == "logs" and self.person:
-            seen = look(
-                kind, path, roles, self("", None, "Format of the search log (csv, jsonl, parquet, ubi)", seen.format)
+            preview = inspect_source(
+                kind, path, roles, self("", None, "Format of the search log (csv, jsonl, parquet, ubi)", preview.format)
             )
-        _tell(path, seen)
-        if seen.said:
-            yield f"{SOURCES[kind]}.format", seen.format
-        for role, guess in seen.missing.items():
-            yield f"{columns}{role}", self._column(kind, role, guess, ", ".join(seen.columns))
+        _print_preview(path, preview)
+        if preview.is_declared:
+            yield f"{SOURCES[kind]}.format", preview.format
+        for role, guess in preview.missing.items():
+            yield f"{columns}{role}", self._column(kind, role, guess, ", ".join(preview.columns))
 
     def _column(self, kind: str, role: str, guess: str | None, listed: str) -> str:
         option = f"--column {kind}.{role}=NAME"
@@ -317,32 +320,32 @@ class _Ask:
         return guess
 
 
-def _nearby(kind: Any, taken: Collection[str]) -> str | None:
+def _nearby_files(kind: Any, taken: Collection[str]) -> str | None:
     """What lies in this folder, has a name as such data has, and can be read as it."""
-    from darklode.pipeline.ingest.likely import likeliest
-    from darklode.pipeline.ingest.look import look
+    from darklode.pipeline.ingest.likely import likeliest_column
+    from darklode.pipeline.ingest.look import inspect_source
 
-    there = sorted(one.name for one in Path().iterdir() if not one.name.startswith("."))
-    guess = likeliest(kind, LIKELY[kind], [name for name in there if name not in taken])
+    names = sorted(entry.name for entry in Path().iterdir() if not entry.name.startswith("."))
+    guess = likeliest_column(kind, LIKELY[kind], [name for name in names if name not in taken])
     if guess is None:
         return None
     try:
-        look(kind, guess)
+        inspect_source(kind, guess)
     except InputError:
         return None
     return guess
 
 
-def _tell(path: str, seen: Look) -> None:
-    files = f"{seen.files:,} file{'s' if seen.files != 1 else ''}"
-    console.print(f"{printable(path)}: {files}, {seen.format}", soft_wrap=True)
-    for remark in seen.remarks:
+def _print_preview(path: str, preview: FormatPreview) -> None:
+    files = f"{preview.files:,} file{'s' if preview.files != 1 else ''}"
+    console.print(f"{printable(path)}: {files}, {preview.format}", soft_wrap=True)
+    for remark in preview.remarks:
         console.print(f"  {printable(remark)}", soft_wrap=True)
 
 
 def _assignment(text: str) -> tuple[str, str]:
-    place, equals, name = text.partition("=")
-    kind, _, role = place.partition(".")
+    role_name, equals, name = text.partition("=")
+    kind, _, role = role_name.partition(".")
     if not equals or kind not in SOURCES or not role:
         raise CommandLineError(f"--column takes documents.ROLE=NAME, queries.ROLE=NAME or logs.ROLE=NAME, not {text!r}")
     columns = f"{SOURCES[kind]}.columns."

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from darklode.flows.answer import answering
 from darklode.flows.commands import judge_batch
-from darklode.flows.commands.judge_options import language_model, settings_of, strictest
+from darklode.flows.commands.judge_options import language_model, settings_of, strictest_format
 from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, application
 from darklode.flows.console import console, printable, show
 from darklode.pipeline.base.artifacts import Run
@@ -17,7 +17,7 @@ from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 _RENAMED = {"export-batch": "batch export", "import-batch": "batch fetch"}
 
 
-class Commands(TyperGroup):
+class JudgeCommands(TyperGroup):
     """Tells what a command of before is called now."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -31,7 +31,7 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = application(no_args_is_help=True, cls=Commands)
+app = application(no_args_is_help=True, cls=JudgeCommands)
 app.add_typer(judge_batch.app, name="batch")
 
 
@@ -58,21 +58,21 @@ def stats(
     ledger = Ledger(settings.cache.root)
     freed = ledger.prune(None if "all" in prune else prune) if prune else None
     facts = _facts(run)
-    rows = [row for row in ledger.usage().to_pylist() if not facts or _judged(row["judge_id"], _judges(facts))]
-    damaged = [place for row in rows for place in row.pop("damaged")]
+    rows = [row for row in ledger.usage().to_pylist() if not facts or _is_in_run(row["judge_id"], _judges(facts))]
+    damaged = [damaged_part for row in rows for damaged_part in row.pop("damaged")]
     for row in rows:
         row["cost"] = _cost(row, settings.judge.prices())
     with answering(as_json) as answer:
         if freed is not None:
             answer.fact("freed", freed, f"{freed:,} bytes freed")
-        kept = pa.Table.from_pylist(rows) if rows else pa.table({"judge_id": pa.array([], pa.string())})
-        answer.table("verdicts", kept, "Verdicts kept")
+        stats_rows = pa.Table.from_pylist(rows) if rows else pa.table({"judge_id": pa.array([], pa.string())})
+        answer.table("verdicts", stats_rows, "Verdicts kept")
         if "hits" in facts:
             taken = {name: facts[name] for name in ("hits", "asked")}
-            said = f"The last build took {facts['hits']:,} verdicts from here and asked for {facts['asked']:,}."
-            answer.fact("last_build", taken, said)
-        for place in damaged:
-            answer.say(f"skipped, not to be trusted: {place}", warning=True)
+            sentence = f"The last build took {facts['hits']:,} verdicts from here and asked for {facts['asked']:,}."
+            answer.fact("last_build", taken, sentence)
+        for damaged_part in damaged:
+            answer.say(f"skipped, not to be trusted: {damaged_part}", warning=True)
 
 
 @app.command()
@@ -111,19 +111,21 @@ def prompt(
     from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 
     settings = language_model(settings_of(None, [*_NOBODY, *(assignments or [])]).judge)
-    template = RequestTemplate(settings, load_prompt(settings.prompt), strictest(settings))
-    found = template.prompt
-    console.print(printable(f"{found.name}, version {found.head.version}, labels {', '.join(found.labels)}"))
+    template = RequestTemplate(settings, load_prompt(settings.prompt), strictest_format(settings))
+    prompt_used = template.prompt
+    console.print(
+        printable(f"{prompt_used.name}, version {prompt_used.head.version}, labels {', '.join(prompt_used.labels)}")
+    )
     if not shown:
         return
-    example = found.examples[0] if query is None and found.examples else None
+    example = prompt_used.examples[0] if query is None and prompt_used.examples else None
     pair = (
         PairText(example.query, example.title, example.heading, example.chunk)
         if example
         else PairText(query or "", title, heading, chunk)
     )
-    user, _ = template.shown(pair, settings.max_chunk_tokens)
-    for role, text in (("system", found.system_text(template.form.answer(found))), ("user", user)):
+    user, _ = template.fit_pair(pair, settings.max_chunk_tokens)
+    for role, text in (("system", prompt_used.system_text(template.form.answer(prompt_used))), ("user", user)):
         console.print(f"\n[bold]{role}[/bold]")
         console.print(printable(text), soft_wrap=True)
 
@@ -148,9 +150,9 @@ def _judges(facts: dict[str, Any]) -> list[str]:
     return [*facts["judge_ids"], *facts.get("members", [])]
 
 
-def _judged(judge_id: str, of_run: list[str]) -> bool:
+def _is_in_run(judge_id: str, of_run: list[str]) -> bool:
     """Whether a run's verdicts are this judge's; theirs may name the threshold besides."""
-    return any(one == judge_id or one.startswith(f"{judge_id}:") for one in of_run)
+    return any(run_judge_id == judge_id or run_judge_id.startswith(f"{judge_id}:") for run_judge_id in of_run)
 
 
 def _cost(row: dict[str, Any], prices: tuple[float, float]) -> float | None:

@@ -36,13 +36,13 @@ def export(
     """Write the run's pairs that are left to be asked as an OpenAI batch file."""
     from darklode.pipeline.judge.llm.batch import batch_files
 
-    asked = _Asked(settings_of(run, assignments))
-    files = dict(batch_files(asked.left(run), asked.template, file))
-    console.print(f"for {printable(asked.template.judge_id)}", soft_wrap=True)
+    request = _BatchRequest(settings_of(run, assignments))
+    files = dict(batch_files(request.unjudged_pairs(run), request.template, file))
+    console.print(f"for {printable(request.template.judge_id)}", soft_wrap=True)
     for path, calls in files.items():
         console.print(f"{calls:,} calls in {printable(str(path))}", soft_wrap=True)
     if not files:
-        console.print(asked.nothing_left(run))
+        console.print(request.nothing_left(run))
 
 
 @app.command(
@@ -50,32 +50,45 @@ def export(
 )
 def submit(run: RunArgument, assignments: SetOption = None) -> None:
     """Submit the run's pairs that are left to the service at judge.base_url."""
-    asked = _Asked(settings_of(run, assignments))
+    request = _BatchRequest(settings_of(run, assignments))
     here = Run(run)
     with here.lock():
-        asked.hosted.settle(here.store.url)
-        begun = [_told(one) for one in asked.hosted.submit(asked.left(run), here.store.url)]
+        request.hosted_judge.settle(here.store.url)
+        begun = [
+            _print_submission(submission)
+            for submission in request.hosted_judge.submit(request.unjudged_pairs(run), here.store.url)
+        ]
     if not begun:
-        console.print(asked.nothing_left(run))
+        console.print(request.nothing_left(run))
 
 
 @app.command()
 def status(run: RunArgument, assignments: SetOption = None) -> None:
     """Show how far the service is with what was submitted."""
-    asked = _Asked(settings_of(run, assignments))
+    request = _BatchRequest(settings_of(run, assignments))
     names = ("batch", "status", "calls", "answered", "failed", "run", "said")
     rows = list[tuple[object, ...]]()
     try:
-        for one, state in asked.hosted.look():
+        for submission, state in request.hosted_judge.look():
             if state:
-                rows.append((one.id, state.status, one.calls, state.answered, state.failed, one.run, state.said))
+                rows.append(
+                    (
+                        submission.id,
+                        state.status,
+                        submission.calls,
+                        state.answered,
+                        state.failed,
+                        submission.run,
+                        state.message,
+                    )
+                )
             else:
-                rows.append((None, "not begun", one.calls, None, None, one.run, "`submit` again"))
+                rows.append((None, "not begun", submission.calls, None, None, submission.run, "`submit` again"))
     finally:  # what is known is shown where a batch is gone, too
         if rows:
             show(pa.table([list(column) for column in zip(*rows, strict=True)], names=names), "Batches")
     if not rows:
-        console.print(asked.nothing_under_way(), soft_wrap=True)
+        console.print(request.nothing_under_way(), soft_wrap=True)
 
 
 @app.command()
@@ -90,15 +103,15 @@ def fetch(
     assignments: SetOption = None,
 ) -> None:
     """Keep the answers of batches that are over, or of files, in the ledger."""
-    asked = _Asked(settings_of(run, assignments))
+    request = _BatchRequest(settings_of(run, assignments))
     if files:
-        _read(files, asked)
+        _read(files, request)
     else:
-        _fetch(asked)
-    missing, nulls = sum(pairs.num_rows for pairs in asked.unjudged(run)), asked.nulls(run)
+        _fetch(request)
+    missing, nulls = sum(pairs.num_rows for pairs in request.iterate_unjudged(run)), request.nulls(run)
     unreadable = f", and {nulls:,} an unreadable one (null)" if nulls else ""
     console.print(
-        f"{missing:,} pairs of the run have no verdict of {printable(asked.template.judge_id)} yet{unreadable}",
+        f"{missing:,} pairs of the run have no verdict of {printable(request.template.judge_id)} yet{unreadable}",
         soft_wrap=True,
     )
 
@@ -109,12 +122,14 @@ def forget(
     assignments: SetOption = None,
 ) -> None:
     """Forget a batch that is gone: it counts as paid, and can be asked again."""
-    from darklode.pipeline.judge.llm.hosted import Journal
+    from darklode.pipeline.judge.llm.hosted import BatchJournal
 
-    journal = Journal(settings_of(None, assignments).cache.root)
-    found = journal.named(batch_id)
-    journal.write_off(found)
-    console.print(printable(f"{batch_id} is forgotten; its {found.calls:,} calls can be asked again"), soft_wrap=True)
+    journal = BatchJournal(settings_of(None, assignments).cache.root)
+    submission = journal.find(batch_id)
+    journal.write_off(submission)
+    console.print(
+        printable(f"{batch_id} is forgotten; its {submission.calls:,} calls can be asked again"), soft_wrap=True
+    )
 
 
 _LINES = {
@@ -130,19 +145,19 @@ _LINES = {
 }
 
 
-class _Asked:
+class _BatchRequest:
     """A judge of a run's settings, with what is known of its pairs."""
 
     def __init__(self, settings: "Settings") -> None:
         from darklode.pipeline.judge.ledger import Ledger
-        from darklode.pipeline.judge.llm.hosted import Journal
+        from darklode.pipeline.judge.llm.hosted import BatchJournal
 
         self._settings, root = settings, settings.cache.root
         self.template: RequestTemplate = template_of(settings)
-        self.ledger, self._journal = Ledger(root), Journal(root)
+        self.ledger, self._journal = Ledger(root), BatchJournal(root)
 
     @property
-    def hosted(self) -> "HostedJudge":
+    def hosted_judge(self) -> "HostedJudge":
         """The judge at the service."""
         from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingBook
         from darklode.pipeline.base.remote.hosted import BatchService
@@ -153,20 +168,20 @@ class _Asked:
         budget = Budget(endpoint, Counters(), SpendingBook(self._settings.cache.root, endpoint.account))
         return HostedJudge(self.template, self.ledger, self._journal, BatchService(endpoint), budget)
 
-    def unjudged(self, run: str, under_way: "KeyIndex | None" = None) -> Iterator[pa.Table]:
+    def iterate_unjudged(self, run: str, under_way: "KeyIndex | None" = None) -> Iterator[pa.Table]:
         """The run's pairs without a verdict."""
-        from darklode.pipeline.judge.llm.batch import unjudged
+        from darklode.pipeline.judge.llm.batch import iterate_unjudged
 
         tables, template = Run(run).tables("queries", "chunks", "pool"), self.template
-        return unjudged(tables, self.ledger, template.judge_id, template.earlier, under_way)
+        return iterate_unjudged(tables, self.ledger, template.judge_id, template.previous_version, under_way)
 
-    def left(self, run: str) -> Iterator[pa.Table]:
+    def unjudged_pairs(self, run: str) -> Iterator[pa.Table]:
         """The run's pairs that have no verdict and are not under way."""
-        return self.unjudged(run, self._journal.pairs(self.template.judge_id))
+        return self.iterate_unjudged(run, self._journal.pairs(self.template.judge_id))
 
     def nothing_left(self, run: str) -> str:
         """Why there is nothing to ask."""
-        calls = sum(one.calls for one in self._journal.of(self.template.judge_id))
+        calls = sum(submission.calls for submission in self._journal.for_judge(self.template.judge_id))
         under_way = f" or is under way ({calls:,} calls)" if calls else ""
         nulls = self.nulls(run)
         unreadable = f"; {nulls:,} answers are unreadable (null)" if nulls else ""
@@ -180,41 +195,44 @@ class _Asked:
 
     def nothing_under_way(self) -> str:
         """That there is nothing to wait for, and for whom there is."""
-        others = sorted({printable(one.judge_id) for one in self._journal.all()} - {self.template.judge_id})
-        hint = f"; under way are calls of {', '.join(others)}: use the settings that they were submitted with"
-        return f"nothing of {printable(self.template.judge_id)} is under way there{hint if others else ''}"
+        other_judges = sorted(
+            {printable(submission.judge_id) for submission in self._journal.all()} - {self.template.judge_id}
+        )
+        hint = f"; under way are calls of {', '.join(other_judges)}: use the settings that they were submitted with"
+        return f"nothing of {printable(self.template.judge_id)} is under way there{hint if other_judges else ''}"
 
 
-def _told(one: "Submitted") -> "Submitted":
+def _print_submission(submission: "Submitted") -> "Submitted":
     console.print(
-        f"{one.calls:,} calls submitted to {printable(one.where)} as {printable(str(one.id))}", soft_wrap=True
+        f"{submission.calls:,} calls submitted to {printable(submission.where)} as {printable(str(submission.id))}",
+        soft_wrap=True,
     )
-    return one
+    return submission
 
 
-def _read(files: list[Path], asked: _Asked) -> None:
+def _read(files: list[Path], request: _BatchRequest) -> None:
     from darklode.pipeline.judge.llm.batch import read_batch
 
     for path in files:
         with path.open("rb") as lines:
-            counts = read_batch(lines, asked.template, asked.ledger)
-        console.print(printable(f"{path}: {_counted(counts)}"), soft_wrap=True)
+            counts = read_batch(lines, request.template, request.ledger)
+        console.print(printable(f"{path}: {_format_counts(counts)}"), soft_wrap=True)
 
 
-def _fetch(asked: _Asked) -> None:
+def _fetch(request: _BatchRequest) -> None:
     any_ = False
-    for one, state, counts in asked.hosted.fetch():
+    for submission, state, counts in request.hosted_judge.fetch():
         any_ = True
         if state is None:
-            said = "not begun; `darklode judge batch submit` submits its calls"
-        elif state.over:
-            said = f"{state.status}: {_counted(counts)}{f' ({state.said})' if state.said else ''}"
+            hint = "not begun; `darklode judge batch submit` submits its calls"
+        elif state.is_finished:
+            hint = f"{state.status}: {_format_counts(counts)}{f' ({state.message})' if state.message else ''}"
         else:
-            said = f"{state.status}, {state.answered or 0:,} of {one.calls:,} answered"
-        console.print(printable(f"{one.id or one.token}: {said}"), soft_wrap=True)
+            hint = f"{state.status}, {state.answered or 0:,} of {submission.calls:,} answered"
+        console.print(printable(f"{submission.id or submission.token}: {hint}"), soft_wrap=True)
     if not any_:
-        console.print(asked.nothing_under_way(), soft_wrap=True)
+        console.print(request.nothing_under_way(), soft_wrap=True)
 
 
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[kind]:,} {what}" for kind, what in _LINES.items() if counts[kind]) or "nothing"
+def _format_counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[kind]:,} {label}" for kind, label in _LINES.items() if counts[kind]) or "nothing"

@@ -12,7 +12,7 @@ from darklode.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from darklode.pipeline.judge.kinds.llm import LlmSettings
-    from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+    from darklode.pipeline.judge.llm.forms import OutputFormat, RequestTemplate
 
 _PROBE_SECONDS = 10.0
 
@@ -23,7 +23,7 @@ def settings_of(run: str | None, assignments: list[str] | None) -> Settings:
         return load_settings(assignments=assignments or [])
     from darklode.flows.runs import benchmark
 
-    return benchmark(Run(run)).changed(overrides(assignments or []))
+    return benchmark(Run(run)).with_overrides(overrides(assignments or []))
 
 
 def template_of(chosen: Settings) -> "RequestTemplate":
@@ -44,7 +44,7 @@ def template_of(chosen: Settings) -> "RequestTemplate":
     except DarklodeError as error:
         if settings.mode == "auto":
             raise DarklodeError(f"{error}. Without a server to ask, name a form: --set judge.mode=choice") from error
-        form = strictest(settings)
+        form = strictest_format(settings)
         _warn(f"{error}. The calls ask for {form} unchecked.")
         return RequestTemplate(settings, load_prompt(settings.prompt), form)
 
@@ -66,9 +66,9 @@ def language_model(settings: JudgeSettings) -> "LlmSettings":
     return settings
 
 
-def strictest(settings: "LlmSettings") -> "Form":
+def strictest_format(settings: "LlmSettings") -> "OutputFormat":
     """The first form that the settings allow."""
-    from darklode.pipeline.judge.llm.forms import Form
+    from darklode.pipeline.judge.llm.forms import OutputFormat
 
     mode = "json" if settings.rationale else "choice"
-    return Form(mode if settings.mode == "auto" else settings.mode, logprobs=True, rationale=settings.rationale)
+    return OutputFormat(mode if settings.mode == "auto" else settings.mode, logprobs=True, rationale=settings.rationale)

@@ -34,15 +34,15 @@ def fit(
     from darklode.flows.answer import answering
     from darklode.flows.console import reporter
     from darklode.flows.fit_laws import fit_laws
-    from darklode.flows.reporting import Silent, reporting
-    from darklode.pipeline.laws.page import PAGE, told
+    from darklode.flows.reporting import SilentReporter, reporting
+    from darklode.pipeline.laws.page import PAGE, law_sentences
 
     with answering(as_json) as answer:
-        with reporting(Silent() if as_json else reporter()):
+        with reporting(SilentReporter() if as_json else reporter()):
             run = fit_laws(source, out)
         tables = run.tables("law_verdicts", "law_fits", "law_predictions")
         answer.fact("law_verdicts", tables.read("law_verdicts").to_pylist())
-        for sentence in told(tables):
+        for sentence in law_sentences(tables):
             answer.say(sentence)
         answer.fact("page", run.store.path(PAGE), f"{run.store.path(PAGE)} has the curves, forms and constants.")
 
@@ -85,8 +85,8 @@ def run(
     from darklode.schemas.keys import merge
 
     file: dict[str, Any] = file_settings(config) if config else {}
-    named = {"sizes": size, "sources": source, "seeds": seeds}
-    chosen = {"laws": {name: value for name, value in named.items() if value is not None}}
+    option_values = {"sizes": size, "sources": source, "seeds": seeds}
+    chosen = {"laws": {name: value for name, value in option_values.items() if value is not None}}
     launch(run_laws, reporter(), runs, encoder, out, reduce(merge, [file, overrides(assignments or []), chosen]))
     console.print(f"\n{printable(Run(out).store.path(PAGE))} has the curves, forms and constants.", soft_wrap=True)
 
@@ -140,25 +140,28 @@ def plan(
     from darklode.flows.answer import answering
     from darklode.flows.console import reporter
     from darklode.flows.plan_laws import BATCH, costs_told, plan_laws
-    from darklode.flows.reporting import Silent, reporting
-    from darklode.pipeline.laws.page import planned
-    from darklode.pipeline.laws.plan import Wanted
+    from darklode.flows.reporting import SilentReporter, reporting
+    from darklode.pipeline.laws.page import plan_sentences
+    from darklode.pipeline.laws.plan import PlanRequest
     from darklode.pipeline.laws.planning import PLAN
 
     with answering(as_json) as answer:
-        with reporting(Silent() if as_json else reporter()):
-            wanted = Wanted(budget, target, per_label, per_parameter, per_hour, per_gpu_hour)
-            run = plan_laws(folder, wanted, batch=batch, queries=queries or ())
+        with reporting(SilentReporter() if as_json else reporter()):
+            request = PlanRequest(budget, target, per_label, per_parameter, per_hour, per_gpu_hour)
+            run = plan_laws(folder, request, batch=batch, queries=queries or ())
         tables, manifest = run.tables(*PLAN.writes), run.manifest(PLAN)
         assert manifest is not None
         answer.fact("plan", tables.read("law_plan").to_pylist())
-        for sentence in planned(tables):
+        for sentence in plan_sentences(tables):
             answer.say(sentence)
         answer.fact("costs", costs_told(run))
-        known, asked = manifest.facts["candidates"], manifest.facts["wanted"]
-        chosen = min(known, asked)
-        place = run.store.path(BATCH)
-        said = f"{place} has the next {chosen:,} queries to label, of {known:,} to choose from; {asked:,} are wanted."
-        answer.fact("next_queries", place, said if asked else None)
+        n_candidates, n_requested = manifest.facts["candidates"], manifest.facts["wanted"]
+        chosen = min(n_candidates, n_requested)
+        batch_file = run.store.path(BATCH)
+        amounts = (
+            f"the next {chosen:,} queries to label, of {n_candidates:,} to choose from; {n_requested:,} are wanted"
+        )
+        message = f"{batch_file} has {amounts}."
+        answer.fact("next_queries", batch_file, message if n_requested else None)
         if budget is not None and manifest.facts["per_label"] is None:
             answer.say("What a labelled query costs is not known: give --per-label.", warning=True)

@@ -9,7 +9,7 @@ import typer
 
 from darklode.flows.answer import answering
 from darklode.flows.commands.options import JsonOption, application
-from darklode.flows.runs import noted
+from darklode.flows.runs import read_notes
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import DarklodeError, InputError
@@ -31,16 +31,16 @@ def list_(
     store = Store(root)
     if store.local is not None and not store.local.is_dir():
         raise InputError(f"{store.url} is no folder; name one that holds runs")
-    found = [described(Run(f"{store.url}/{name}".rstrip("/")), name or ".") for name in runs_below(store)]
+    run_rows = [describe_run(Run(f"{store.url}/{name}".rstrip("/")), name or ".") for name in runs_below(store)]
     with answering(as_json) as answer:
         answer.rows(
-            "runs", sorted(found, key=lambda row: row["run"]), COLUMNS, f"{len(found):,} runs below {store.url}"
+            "runs", sorted(run_rows, key=lambda row: row["run"]), COLUMNS, f"{len(run_rows):,} runs below {store.url}"
         )
 
 
 def runs_below(store: Store, folder: str = "", depth: int = DEPTH) -> Iterator[str]:
     """The paths of the folders that are runs, below the root; within a run nothing is looked for."""
-    if noted(Run(f"{store.url}/{folder}".rstrip("/"))):
+    if read_notes(Run(f"{store.url}/{folder}".rstrip("/"))):
         yield folder
         return
     for name in store.folders(folder) if depth else ():
@@ -48,14 +48,14 @@ def runs_below(store: Store, folder: str = "", depth: int = DEPTH) -> Iterator[s
             yield from runs_below(store, f"{folder}/{name}".lstrip("/"), depth - 1)
 
 
-def described(run: Run, name: str) -> dict[str, Any]:
+def describe_run(run: Run, name: str) -> dict[str, Any]:
     """A run's row; what is damaged is said in its state."""
     size = sum(run.store.sizes("", recursive=True).values())
-    row = {"run": name, "kind": "mined" if "logs" in noted(run) else "benchmark"}
+    row = {"run": name, "kind": "mined" if "logs" in read_notes(run) else "benchmark"}
     try:
         manifests = run.manifests()
     except DarklodeError:
         return row | {"state": "damaged", "stages": None, "MB": round(size / 1e6, 1), "finished": None}
     state = "complete" if LAST in manifests else "begun"
-    finished = max((one.finished for one in manifests.values()), default=None)
+    finished = max((manifest.finished for manifest in manifests.values()), default=None)
     return row | {"state": state, "stages": len(manifests), "MB": round(size / 1e6, 1), "finished": finished}

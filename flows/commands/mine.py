@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from darklode.flows.commands.checking import checked, settings_for
+from darklode.flows.commands.checking import check_before, settings_for
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
-from darklode.flows.config import load_settings, project
+from darklode.flows.config import load_settings, read_project
 from darklode.flows.console import console, printable, reporter, show
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, HeldBack
 from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.mine.admission.decisions import Wish
+from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats, weak_ranker
 from darklode.schemas.settings import Settings
@@ -79,19 +79,19 @@ def mine(
     if (first is None) != (last is None):
         raise CommandLineError("--from and --to are a range: give both of them, or --date for one day")
     extra = [f"mining.test_from={json.dumps(test_from.date().isoformat())}"] if test_from else []
-    given = project(config, preset)
-    logs, docs = given.path("logs", logs, "--logs"), given.path("docs", docs, "--docs")
-    out, extra = given.path("mined", out, "--out"), [*(assignments or []), *extra]
-    settings = settings_for(lambda: load_settings(given.preset, config, extra), [logs, docs], out, mined=True)
+    config_file = read_project(config, preset)
+    logs, docs = config_file.path("logs", logs, "--logs"), config_file.path("docs", docs, "--docs")
+    out, extra = config_file.path("mined", out, "--out"), [*(assignments or []), *extra]
+    settings = settings_for(lambda: load_settings(config_file.preset, config, extra), [logs, docs], out, mined=True)
     begin, end = (day and day.date() for day in (date or first, date or last))
 
     def checks(preflight: ModuleType) -> Any:
         from darklode.flows.nights import days
 
-        wish = Wish(accept_days or (), discard_days or (), reason)
+        wish = DecisionRequest(accept_days or (), discard_days or (), reason)
         return preflight.of_mine(logs, docs, out, settings, days(begin, end), wish)
 
-    if not checked(checks, only=check):
+    if not check_before(checks, only=check):
         return
     from darklode.flows.launch import launch
     from darklode.flows.mine_logs import mine_logs
@@ -109,23 +109,23 @@ def mine(
             accept_days=accept_days,
             discard_days=discard_days,
             reason=reason,
-            preset=given.preset,
+            preset=config_file.preset,
             settings=settings.model_dump(mode="json"),
         )
-    except HeldBack as held:
+    except HeldBack as error:
         _summarise(Run(out), settings)
-        _ways_on(held)
+        _print_options(error)
         raise
     _summarise(Run(out), settings)
 
 
-def _ways_on(held: HeldBack) -> None:
+def _print_options(error: HeldBack) -> None:
     """The commands that decide the days, as they are to be typed."""
     console.print("\n[yellow]Days are held back. Look into the log, then[/yellow]")
-    for option, what in (("--accept-day", "take them in"), ("--discard-day", "leave them out for good")):
-        named = [part for day in held.days for part in (option, day)]
-        command = shlex.join(["darklode", *sys.argv[1:], *named, "--reason", "…"])
-        console.print(f"{what}:\n  {printable(command)}", soft_wrap=True, highlight=False, markup=False)
+    for option, purpose in (("--accept-day", "take them in"), ("--discard-day", "leave them out for good")):
+        arguments = [part for day in error.days for part in (option, day)]
+        command = shlex.join(["darklode", *sys.argv[1:], *arguments, "--reason", "…"])
+        console.print(f"{purpose}:\n  {printable(command)}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _summarise(run: Run, settings: Settings) -> None:
@@ -140,5 +140,5 @@ def _summarise(run: Run, settings: Settings) -> None:
     show(statistics.lenders(tables, settings.associate.max_per_query), "Associations")
     for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
-    for name, what in PLACES.items():
-        console.print(f"{what:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
+    for name, label in PLACES.items():
+        console.print(f"{label:<22} {printable(run.store.url)}/{name}", soft_wrap=True)

@@ -48,7 +48,7 @@ class DefaultCommand(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def application(**given: Any) -> typer.Typer:
+def application(**attributes: Any) -> typer.Typer:
     """The app of a command's file."""
     usual: dict[str, Any] = {"rich_markup_mode": "rich", "add_completion": False, "pretty_exceptions_enable": False}
-    return typer.Typer(**usual | given)
+    return typer.Typer(**usual | attributes)

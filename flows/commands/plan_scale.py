@@ -28,15 +28,15 @@ def plan_scale(
     from darklode.flows.answer import answering
     from darklode.flows.plan_scale import plan_scale
     from darklode.pipeline.scale.plan import as_rows
-    from darklode.pipeline.scale.told import COLUMNS, notes, shown, told
+    from darklode.pipeline.scale.told import COLUMNS, format_rows, format_total, notes
 
     rows, total, costs = plan_scale(documents, queries, hardware, unit_costs)
     with answering(as_json) as answer:
         if as_json:
             answer.fact("stages", as_rows(rows))
         else:
-            answer.rows("stages", shown(rows), COLUMNS, "What each stage takes")
-        answer.fact("total", total, told(total))
+            answer.rows("stages", format_rows(rows), COLUMNS, "What each stage takes")
+        answer.fact("total", total, format_total(total))
         answer.fact("measured", {"day": costs.day, "machine": costs.machine})
         for note in notes(rows, costs):
             answer.say(note)

@@ -21,10 +21,10 @@ def report(
     from darklode.flows.jobs import write_report
     from darklode.pipeline.report.page import FILE
 
-    there = Run(run)
-    console.print(printable(write_report(there)), soft_wrap=True)
+    existing_run = Run(run)
+    console.print(printable(write_report(existing_run)), soft_wrap=True)
     if open_browser:
-        _open(there, FILE)
+        _open(existing_run, FILE)
 
 
 def _open(run: Run, file: str) -> None:

@@ -27,8 +27,8 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 
 if TYPE_CHECKING:
-    from darklode.flows.web.review import Review
-    from darklode.flows.web.server import Place
+    from darklode.flows.web.review import ReviewApp
+    from darklode.flows.web.server import ListenAddress
 
 app = application()
 
@@ -54,11 +54,11 @@ def review(
     assignments: SetOption = None,
 ) -> None:
     """Let people label a sample of the pairs, on a local web page or in a sheet."""
-    from darklode.flows.web.server import Place
+    from darklode.flows.web.server import ListenAddress
 
     if (export_sheet or import_sheet) and (reviewer is None or (export_sheet and import_sheet)):
         raise CommandLineError("a sheet is exported, or imported, for one reviewer: add --reviewer NAME")
-    place = Place(host, port, tuple(allow_host or ()))
+    address = ListenAddress(host, port, tuple(allow_host or ()))
     opened = Run(run)
     with _under_way(opened, assignments or []) as started:
         if export_sheet and reviewer:
@@ -66,30 +66,30 @@ def review(
         elif import_sheet and reviewer:
             _import(opened, started, import_sheet, reviewer)
         else:
-            _serve(opened, started, place, open_browser)
+            _serve(opened, started, address, open_browser)
 
 
 @contextmanager
-def _under_way(run: Run, assignments: list[str]) -> Iterator[Review]:
+def _under_way(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
     """The review of a run with all answers so far."""
     from darklode.flows.runs import benchmark, record
     from darklode.flows.validate_benchmark import draw_sample
-    from darklode.flows.web.review import Review
+    from darklode.flows.web.review import ReviewApp
     from darklode.pipeline.base.terms import Analyzer
     from darklode.pipeline.validate.review.deck import JUDGE_TABLE, TABLES_READ, open_deck
-    from darklode.pipeline.validate.review.journal import Journal
+    from darklode.pipeline.validate.review.journal import AnswerJournal
     from darklode.pipeline.validate.review.scale import scale_of
-    from darklode.pipeline.validate.review.turns import Turns
+    from darklode.pipeline.validate.review.turns import ReviewSession
 
     made = benchmark(run)
-    settings = made.changed(overrides(assignments))
+    settings = made.with_overrides(overrides(assignments))
     shown, terms = settings.review.show_judge, settings.bm25
     draw_sample(run, settings)
     if settings != made.settings:  # so that validation is of this sample, too
         record(run, made.inputs, settings)
     with open_deck(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=shown) as deck:
-        turns = Turns(deck.rows, deck.shared, Journal(run.store))
-        yield Review(deck, turns, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), shown)
+        turns = ReviewSession(deck.rows, deck.shared, AnswerJournal(run.store))
+        yield ReviewApp(deck, turns, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), shown)
 
 
 @contextmanager
@@ -113,59 +113,62 @@ def _alone(run: Run) -> Iterator[None]:
         guard.release()
 
 
-def _serve(run: Run, started: Review, place: Place, open_browser: bool) -> None:
+def _serve(run: Run, started: ReviewApp, address: ListenAddress, open_browser: bool) -> None:
     from darklode.flows.web.review import review_app
     from darklode.flows.web.server import listen, serve, show_addresses, token_of
 
     def ready() -> None:
         console.print("Every answer is saved before the next pair shows. Ctrl-C ends the page.\n")
-        show_addresses(place.addresses(opened, token), open_browser=open_browser)
+        show_addresses(address.addresses(opened, token), open_browser=open_browser)
 
     deck = started.deck
-    with _alone(run), listen(place) as opened:
+    with _alone(run), listen(address) as opened:
         token = token_of(run.store)
         console.print(
             f"{len(deck):,} pairs of {deck.queries:,} queries, {deck.shared.sum():,} of them for every reviewer; "
             + ("the judge's verdicts are shown" if started.show_judge else "blind to the judge's verdicts")
         )
         console.print(_so_far(started), soft_wrap=True)
-        serve(review_app(started, token, place.hosts), opened, ready)
+        serve(review_app(started, token, address.allowed_hosts), opened, ready)
     console.print(f"\n{_so_far(started)}; the same command goes on", soft_wrap=True)
 
 
-def _so_far(started: Review) -> str:
-    people = {name: one.answered - one.skipped for name, one in started.turns.reviewers().items()}
+def _so_far(started: ReviewApp) -> str:
+    people = {name: progress.answered - progress.skipped for name, progress in started.turns.reviewers().items()}
     by = ", ".join(f"{printable(name)} {labels:,}" for name, labels in people.items())
-    return f"{started.turns.labelled:,} of {len(started.deck):,} pairs are labelled" + (f" (by {by})" if by else "")
+    return f"{started.turns.n_labelled:,} of {len(started.deck):,} pairs are labelled" + (f" (by {by})" if by else "")
 
 
-def _export(started: Review, file: Path, reviewer: str) -> None:
+def _export(started: ReviewApp, file: Path, reviewer: str) -> None:
     from darklode.pipeline.validate.review.sheet import export_sheet
 
-    name = _named(started, reviewer)
+    name = _reviewer_name(started, reviewer)
     rows = export_sheet(file, started.deck, started.turns, name, show_judge=started.show_judge)
     console.print(f"{rows:,} pairs for {printable(name)} in {printable(str(file))}", soft_wrap=True)
     grades = ", ".join(f"{grade}: {name}".removesuffix(": ") for grade, name in sorted(started.scale.names.items()))
     console.print(f"Fill in relevance ({printable(grades)}, or skip), then: --import-sheet", soft_wrap=True)
 
 
-def _import(run: Run, started: Review, file: Path, reviewer: str) -> None:
+def _import(run: Run, started: ReviewApp, file: Path, reviewer: str) -> None:
     from darklode.pipeline.validate.review.sheet import import_sheet
 
     with _alone(run):
-        done = import_sheet(file, started.deck, started.turns, _named(started, reviewer), started.scale)
-    console.print(f"{done.new:,} answers are new, {done.known:,} known, {done.empty:,} rows are without one")
+        done = import_sheet(file, started.deck, started.turns, _reviewer_name(started, reviewer), started.scale)
+    console.print(f"{done.new:,} answers are new, {done.n_known:,} known, {done.empty:,} rows are without one")
     console.print(_so_far(started), soft_wrap=True)
     if done.refused:
-        lines, reasons = [one.line for one in done.refused], [one.reason for one in done.refused]
+        lines, reasons = (
+            [refused_row.line for refused_row in done.refused],
+            [refused_row.reason for refused_row in done.refused],
+        )
         show(pa.table({"line": lines, "not taken, because": reasons}), f"{len(lines):,} rows were not taken")
         raise typer.Exit(1)
 
 
-def _named(started: Review, given: str) -> str:
+def _reviewer_name(started: ReviewApp, requested_name: str) -> str:
     from darklode.pipeline.validate.review.turns import NAME_CHARACTERS, reviewer_name
 
-    name = reviewer_name(given)
+    name = reviewer_name(requested_name)
     if name is None:
         raise CommandLineError(f"--reviewer must be a name of 1 to {NAME_CHARACTERS} letters, digits or signs")
-    return started.turns.spelled(name)
+    return started.turns.canonical_name(name)

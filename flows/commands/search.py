@@ -53,28 +53,28 @@ def search(
     from darklode.pipeline.base.errors import CommandLineError
 
     encoders, retrievers, indexes = encoder or [], retriever or [], [index] if index else []
-    named = [*encoders, *retrievers, *indexes]
-    if len(set(named)) != len(named) or len(named) > MOST:
+    system_names = [*encoders, *retrievers, *indexes]
+    if len(set(system_names)) != len(system_names) or len(system_names) > MOST:
         raise CommandLineError("name one system or two, and none twice")
     if not text.strip():
         raise CommandLineError("there is nothing to search for; write a query after the run")
-    adapters = serving.adapters_of(encoders)
+    adapters = serving.open_adapters(encoders)
     with serving.open_index(run, tenant, list(adapters.values())) as (opened, made):
         systems = (
             serving.systems(
-                made.settings, mined=made.mined, encoders=encoders, retrievers=retrievers, adapters=adapters
+                made.settings, mined=made.is_mined, encoders=encoders, retrievers=retrievers, adapters=adapters
             )
             if encoders or retrievers or not index
             else {}
         )
-        systems |= serving.compressed(index, opened, adapters) if index else {}
-        found = opened.top(systems, [text], DEPTH).to_pylist()
-        words = opened.words(sorted({row["text_id"] for row in found}))
-        mine = opened.tenant
-    lists = {name: [row | words[row["text_id"]] for row in found if row["system"] == name] for name in systems}
+        systems |= serving.compressed_systems(index, opened, adapters) if index else {}
+        hits = opened.top(systems, [text], DEPTH).to_pylist()
+        words = opened.texts_by_id(sorted({row["text_id"] for row in hits}))
+        tenant_name = opened.tenant
+    lists = {name: [row | words[row["text_id"]] for row in hits if row["system"] == name] for name in systems}
     with answering(as_json) as answer:
         answer.fact("query", text)
-        answer.fact("tenant", mine)
+        answer.fact("tenant", tenant_name)
         answer.fact("systems", [{"system": name, "found": _plain(rows)} for name, rows in lists.items()])
         if len(lists) == MOST:
             both = len(set.intersection(*({row["text_id"] for row in rows} for rows in lists.values())))
@@ -94,30 +94,30 @@ def _show(query: str, lists: Mapping[str, Sequence[Row]], terms: Any) -> None:
     from rich.text import Text
 
     from darklode.flows.console import console, printable
-    from darklode.pipeline.base.marking import Marker
+    from darklode.pipeline.base.marking import Highlighter
     from darklode.pipeline.base.terms import Analyzer
 
-    marker = Marker.of_terms(Analyzer(terms.stemmer, terms.stop_words), query)
+    marker = Highlighter.of_terms(Analyzer(terms.stemmer, terms.stop_words), query)
     table = Table(header_style="bold", box=None, pad_edge=False)
     table.add_column("", justify="right", no_wrap=True)
     for name in lists:
         table.add_column(printable(name), overflow="fold", ratio=1)
-    first, *others = lists.values()
+    first, *other_lists = lists.values()
     ranks = {row["text_id"]: row["rank"] for row in first}
-    for place in range(max(map(len, lists.values()))):
-        cells = [_cell(first, place, marker, None), *(_cell(rows, place, marker, ranks) for rows in others)]
-        table.add_row(Text(str(place + 1)), *cells)
+    for rank in range(max(map(len, lists.values()))):
+        cells = [_cell(first, rank, marker, None), *(_cell(rows, rank, marker, ranks) for rows in other_lists)]
+        table.add_row(Text(str(rank + 1)), *cells)
     console.print(table if any(lists.values()) else "Nothing is found.")
 
 
-def _cell(rows: Sequence[Row], place: int, marker: Any, before: Mapping[str, int] | None) -> Any:
+def _cell(rows: Sequence[Row], rank: int, marker: Any, before: Mapping[str, int] | None) -> Any:
     """A text's title, score and what it says around the first marked word."""
     from rich.text import Text
 
     cell = Text()
-    if place >= len(rows):
+    if rank >= len(rows):
         return cell
-    row = rows[place]
+    row = rows[rank]
     _add(
         cell,
         marker.pieces(" · ".join(part for part in (row["title"] or row["doc_id"], row["heading"]) if part)),
@@ -133,7 +133,7 @@ def _cell(rows: Sequence[Row], place: int, marker: Any, before: Mapping[str, int
 
 
 def _add(cell: Any, pieces: Sequence[Any], style: str) -> None:
-    from darklode.flows.console import harmless
+    from darklode.flows.console import escape_for_terminal
 
     for piece in pieces:
-        cell.append(" ".join(harmless(piece.text).split("\n")), f"{style} {MARK}" if piece.marked else style)
+        cell.append(" ".join(escape_for_terminal(piece.text).split("\n")), f"{style} {MARK}" if piece.marked else style)

@@ -50,31 +50,31 @@ def serve(
 ) -> None:
     """Answer queries with ranked texts by HTTP, and on a page; to try an index out, no search engine."""
     from darklode.flows.config import changed_values
-    from darklode.flows.service import serving_of
-    from darklode.flows.web.search import BATCH, SEARCH, WAITING, Console, search_app
-    from darklode.flows.web.server import Place, listen, new_token, show_addresses
+    from darklode.flows.service import open_service
+    from darklode.flows.web.search import BATCH, SEARCH, WAITING, SearchConsole, search_app
+    from darklode.flows.web.server import ListenAddress, listen, new_token, show_addresses
     from darklode.flows.web.server import serve as answer
     from darklode.pipeline.base.terms import Analyzer
-    from darklode.pipeline.serve.batching import Batches
+    from darklode.pipeline.serve.batching import RequestBatcher
 
     values = changed_values(config, assignments)
-    place, token = Place(host, port, tuple(allow_host or ())), new_token()
+    address, token = ListenAddress(host, port, tuple(allow_host or ())), new_token()
 
     def ready() -> None:
         console.print(f"{served.about}, ready in {time.perf_counter() - began:.1f} s. Ctrl-C ends it.\n")
-        addresses = place.addresses(opened, token)
+        addresses = address.addresses(opened, token)
         ask = f'curl {addresses[0].rstrip("/")}{SEARCH} -d \'{{"query": "…"}}\''
         show_addresses(addresses, open_browser=open_browser)
         console.print(printable(ask), soft_wrap=True)
 
-    with listen(place) as opened:
+    with listen(address) as opened:
         began = time.perf_counter()
-        with serving_of(folder, encoder or [], tenant, values) as served:
+        with open_service(folder, encoder or [], tenant, values) as served:
             terms = served.settings.bm25
             analyzer = Analyzer(terms.stemmer, terms.stop_words)
-            batches = Batches(served.service.answers, most=BATCH, waiting=WAITING)
+            batches = RequestBatcher(served.service.answers, max_batch=BATCH, waiting=WAITING)
             try:
-                shown = Console(folder.rstrip("/"), served.about, served.service, batches, analyzer)
-                answer(search_app(shown, token, place.hosts), opened, ready)
+                shown = SearchConsole(folder.rstrip("/"), served.about, served.service, batches, analyzer)
+                answer(search_app(shown, token, address.allowed_hosts), opened, ready)
             finally:
                 batches.close()

@@ -31,11 +31,11 @@ def status(
         sys.stdout.write(settings_of(Run(run)))
         return
     with answering(as_json) as answer:
-        of = Run(run)
-        answer.fact("run", of.store.url)
-        answer.rows("stages", outlook(of), COLUMNS, of.store.url)
-        _show_days(of, answer)
-        _show_missing_probabilities(of, answer)
+        opened_run = Run(run)
+        answer.fact("run", opened_run.store.url)
+        answer.rows("stages", stage_rows(opened_run), COLUMNS, opened_run.store.url)
+        _show_days(opened_run, answer)
+        _show_missing_probabilities(opened_run, answer)
 
 
 def _show_missing_probabilities(run: Run, answer: Answer) -> None:
@@ -43,11 +43,11 @@ def _show_missing_probabilities(run: Run, answer: Answer) -> None:
     if "verdicts" not in run.parts():
         return
     try:
-        said = missing_probabilities(run.tables("verdicts"))
+        sentence = missing_probabilities(run.tables("verdicts"))
     except ArtifactError:  # the stage's own row says what is wrong with it
         return
-    if said:
-        answer.say(said, warning=True)
+    if sentence:
+        answer.say(sentence, warning=True)
 
 
 def _show_days(run: Run, answer: Answer) -> None:
@@ -67,13 +67,13 @@ COLUMNS = {"stage": False, "state": False, "result": False, "seconds": True}
 """Of `outlook`, and which hold numbers."""
 
 
-def outlook(run: Run) -> list[dict[str, Any]]:
+def stage_rows(run: Run) -> list[dict[str, Any]]:
     """One row per stage: its state (stands, or why it would be redone), what it made and how long that took.
 
     A stage after one that would be redone may still stand: it is redone only if what it reads really changes.
     """
-    steps = steps_of(run, runs.recorded(run))
-    return [_row(run, step) for step in steps if step.wanted]
+    steps = steps_of(run, runs.read_inputs(run))
+    return [_row(run, step) for step in steps if step.enabled]
 
 
 def _row(run: Run, step: Step) -> dict[str, Any]:
@@ -88,5 +88,5 @@ def _row(run: Run, step: Step) -> dict[str, Any]:
 
 def settings_of(run: Run) -> str:
     """The settings in force, as YAML that `--config` takes."""
-    runs.recorded(run)
+    runs.read_inputs(run)
     return (run.store.read(runs.SETTINGS) or b"").decode()

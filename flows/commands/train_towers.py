@@ -70,16 +70,18 @@ def train_towers(
     if stage == 1 and (teacher or student or queries):
         raise CommandLineError("--teacher, --student and --queries are for --stage 2; stage 1 has triplets")
     file: dict[str, Any] = file_settings(config) if config else {}
-    named = {"layers": layers, "student": student}
-    chosen = {"dual" if stage == 1 else "towers": {name: value for name, value in named.items() if value is not None}}
+    option_values = {"layers": layers, "student": student}
+    chosen = {
+        "dual" if stage == 1 else "towers": {name: value for name, value in option_values.items() if value is not None}
+    }
     values = reduce(merge, [file, overrides(assignments or []), chosen])
     if processes.several() and stage != 1:
         raise CommandLineError("several processes train both towers alone: --stage 1")
-    if not processes.leads():
+    if not processes.is_leader():
         go_along_with(runs, encoder, out, values)
         return
     launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())), stage)
-    processes.order(None)
+    processes.broadcast_order(None)
     (_show_both if stage == 1 else _show_student)(Run(out))
 
 

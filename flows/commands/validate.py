@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import pyarrow as pa
 import typer
 
-from darklode.flows.answer import Answer, Told, answering
+from darklode.flows.answer import Answer, AnswerValue, answering
 from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, application
 from darklode.flows.config import overrides
 from darklode.flows.console import cell, console, printable, reporter
 from darklode.flows.launch import launch
-from darklode.flows.reporting import Silent
+from darklode.flows.reporting import SilentReporter
 from darklode.flows.validate_benchmark import check_reviewed, decide, validate_benchmark
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError, NotPublishable
@@ -47,18 +47,18 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """Hold a run's judge against its reviewers, and decide on its release."""
-    asked = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
-    given = [f"validation.{name}={value}" for name, value in asked.items() if value is not None]
-    values = overrides([*(assignments or []), *given])
+    limits = {"min_kappa": min_kappa, "max_null_rate": max_null_rate, "min_recall": min_recall}
+    assignments_given = [f"validation.{name}={value}" for name, value in limits.items() if value is not None]
+    values = overrides([*(assignments or []), *assignments_given])
     check_reviewed(Run(run), values)
-    told = Silent() if as_json else reporter()
+    progress_reporter = SilentReporter() if as_json else reporter()
     with answering(as_json) as answer:
         try:
-            launch(validate_benchmark, told, run, values)
-        except NotPublishable as held:
+            launch(validate_benchmark, progress_reporter, run, values)
+        except NotPublishable as error:
             _show(Run(run), answer, labels)
             answer.fact("publishable", False)
-            answer.fact("decision", str(held))
+            answer.fact("decision", str(error))
             raise
         _show(Run(run), answer, labels)
         decision = decide(Run(run))
@@ -73,8 +73,8 @@ def _show(run: Run, answer: Answer, labels: Path | None) -> None:
     tables = all_tables(run)
     answer.table("confusion", statistics.confusion(tables), "Labelled pairs: the judge (rows) against people (columns)")
     estimates = statistics.validated(tables)
-    if isinstance(answer, Told):
-        estimates = _turned(estimates)
+    if isinstance(answer, AnswerValue):
+        estimates = _transpose(estimates)
     answer.table("estimates", estimates, "Estimated for all pairs of the run (95 % intervals)")
     by_retriever = statistics.validated_by_retriever(tables)
     reviewers = "Between reviewers: Cohen's kappa of each two, Krippendorff's alpha of all"
@@ -85,7 +85,7 @@ def _show(run: Run, answer: Answer, labels: Path | None) -> None:
     answer.table("thresholds", statistics.fitted_thresholds(tables), thresholds, "")
     for sentence in _advice(tables):
         answer.say(sentence)
-    if isinstance(answer, Told):
+    if isinstance(answer, AnswerValue):
         _disagreements(tables)
     else:
         answer.table("disagreements", statistics.disagreements(tables, READ), "")
@@ -93,10 +93,10 @@ def _show(run: Run, answer: Answer, labels: Path | None) -> None:
         answer.say(_write_labels(tables, labels))
 
 
-def _turned(rows: pa.Table) -> pa.Table:
+def _transpose(rows: pa.Table) -> pa.Table:
     """The figures of one row below one another."""
-    found = [(name, cell(value)) for row in rows.to_pylist() for name, value in row.items()]
-    return pa.table({"figure": [name for name, _ in found], "estimate": [value for _, value in found]})
+    cells = [(name, cell(value)) for row in rows.to_pylist() for name, value in row.items()]
+    return pa.table({"figure": [name for name, _ in cells], "estimate": [value for _, value in cells]})
 
 
 def _advice(tables: "Tables") -> Iterator[str]:
@@ -122,18 +122,18 @@ def _advice(tables: "Tables") -> Iterator[str]:
 def _disagreements(tables: "Tables") -> None:
     from darklode.pipeline.report import statistics
 
-    found, total = statistics.disagreements(tables, READ).to_pylist(), tables.rows("disagreements")
+    rows, total = statistics.disagreements(tables, READ).to_pylist(), tables.rows("disagreements")
     if total:
-        console.print(f"\n[bold]Where judge and people differ: {len(found)} of {total:,}[/bold]")
-    for row in found:
-        said = "" if row["probability"] is None else f", probability {row['probability']:.3f}"
-        whose = f"judge: {row['verdict']}{said}; stands for {row['weight']:,.0f} pairs"
-        console.print(f"\n{row['kind']} [dim]({whose})[/dim]")
+        console.print(f"\n[bold]Where judge and people differ: {len(rows)} of {total:,}[/bold]")
+    for row in rows:
+        probability_text = "" if row["probability"] is None else f", probability {row['probability']:.3f}"
+        judge_text = f"judge: {row['verdict']}{probability_text}; stands for {row['weight']:,.0f} pairs"
+        console.print(f"\n{row['kind']} [dim]({judge_text})[/dim]")
         for name in ("query", "chunk", "reasons", "judge_says"):
             if row[name]:
                 text = " ".join(row[name].split())
                 console.print(f"  {name.replace('_', ' '):<10} {printable(text[:300])}", soft_wrap=True)
-    if total > len(found):
+    if total > len(rows):
         console.print("\nAll of them: darklode query RUN 'FROM disagreements'")
 
 

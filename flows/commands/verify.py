@@ -19,30 +19,36 @@ app = application()
 @app.command()
 def verify(run: RunArgument) -> None:
     """Read a run's tables, manifests and notes; name files that are missing, damaged or misplaced."""
-    of, looked = Run(run), list[Looked]()
-    if not any(map(of.store.sizes, ("manifests", "review/answers"))) and not runs.noted(of):
-        raise runs.no_run(of)
-    for one in read_all(of):
-        looked.append(one)
-        if one.wrong:
-            _name(f"{of.store.path(one.file)} {one.wrong}")
-    notes = list(_faulty_notes(of))
+    opened_run, results = Run(run), list[Looked]()
+    if not any(map(opened_run.store.sizes, ("manifests", "review/answers"))) and not runs.read_notes(opened_run):
+        raise runs.no_run(opened_run)
+    for result in read_all(opened_run):
+        results.append(result)
+        if result.wrong:
+            _name(f"{opened_run.store.path(result.file)} {result.wrong}")
+    notes = list(_faulty_notes(opened_run))
     for sentence in notes:
         _name(sentence)
-    damaged = len(notes) + sum(one.wrong is not None for one in looked)
-    misplaced = _misplaced(of)
+    damaged = len(notes) + sum(result.wrong is not None for result in results)
+    misplaced = _find_misplaced(opened_run)
     for one_file in misplaced:
-        _name(f"{of.store.path(one_file.file)}: {one_file.misplaced:,} of {one_file.rows:,} triplets {MISPLACED}")
+        _name(
+            f"{opened_run.store.path(one_file.file)}: {one_file.misplaced:,} of {one_file.rows:,} triplets {MISPLACED}"
+        )
     if misplaced and not damaged:
         n = sum(one_file.misplaced for one_file in misplaced)
-        raise ArtifactError(f"{of.store.url}: {n:,} triplets {MISPLACED}, in the files named above; {REBUILD_TRIPLETS}")
+        raise ArtifactError(
+            f"{opened_run.store.url}: {n:,} triplets {MISPLACED}, in the files named above; {REBUILD_TRIPLETS}"
+        )
     if damaged:
-        raise ArtifactError(f"{of.store.url} has {damaged:,} damaged or missing file{'s' * (damaged > 1)}, named above")
-    size = sum(one.size for one in looked) / 1e6
-    _name(f"{of.store.url}: {len(looked):,} files, {size:,.1f} MB, hold what was written")
+        raise ArtifactError(
+            f"{opened_run.store.url} has {damaged:,} damaged or missing file{'s' * (damaged > 1)}, named above"
+        )
+    size = sum(result.size for result in results) / 1e6
+    _name(f"{opened_run.store.url}: {len(results):,} files, {size:,.1f} MB, hold what was written")
 
 
-def _misplaced(run: Run) -> list[MisplacedTriplets]:
+def _find_misplaced(run: Run) -> list[MisplacedTriplets]:
     """Files with triplets of another folder; none where a damaged file, which is named already, cannot be read."""
     try:
         return list(misplaced_triplets(run))
@@ -58,7 +64,7 @@ def _faulty_notes(run: Run) -> Iterator[str]:
     """Faults of the noted inputs and settings, of reviewers' answers and of decisions about days."""
     for look in (
         lambda: runs.require_notes(run),
-        lambda: runs.whole(run),
+        lambda: runs.check_complete(run),
         lambda: require_answers(run),
         Decisions(run.store).all,
     ):

@@ -43,20 +43,20 @@ class Guard:
                 MutableHeaders(scope=message).update(self._headers)
             await send(message)
 
-        given, slash, rest = scope["path"].removeprefix("/").partition("/")
-        ours = secrets.compare_digest(given.encode(errors="surrogateescape"), self._token.encode())
-        path = f"/{rest}" if ours else scope["path"] if scope["path"] in self._free else NOWHERE
+        token, slash, remaining_path = scope["path"].removeprefix("/").partition("/")
+        ours = secrets.compare_digest(token.encode(errors="surrogateescape"), self._token.encode())
+        path = f"/{remaining_path}" if ours else scope["path"] if scope["path"] in self._free else NOWHERE
         within = dict(scope) | {"path": path, "raw_path": quote(path).encode()}
         app = self._app if slash or not ours else RedirectResponse(f"{self._token}/")  # links are relative to it
-        await app(within, _bounded(scope, receive), answer)
+        await app(within, _limit_body(scope, receive), answer)
 
 
-def _bounded(scope: Scope, receive: Receive) -> Receive:
+def _limit_body(scope: Scope, receive: Receive) -> Receive:
     """Refuse a body of more than BODY_BYTES, announced or not, when somebody reads it."""
     announced = Headers(scope=scope).get("content-length", "0")
     read = 0
 
-    async def bounded() -> Message:
+    async def receive_limited() -> Message:
         nonlocal read
         message = await receive() if int(announced) <= BODY_BYTES else {"body": b""}
         read += len(message.get("body", b""))
@@ -64,7 +64,7 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
             raise HTTPException(413)
         return message
 
-    return bounded
+    return receive_limited
 
 
 def policy(style: str, script: str) -> str:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from darklode.flows.web.guard import Guard, policy
-from darklode.pipeline.base.marking import Marker
+from darklode.pipeline.base.marking import Highlighter
 from darklode.pipeline.report.numbers import clean, number
 from darklode.pipeline.report.page import policy_hash
 
@@ -49,14 +49,14 @@ class Pages:
             trim_blocks=True,
             finalize=_plain,
         )
-        style, script = self._joined(styles), self._joined(scripts)
+        style, script = self._concatenate(styles), self._concatenate(scripts)
         self.policy = policy(policy_hash(style), policy_hash(script))
         self._templates.globals |= {"style": style, "script": script, "site": title}
-        self._templates.filters |= {"number": number, "only": only}
+        self._templates.filters |= {"number": number, "only": pick_values}
         self._templates.tests["web"] = is_web
         self._templates.globals["link"] = link
 
-    def _joined(self, files: Sequence[str]) -> Markup:
+    def _concatenate(self, files: Sequence[str]) -> Markup:
         """Our own files, which need no escaping."""
         return Markup("").join(Markup(self._templates.get_template(file).render()) for file in files)  # noqa: S704
 
@@ -65,31 +65,33 @@ class Pages:
         return self._templates.get_template(page).render(**values)
 
 
-def link(path: str, given: Mapping[str, object] | None = None, **more: object) -> str:
+def link(path: str, parameters: Mapping[str, object] | None = None, **more: object) -> str:
     """An address below the token; what is null or empty is left out."""
-    said = {name: value for name, value in {**(given or {}), **more}.items() if value is not None and value != ""}
-    return f"{path}?{urlencode(said)}" if said else path
+    query_parameters = {
+        name: value for name, value in {**(parameters or {}), **more}.items() if value is not None and value != ""
+    }
+    return f"{path}?{urlencode(query_parameters)}" if query_parameters else path
 
 
-def only(row: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+def pick_values(row: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
     """Some of a row's values, by name."""
     return {name: row[name] for name in names}
 
 
-def passage(row: Mapping[str, Any], marker: Marker) -> dict[str, Any]:
+def passage(row: Mapping[str, Any], marker: Highlighter) -> dict[str, Any]:
     """A row's title, heading and text with the words marked, and of a long text what is shown at once.
 
     Args:
         row: title, heading, text, and `fenced`: whether the text begins within fenced code.
         marker: knows the words.
     """
-    clipped, whole = marker.collapsed(row["text"], EXCERPT, fenced=row["fenced"])
+    clipped, full_blocks = marker.collapse(row["text"], EXCERPT, fenced=row["fenced"])
     return {
         **row,
         "heading": marker.pieces(row.get("heading") or ""),
         "title": marker.pieces(row["title"] or ""),
         "clipped": clipped,
-        "whole": whole,
+        "whole": full_blocks,
     }
 
 
@@ -112,21 +114,21 @@ class Site:
 
     Attributes:
         pages: their templates.
-        said: what is said of what fails.
+        messages: what is said of what fails.
         back: where one goes on after a request that failed, below the token.
         on_label: what the link to there says.
     """
 
     pages: Pages
-    said: Said
+    messages: Said
     back: Callable[[Request], str]
     on_label: str
 
-    def failed(self, request: Request, status: int, what: str = "") -> Response:
-        """The page for what went wrong; `what` in the place of the usual sentence."""
-        heading, sentence = self.said.get(status, self.said[HTTPStatus.BAD_REQUEST])
+    def error_page(self, request: Request, status: int, detail: str = "") -> Response:
+        """The page for what went wrong; `detail` in the place of the usual sentence."""
+        heading, sentence = self.messages.get(status, self.messages[HTTPStatus.BAD_REQUEST])
         back = None if status == HTTPStatus.NOT_FOUND else self.back(request)
-        page = self.pages.render("error.html", heading=heading, what=what or sentence, back=back, on=self.on_label)
+        page = self.pages.render("error.html", heading=heading, what=detail or sentence, back=back, on=self.on_label)
         return HTMLResponse(page, status)
 
     def app(
@@ -148,14 +150,18 @@ class Site:
                 reach a server on loopback under a name of its own (DNS rebinding).
             free: paths that are answered without the token, too.
         """
-        ours = {HTTPException: self._refused, ClientDisconnect: self._refused, Exception: self._crashed}
-        known = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-        app = Starlette(routes=list(routes), middleware=[known], exception_handlers={**ours, **handlers})
+        ours = {
+            HTTPException: self._handle_refusal,
+            ClientDisconnect: self._handle_refusal,
+            Exception: self._handle_crash,
+        }
+        trusted_hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+        app = Starlette(routes=list(routes), middleware=[trusted_hosts], exception_handlers={**ours, **handlers})
         app.router.redirect_slashes = False  # it would lead out of the token
         return Guard(app, token=token, policy=self.pages.policy, free=free)
 
-    async def _refused(self, request: Request, error: Exception) -> Response:
-        return self.failed(request, error.status_code if isinstance(error, HTTPException) else 400)
+    async def _handle_refusal(self, request: Request, error: Exception) -> Response:
+        return self.error_page(request, error.status_code if isinstance(error, HTTPException) else 400)
 
-    async def _crashed(self, request: Request, _error: Exception) -> Response:
-        return self.failed(request, 500)
+    async def _handle_crash(self, request: Request, _error: Exception) -> Response:
+        return self.error_page(request, 500)

@@ -19,18 +19,18 @@ from darklode.flows.console import errors, printable
 from darklode.flows.web.guard import BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, is_web
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
-from darklode.pipeline.base.marking import Marker, TextBlock
+from darklode.pipeline.base.marking import Highlighter, TextBlock
 from darklode.pipeline.base.terms import Analyzer
-from darklode.pipeline.validate.review.deck import Deck, Neighbour, Pair
+from darklode.pipeline.validate.review.deck import Neighbour, ReviewPair, ReviewPairs
 from darklode.pipeline.validate.review.journal import clean_rationale
 from darklode.pipeline.validate.review.scale import Scale
-from darklode.pipeline.validate.review.turns import NAME_CHARACTERS, Turns, reviewer_name
+from darklode.pipeline.validate.review.turns import NAME_CHARACTERS, ReviewSession, reviewer_name
 
 _PAGES = Pages("Review", ("page.css", "texts.css", "review/review.css"), ("keys.js", "review/review.js"))
 
 
 @dataclass(frozen=True)
-class Review:
+class ReviewApp:
     """A review under way.
 
     Attributes:
@@ -41,25 +41,25 @@ class Review:
         show_judge: reviewers see what the judge said.
     """
 
-    deck: Deck
-    turns: Turns
+    deck: ReviewPairs
+    turns: ReviewSession
     scale: Scale
     analyzer: Analyzer
     show_judge: bool
 
-    def next(self, reviewer: str, around: str) -> str:
+    def next_page(self, reviewer: str, around: str) -> str:
         """The page of the reviewer's next pair, or the last page.
 
         Args:
             around: name of the pair whose neighbours are wanted; those of another one are not shown.
         """
-        row = self.turns.next(reviewer)
-        shared = self._shared(reviewer)
+        row = self.turns.next_pair(reviewer)
+        shared = self._shared_context(reviewer)
         if row is None:
             return _PAGES.render("review/done.html", **shared)
         pair = self.deck[row]
         return _PAGES.render(
-            "review/pair.html", **shared, **self._pair(reviewer, row, pair), **self._around(row, pair, around)
+            "review/pair.html", **shared, **self._pair(reviewer, row, pair), **self._neighbor_context(row, pair, around)
         )
 
     def document(self, row: int) -> str:
@@ -69,35 +69,35 @@ class Review:
             ArtifactError: the run was built anew.
         """
         reading = self.deck.document(row)
-        marker = Marker.of_terms(self.analyzer, self.deck[row].query)
+        marker = Highlighter.of_terms(self.analyzer, self.deck[row].query)
         parts = marker.cut((reading.before, reading.chunk, reading.after))
         return _PAGES.render("review/document.html", reading=reading, parts=parts)
 
-    def names(self, given: str = "", wrong: str = "") -> str:
+    def names(self, name: str = "", wrong: str = "") -> str:
         """The page that asks for a name; `wrong` says what is wrong with the one given."""
         return _PAGES.render(
             "review/name.html",
             pairs=len(self.deck),
             queries=self.deck.queries,
-            labelled=self.turns.labelled,
+            labelled=self.turns.n_labelled,
             reviewers=self.turns.reviewers(),
             characters=NAME_CHARACTERS,
-            given=given,
+            given=name,
             wrong=wrong,
             answers=self._answers(None),
-            graded=self.scale.graded,
+            graded=self.scale.is_graded,
         )
 
-    def _shared(self, reviewer: str) -> dict[str, Any]:
+    def _shared_context(self, reviewer: str) -> dict[str, Any]:
         return {
             "reviewer": reviewer,
             "query": urlencode({"reviewer": reviewer}),
             "progress": self.turns.progress(reviewer),
-            "last": self.turns.last(reviewer),
+            "last": self.turns.last_answer(reviewer),
         }
 
-    def _pair(self, reviewer: str, row: int, pair: Pair) -> dict[str, Any]:
-        was, marker = self.turns.taken_back(reviewer, row), Marker.of_terms(self.analyzer, pair.query)
+    def _pair(self, reviewer: str, row: int, pair: ReviewPair) -> dict[str, Any]:
+        was, marker = self.turns.taken_back(reviewer, row), Highlighter.of_terms(self.analyzer, pair.query)
         return {
             "pair": pair,
             "queries": self.deck.queries,
@@ -107,8 +107,8 @@ class Review:
             "blocks": marker.blocks(pair.text, fenced=pair.fenced),
             "url": pair.url if is_web(pair.url) else None,
             "answers": self._answers(was.relevance if was else None),
-            "graded": self.scale.graded,
-            "was": was and self.scale.called(was.relevance),
+            "graded": self.scale.is_graded,
+            "was": was and self.scale.grade_name(was.relevance),
             "rationale": (was and was.rationale) or "",
             "judge": said_by_judge(pair) if self.show_judge else None,
         }
@@ -124,12 +124,12 @@ class Review:
             for grade, name in self.scale.names.items()
         ]
 
-    def _around(self, row: int, pair: Pair, wanted: str) -> dict[str, Any]:
-        if wanted != pair.name:
+    def _neighbor_context(self, row: int, pair: ReviewPair, anchor: str) -> dict[str, Any]:
+        if anchor != pair.name:
             return {"around": False, "before": None, "after": None, "no_neighbours": ""}
-        marker = Marker.of_terms(self.analyzer, pair.query)
+        marker = Highlighter.of_terms(self.analyzer, pair.query)
         try:
-            before, after = self.deck.around(row)
+            before, after = self.deck.neighbors(row)
             reason = "" if before or after else "The document has no other chunk"
         except ArtifactError as error:
             before, after, reason = None, None, f"Not to be had: {error}"
@@ -141,7 +141,7 @@ class Review:
         }
 
 
-def said_by_judge(pair: Pair) -> str:
+def said_by_judge(pair: ReviewPair) -> str:
     """The judge's verdict in words."""
     if pair.relevant is None:
         return "no label"
@@ -150,7 +150,7 @@ def said_by_judge(pair: Pair) -> str:
     return label + grade + ("" if pair.probability is None else f", probability {pair.probability:.2f}")
 
 
-def _blocks(neighbour: Neighbour | None, marker: Marker) -> list[TextBlock] | None:
+def _blocks(neighbour: Neighbour | None, marker: Highlighter) -> list[TextBlock] | None:
     return marker.blocks(neighbour.text, fenced=neighbour.fenced) if neighbour else None
 
 
@@ -167,9 +167,9 @@ _SAID = {
 }
 
 
-def review_app(review: Review, token: str, hosts: Sequence[str]) -> ASGIApp:
+def review_app(review: ReviewApp, token: str, hosts: Sequence[str]) -> ASGIApp:
     """The pages of a review; the rest is as for `Site.app`."""
-    pages = _Pages(review)
+    pages = _ReviewEndpoints(review)
     routes = [
         Route("/", pages.name),
         Route("/pair", pages.pair, methods=["GET"]),
@@ -177,13 +177,15 @@ def review_app(review: Review, token: str, hosts: Sequence[str]) -> ASGIApp:
         Route("/document", pages.document),
         Route("/undo", pages.undo, methods=["POST"]),
     ]
-    return _SITE.app(routes, {OSError: _not_saved, NotWritable: _not_saved, ArtifactError: _gone}, token, hosts)
+    return _SITE.app(
+        routes, {OSError: _not_saved, NotWritable: _not_saved, ArtifactError: _not_found_page}, token, hosts
+    )
 
 
-class _Pages:
+class _ReviewEndpoints:
     """Endpoints; whatever touches the disk is done in a thread."""
 
-    def __init__(self, review: Review) -> None:
+    def __init__(self, review: ReviewApp) -> None:
         self._review = review
 
     async def name(self, _request: Request) -> HTMLResponse:
@@ -192,11 +194,11 @@ class _Pages:
     async def pair(self, request: Request) -> HTMLResponse:
         reviewer = self._reviewer(request)
         if reviewer is None:
-            given = request.query_params.get("reviewer", "")[: 2 * NAME_CHARACTERS]
+            reviewer_parameter = request.query_params.get("reviewer", "")[: 2 * NAME_CHARACTERS]
             wrong = f"A name has 1 to {NAME_CHARACTERS} letters, digits or signs."
-            return HTMLResponse(self._review.names(given, wrong), HTTPStatus.BAD_REQUEST)
+            return HTMLResponse(self._review.names(reviewer_parameter, wrong), HTTPStatus.BAD_REQUEST)
         around = request.query_params.get("around", "")
-        return HTMLResponse(await run_in_threadpool(self._review.next, reviewer, around))
+        return HTMLResponse(await run_in_threadpool(self._review.next_page, reviewer, around))
 
     async def document(self, request: Request) -> HTMLResponse:
         row = self._review.deck.rows.get(request.query_params.get("pair", ""))
@@ -205,10 +207,10 @@ class _Pages:
         return HTMLResponse(await run_in_threadpool(self._review.document, row))
 
     async def answer(self, request: Request) -> RedirectResponse:
-        reviewer, sent = await self._posted(request)
-        said, name = sent.get("answer", ""), sent.get("pair", "")
+        reviewer, sent = await self._read_form(request)
+        answer_text, name = sent.get("answer", ""), sent.get("pair", "")
         grades = {str(grade): grade for grade in self._review.scale.names}
-        if said != SKIP and said not in grades:
+        if answer_text != SKIP and answer_text not in grades:
             raise HTTPException(400)
         row = self._review.deck.rows.get(name)
         if row is None:
@@ -217,18 +219,18 @@ class _Pages:
             self._review.turns.answer,
             reviewer,
             self._review.deck[row],
-            grades.get(said),
+            grades.get(answer_text),
             clean_rationale(sent.get("rationale")),
             shown=self._review.show_judge,
         )
         return _onward(reviewer)
 
     async def undo(self, request: Request) -> RedirectResponse:
-        reviewer, sent = await self._posted(request)
+        reviewer, sent = await self._read_form(request)
         await run_in_threadpool(self._review.turns.undo, reviewer, sent.get("pair", ""))
         return _onward(reviewer)
 
-    async def _posted(self, request: Request) -> tuple[str, dict[str, str]]:
+    async def _read_form(self, request: Request) -> tuple[str, dict[str, str]]:
         """Who sent a form, and its fields."""
         reviewer = self._reviewer(request)
         if reviewer is None:
@@ -238,7 +240,7 @@ class _Pages:
 
     def _reviewer(self, request: Request) -> str | None:
         name = reviewer_name(request.query_params.get("reviewer", ""))
-        return None if name is None else self._review.turns.spelled(name)
+        return None if name is None else self._review.turns.canonical_name(name)
 
 
 def _onward(reviewer: str) -> RedirectResponse:
@@ -246,19 +248,19 @@ def _onward(reviewer: str) -> RedirectResponse:
     return RedirectResponse(f"pair?{urlencode({'reviewer': reviewer})}", HTTPStatus.SEE_OTHER)
 
 
-async def _gone(request: Request, error: Exception) -> Response:
-    return _SITE.failed(request, 410, f"{error}.".capitalize())
+async def _not_found_page(request: Request, error: Exception) -> Response:
+    return _SITE.error_page(request, 410, f"{error}.".capitalize())
 
 
 async def _not_saved(request: Request, error: Exception) -> Response:
     errors.print("[red]error:[/red]", printable(f"an answer could not be saved: {error}"), soft_wrap=True)
-    return _SITE.failed(request, HTTPStatus.INSUFFICIENT_STORAGE)
+    return _SITE.error_page(request, HTTPStatus.INSUFFICIENT_STORAGE)
 
 
-def _back(request: Request) -> str:
+def _back_link(request: Request) -> str:
     """Where the review goes on, from any page below the token."""
     name = reviewer_name(request.query_params.get("reviewer", ""))
     return "./" if name is None else f"pair?{urlencode({'reviewer': name})}"
 
 
-_SITE = Site(_PAGES, _SAID, _back, "Go on with the review")
+_SITE = Site(_PAGES, _SAID, _back_link, "Go on with the review")

@@ -17,10 +17,10 @@ from starlette.types import ASGIApp
 from darklode.flows.web.guard import BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, passage
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.base.marking import Marker
+from darklode.pipeline.base.marking import Highlighter
 from darklode.pipeline.base.terms import Analyzer
-from darklode.pipeline.serve.batching import Batches, Busy
-from darklode.pipeline.serve.service import Question, Service
+from darklode.pipeline.serve.batching import QueueFull, RequestBatcher
+from darklode.pipeline.serve.service import SearchRequest, SearchService
 
 DEPTH, DEEPEST = 10, 100
 CHARACTERS = 2000
@@ -37,7 +37,7 @@ _STYLES = ("page.css", "texts.css", "browse/browse.css", "search/search.css")
 _PAGES = Pages("Search", _STYLES, ("keys.js", "search/search.js"))
 
 
-class Asked(BaseModel):
+class SearchBody(BaseModel):
     """The body of a question."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -48,7 +48,7 @@ class Asked(BaseModel):
 
 
 @dataclass(frozen=True)
-class Console:
+class SearchConsole:
     """What the pages show and the questions go to.
 
     Attributes:
@@ -61,15 +61,15 @@ class Console:
 
     folder: str
     about: str
-    service: Service
-    batches: Batches[Question, list[Row]]
+    service: SearchService
+    batches: RequestBatcher[SearchRequest, list[Row]]
     analyzer: Analyzer
 
     async def search(self, request: Request) -> Response:
         """Ranked texts for a query, by one system."""
-        asked = self._read(await request.body())
-        (found,) = await self._answers([asked])
-        return JSONResponse({"query": asked.text, "system": asked.system, "found": found})
+        request_body = self._read(await request.body())
+        (results,) = await self._answers([request_body])
+        return JSONResponse({"query": request_body.text, "system": request_body.system, "found": results})
 
     async def page(self, request: Request) -> Response:
         """What all systems find, side by side."""
@@ -79,43 +79,47 @@ class Console:
             status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
             return HTMLResponse(self._render(query[:CHARACTERS], [], wrong=wrong), status)
         names = list(self.service.systems)
-        found = await self._answers([Question(name, query, DEPTH) for name in names])
-        return HTMLResponse(self._render(query, self._sides(query, dict(zip(names, found, strict=True)))))
+        results = await self._answers([SearchRequest(name, query, DEPTH) for name in names])
+        return HTMLResponse(self._render(query, self._system_columns(query, dict(zip(names, results, strict=True)))))
 
     async def health(self, _request: Request) -> Response:
         """That it answers, and how many questions wait."""
-        return JSONResponse({"status": "ok", "waiting": self.batches.waiting})
+        return JSONResponse({"status": "ok", "waiting": self.batches.n_waiting})
 
-    def _read(self, body: bytes) -> Question:
+    def _read(self, body: bytes) -> SearchRequest:
         """The question in a body.
 
         Raises:
             InputError: it is none.
         """
         try:
-            asked = Asked.model_validate_json(body)
+            request_body = SearchBody.model_validate_json(body)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
             raise InputError(f"{where}: {first['msg']}" if where else first["msg"]) from error
-        if not asked.query.strip():
+        if not request_body.query.strip():
             raise InputError("query: there is nothing to search for")
         names = list(self.service.systems)
-        if asked.system is not None and asked.system not in names:
-            raise InputError(f"system: there is no {asked.system!r}; there are {', '.join(names)}")
-        return Question(asked.system or names[0], asked.query, asked.depth)
+        if request_body.system is not None and request_body.system not in names:
+            raise InputError(f"system: there is no {request_body.system!r}; there are {', '.join(names)}")
+        return SearchRequest(request_body.system or names[0], request_body.query, request_body.depth)
 
-    async def _answers(self, questions: Sequence[Question]) -> list[list[Row]]:
+    async def _answers(self, questions: Sequence[SearchRequest]) -> list[list[Row]]:
         return await asyncio.gather(*map(asyncio.wrap_future, self.batches.ask(questions)))
 
-    def _sides(self, query: str, found: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:
+    def _system_columns(self, query: str, results: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:
         """Each system's texts with the query's terms marked, and where the other system has them."""
-        marker, sides = Marker.of_terms(self.analyzer, query), []
-        for name, rows in found.items():
-            others = [{row["text_id"]: row["rank"] for row in mine} for other, mine in found.items() if other != name]
+        marker, sides = Highlighter.of_terms(self.analyzer, query), []
+        for name, rows in results.items():
+            other_ranks = [
+                {row["text_id"]: row["rank"] for row in system_rows}
+                for other, system_rows in results.items()
+                if other != name
+            ]
             shown = [
                 {**row, **passage(row | {"text": row["text"] or "", "fenced": False}, marker)}
-                | {"other": _elsewhere(row, others)}
+                | {"other": _other_ranks_text(row, other_ranks)}
                 for row in rows
             ]
             sides.append({"name": name, "rows": shown})
@@ -124,16 +128,16 @@ class Console:
     def _render(self, query: str, sides: Sequence[Mapping[str, Any]], wrong: str = "") -> str:
         ids = [{row["text_id"] for row in side["rows"]} for side in sides]
         names = " and ".join(self.service.systems)
-        given = {"folder": self.folder, "about": self.about, "systems": names, "both": len(self.service.systems) > 1}
+        context = {"folder": self.folder, "about": self.about, "systems": names, "both": len(self.service.systems) > 1}
         shared = len(set.intersection(*ids)) if ids else 0
-        given |= {"query": query, "wrong": wrong, "characters": CHARACTERS, "depth": DEPTH, "shared": shared}
-        return _PAGES.render("search/search.html", **given, sides=sides)
+        context |= {"query": query, "wrong": wrong, "characters": CHARACTERS, "depth": DEPTH, "shared": shared}
+        return _PAGES.render("search/search.html", **context, sides=sides)
 
 
-def _elsewhere(row: Row, others: Sequence[Mapping[str, int]]) -> str:
-    if not others:
+def _other_ranks_text(row: Row, other_ranks: Sequence[Mapping[str, int]]) -> str:
+    if not other_ranks:
         return ""
-    rank = others[0].get(row["text_id"])
+    rank = other_ranks[0].get(row["text_id"])
     return "only here" if rank is None else "same place" if rank == row["rank"] else f"{rank} at the other"
 
 
@@ -150,32 +154,32 @@ _SAID = {
 class _SearchSite(Site):
     """Says what failed as JSON where JSON was asked for."""
 
-    def failed(self, request: Request, status: int, what: str = "") -> Response:
+    def error_page(self, request: Request, status: int, detail: str = "") -> Response:
         """See `Site`."""
         if request.url.path not in {SEARCH, HEALTH}:
-            return super().failed(request, status, what)
-        heading, sentence = self.said.get(status, self.said[HTTPStatus.BAD_REQUEST])
-        return JSONResponse({"error": what or f"{heading}. {sentence}"}, status)
+            return super().error_page(request, status, detail)
+        heading, sentence = self.messages.get(status, self.messages[HTTPStatus.BAD_REQUEST])
+        return JSONResponse({"error": detail or f"{heading}. {sentence}"}, status)
 
 
 _SITE = _SearchSite(_PAGES, _SAID, lambda _request: "./", "To the search")
 
 
-def search_app(console: Console, token: str, hosts: Sequence[str]) -> ASGIApp:
+def search_app(console: SearchConsole, token: str, hosts: Sequence[str]) -> ASGIApp:
     """The service; `/health` is answered without the token, the rest is as for `Site.app`."""
     routes = [
         Route("/", console.page),
         Route(SEARCH, console.search, methods=["POST"]),
         Route(HEALTH, console.health),
     ]
-    return _SITE.app(routes, {InputError: _wrong, Busy: _busy}, token, hosts, free=(HEALTH,))
+    return _SITE.app(routes, {InputError: _bad_request, QueueFull: _queue_full}, token, hosts, free=(HEALTH,))
 
 
-async def _wrong(request: Request, error: Exception) -> Response:
-    return _SITE.failed(request, HTTPStatus.BAD_REQUEST, str(error))
+async def _bad_request(request: Request, error: Exception) -> Response:
+    return _SITE.error_page(request, HTTPStatus.BAD_REQUEST, str(error))
 
 
-async def _busy(request: Request, error: Exception) -> Response:
-    found = _SITE.failed(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-    found.headers["Retry-After"] = "1"
-    return found
+async def _queue_full(request: Request, error: Exception) -> Response:
+    response = _SITE.error_page(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    response.headers["Retry-After"] = "1"
+    return response

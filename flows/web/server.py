@@ -25,7 +25,7 @@ GRACE_SECONDS = 5
 
 
 @dataclass(frozen=True)
-class Place:
+class ListenAddress:
     """Where the page is to be found.
 
     Attributes:
@@ -47,40 +47,42 @@ class Place:
                 raise CommandLineError(
                     f"--allow-host {name!r} must be a host's name or address, without port or pattern"
                 )
-        if self._everywhere and not self.names:
+        if self._is_wildcard and not self.names:
             raise CommandLineError(
                 f"--host {self.host} needs --allow-host NAME: what browsers elsewhere call this machine"
             )
 
     @property
-    def hosts(self) -> list[str]:
+    def allowed_hosts(self) -> list[str]:
         """The Host headers that are answered."""
-        return [*LOOPBACK, *self._reached]
+        return [*LOOPBACK, *self._reachable_hosts]
 
     def addresses(self, opened: socket.socket, token: str) -> list[str]:
         """What to open in a browser."""
         port = opened.getsockname()[1]
-        return [f"http://{host}:{port}/{token}/" for host in self._reached]
+        return [f"http://{host}:{port}/{token}/" for host in self._reachable_hosts]
 
     @property
-    def _reached(self) -> list[str]:
-        return list(dict.fromkeys(map(_bracketed, ([] if self._everywhere else [self.host]) + [*self.names])))
+    def _reachable_hosts(self) -> list[str]:
+        return list(dict.fromkeys(map(_bracket_ipv6, ([] if self._is_wildcard else [self.host]) + [*self.names])))
 
     @property
-    def _everywhere(self) -> bool:
+    def _is_wildcard(self) -> bool:
         bound = _address(self.host)
         return bound is not None and bound.is_unspecified
 
 
-def listen(place: Place) -> socket.socket:
+def listen(listen_address: ListenAddress) -> socket.socket:
     """A socket that listens there.
 
     Raises:
         MissingPart: the port is taken, or this machine does not have the host's address.
     """
     try:
-        found = socket.getaddrinfo(place.host.strip("[]"), place.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
+        address_infos = socket.getaddrinfo(
+            listen_address.host.strip("[]"), listen_address.port, type=socket.SOCK_STREAM
+        )
+        family, kind, protocol, _, address = address_infos[0]
         opened = socket.socket(family, kind, protocol)
         try:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -90,7 +92,8 @@ def listen(place: Place) -> socket.socket:
             opened.close()
             raise
     except (OSError, UnicodeError) as error:
-        message = f"{place.host}, port {place.port}: {error}; is something else there? --port 0 takes a free port"
+        where = f"{listen_address.host}, port {listen_address.port}"
+        message = f"{where}: {error}; is something else there? --port 0 takes a free port"
         raise MissingPart(message) from error
     return opened
 
@@ -158,9 +161,9 @@ def token_of(store: Store) -> str:
         return new_token()
     file = store.local / TOKEN_FILE
     if file.is_file() and not file.stat().st_mode & 0o077:
-        kept = file.read_text(encoding="ascii", errors="replace").strip()
-        if len(kept) >= TOKEN_BYTES and set(kept) <= _TOKEN_CHARACTERS:
-            return kept
+        stored_token = file.read_text(encoding="ascii", errors="replace").strip()
+        if len(stored_token) >= TOKEN_BYTES and set(stored_token) <= _TOKEN_CHARACTERS:
+            return stored_token
     token = new_token()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
@@ -172,9 +175,9 @@ def token_of(store: Store) -> str:
 _TOKEN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
-def _bracketed(host: str) -> str:
-    found = _address(host)
-    return f"[{found}]" if isinstance(found, IPv6Address) else host
+def _bracket_ipv6(host: str) -> str:
+    ip_address = _address(host)
+    return f"[{ip_address}]" if isinstance(ip_address, IPv6Address) else host
 
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:

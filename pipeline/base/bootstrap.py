@@ -27,14 +27,14 @@ def interval(
     Returns:
         The lower and the upper end, each of the shape of the figure of one sum.
     """
-    low, high = np.nanpercentile(resampled(counts, figure, resamples, seed), ENDS, axis=0)
+    low, high = np.nanpercentile(resample(counts, figure, resamples, seed), ENDS, axis=0)
     return low, high
 
 
-def resampled(counts: Floats, figure: Callable[[Floats], Floats], resamples: int, seed: int) -> Floats:
+def resample(counts: Floats, figure: Callable[[Floats], Floats], resamples: int, seed: int) -> Floats:
     """The figure in each resample, shape (resamples, …); see `interval`."""
-    n, random, found = len(counts), np.random.default_rng(seed), []
+    n, random, figures = len(counts), np.random.default_rng(seed), []
     for start in range(0, resamples, _AT_ONCE):
         weights = random.multinomial(n, np.full(n, 1 / n), size=min(_AT_ONCE, resamples - start))
-        found.append(figure(weights @ counts))
-    return np.concatenate(found)
+        figures.append(figure(weights @ counts))
+    return np.concatenate(figures)

@@ -26,11 +26,11 @@ def with_front_matter(text: str, front: Mapping[str, Any], configs: Files) -> st
 
 def document(sections: Sequence[str], tables: Iterable[tuple[str, pa.Table, str]], last: Sequence[str]) -> str:
     """What comes first, each table that has rows (title, table, note), and what comes last."""
-    found = list(sections)
+    present_sections = list(sections)
     for title, table, note in tables:
         if table.num_rows:
-            found += [f"## {title}", *([note] if note else []), markdown(table)]
-    return "\n\n".join([*found, *last]) + "\n"
+            present_sections += [f"## {title}", *([note] if note else []), to_markdown(table)]
+    return "\n\n".join([*present_sections, *last]) + "\n"
 
 
 def closing(run: Run, settings: Settings, reading: str) -> list[str]:
@@ -47,7 +47,7 @@ def name_of(run: Run, settings: Settings) -> str:
     return settings.card.name or run.store.url.rsplit("/", 1)[-1]
 
 
-def markdown(table: pa.Table) -> str:
+def to_markdown(table: pa.Table) -> str:
     """A small table as Markdown: nulls empty, floats with at most three decimals."""
     lines = [f"| {' | '.join(table.column_names)} |", "|" + "---|" * table.num_columns]
     lines += [f"| {' | '.join(cell(value) for value in row.values())} |" for row in table.to_pylist()]
@@ -68,22 +68,24 @@ def cell(value: object) -> str:
 
 def changed_settings(settings: Settings) -> str:
     """The settings that differ from the defaults, as a list."""
-    changed = list(_changed(settings.model_dump(mode="json"), Settings().model_dump(mode="json")))
+    changed = list(_changed_settings(settings.model_dump(mode="json"), Settings().model_dump(mode="json")))
     return "\n".join(changed) or "None."
 
 
-def _changed(mine: Mapping[str, Any], default: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    for key, value in mine.items():
+def _changed_settings(settings: Mapping[str, Any], default: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _changed(value, default.get(key) or {}, f"{above}{key}.")
+            yield from _changed_settings(value, default.get(key) or {}, f"{above}{key}.")
         elif value != default.get(key):
             yield f"- `{above}{key}`: `{cell(str(value))}` (default `{cell(str(default.get(key)))}`)"
 
 
 def software(run: Run) -> str:
     """The packages that made the run, with their versions, as a list."""
-    found: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for manifest in run.manifests().values():
         for package, version in manifest.software.items():
-            found.setdefault(package, set()).add(version)
-    return "\n".join(f"- {package} {', '.join(sorted(found[package]))}" for package in sorted(found)) or "None yet."
+            versions.setdefault(package, set()).add(version)
+    return (
+        "\n".join(f"- {package} {', '.join(sorted(versions[package]))}" for package in sorted(versions)) or "None yet."
+    )

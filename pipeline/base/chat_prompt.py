@@ -45,13 +45,13 @@ class ChatPrompt:
             SettingsError: there is no such prompt, or it cannot be used.
         """
         folder = PromptFolder.find(owner, name)
-        head = folder.parsed("prompt.yaml", TypeAdapter(PromptHead))
+        head = folder.load("prompt.yaml", TypeAdapter(PromptHead))
         return cls(head, folder.text("system.md"), folder.template("user.md", needed=needed))
 
     def digest(self, revision: int = REVISION) -> str:
         """Names all that the model is told, besides what is shown, by a revision of the quoting."""
-        told = json.dumps([revision, self.head.model_dump(), self.system, self.user])
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        content = json.dumps([revision, self.head.model_dump(), self.system, self.user])
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     @cached_property
     def quoting(self) -> Quoting:
@@ -60,8 +60,8 @@ class ChatPrompt:
 
     def messages(self, shown: Mapping[str, str], unreadable: str | None = None) -> list[dict[str, str]]:
         """The messages about what is shown; `unreadable` is the reply before, if it is asked again."""
-        quoted = self.quoting.quoted
-        filled = Template(self.user).filled({name: quoted(value) for name, value in shown.items()})
+        quoted = self.quoting.quote
+        filled = Template(self.user).fill({name: quoted(value) for name, value in shown.items()})
         turns = [("system", self.system), ("user", filled)]
         if unreadable is not None:
             turns += [("assistant", quoted(unreadable)[:_LONGEST_ECHO] or "(nothing)"), ("user", self.head.again)]

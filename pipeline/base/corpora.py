@@ -31,10 +31,10 @@ def view(chunks: pa.Table) -> pa.ChunkedArray:
 
 def tenants(tables: Tables, table: str = "chunks") -> list[str]:
     """The tenants that have rows in a table, sorted."""
-    found: set[str] = set()
+    names: set[str] = set()
     for batch in tables.batches(table, ["tenant"]):
-        found.update(pc.unique(batch["tenant"]).to_pylist())
-    return sorted(found)
+        names.update(pc.unique(batch["tenant"]).to_pylist())
+    return sorted(names)
 
 
 class Digest:
@@ -49,7 +49,7 @@ class Digest:
         for column, lengths, content in zip(columns, self._lengths, self._bytes, strict=True):
             for piece in column.chunks:
                 lengths.update(pc.binary_length(piece).to_numpy().astype("<i4"))
-                content.update(_joined(piece))
+                content.update(_join_texts(piece))
 
     def hexdigest(self) -> str:
         """32 hex digits."""
@@ -57,9 +57,9 @@ class Digest:
         return hashlib.sha256(ends).hexdigest()[:32]
 
 
-def _joined(piece: pa.StringArray) -> pa.Buffer | bytes:
-    whole = pa.ListArray.from_arrays(pa.array([0, len(piece)], pa.int32()), piece)
-    return pc.binary_join(whole, "")[0].as_buffer() or b""
+def _join_texts(piece: pa.StringArray) -> pa.Buffer | bytes:
+    lists = pa.ListArray.from_arrays(pa.array([0, len(piece)], pa.int32()), piece)
+    return pc.binary_join(lists, "")[0].as_buffer() or b""
 
 
 class TenantChunks:
@@ -93,10 +93,10 @@ class TenantChunks:
 
     def hashes(self) -> pa.StringArray:
         """Row number → content hash, which names the chunk's `view`."""
-        found = (batch["content_hash"] for batch in self.scan(["content_hash"]))
-        return pa.concat_arrays([pa.array([], pa.string()), *found])
+        columns = (batch["content_hash"] for batch in self.scan(["content_hash"]))
+        return pa.concat_arrays([pa.array([], pa.string()), *columns])
 
-    def hashed(self) -> Iterator[tuple[pa.Array, pa.Array]]:
+    def iterate_hashes(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Content hashes and the views that they name, batch by batch."""
         for batch in self.scan(["title", "heading", "text", "content_hash"]):
             rows = pa.Table.from_batches([batch])

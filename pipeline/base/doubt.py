@@ -13,7 +13,7 @@ LIKELIHOOD = f"coalesce(probability, CASE WHEN {DOUBTED} THEN CAST(0 AS FLOAT) E
 """SQL of `verdicts`: what is held against a minimum: 0 where the label is doubted, null where nothing is known."""
 
 
-def doubted(replies: pa.Table) -> pa.ChunkedArray:
+def is_doubtful(replies: pa.Table) -> pa.ChunkedArray:
     """Which labels are; never null.
 
     Args:

@@ -36,7 +36,7 @@ _NO_EMPHASIS_BESIDE = re.compile(r"[A-Za-z0-9/\\=<>$&@%^+#]")
 
 
 @dataclass(frozen=True)
-class Run:
+class InlineRun:
     """Characters of one style; `styles` are HTML elements: strong, em, code, and small for the address of a link."""
 
     text: str
@@ -56,8 +56,8 @@ class MarkdownBlock:
     """
 
     kind: Kind
-    runs: Sequence[Run] = ()
-    rows: Sequence[Sequence[Sequence[Run]]] = ()
+    runs: Sequence[InlineRun] = ()
+    rows: Sequence[Sequence[Sequence[InlineRun]]] = ()
     sign: str = ""
     level: int = 0
 
@@ -94,7 +94,7 @@ def parse_blocks(text: str, *, fenced: bool = False) -> list[MarkdownBlock]:
     for kind, group in groupby(_lines(unix, fenced), key=lambda line: line[0]):
         lines = [line for _, line in group]
         if kind == "code":
-            blocks.append(_fixed(lines))
+            blocks.append(_fixed_width_block(lines))
         elif kind == "pipes":
             blocks.append(_table(lines))
         elif kind == "markdown":
@@ -114,19 +114,19 @@ def _lines(text: str, fenced: bool) -> Iterator[tuple[str, str]]:
             yield "pipes" if line.lstrip().startswith("|") else "markdown", line
 
 
-def _fixed(lines: Sequence[str]) -> MarkdownBlock:
+def _fixed_width_block(lines: Sequence[str]) -> MarkdownBlock:
     text = "\n".join(lines).rstrip()
-    return MarkdownBlock("fixed", [Run(text)] if text else [])
+    return MarkdownBlock("fixed", [InlineRun(text)] if text else [])
 
 
 def _table(lines: Sequence[str]) -> MarkdownBlock:
     """A table with a line of dashes below its names; other lines with pipes stay as they are."""
     rows = [_CELL.split(line.strip().removeprefix("|").removesuffix("|")) for line in lines]
     if len(rows) < 2 or not all(_DELIMITER.fullmatch(cell.strip()) for cell in rows.pop(1)):
-        return _fixed(lines)
+        return _fixed_width_block(lines)
     columns = max(map(len, rows))
     if columns > MAX_COLUMNS:
-        return _fixed(lines)
+        return _fixed_width_block(lines)
     padded = [row + [""] * (columns - len(row)) for row in rows]
     cells = [[parse_inline(cell.strip().replace("\\|", "|")) for cell in row] for row in padded]
     return MarkdownBlock("table", rows=cells)
@@ -143,7 +143,7 @@ class _State:
     level: int = 0
     blocks: list[MarkdownBlock] = field(default_factory=list)
 
-    def add(self, kind: Kind, runs: Sequence[Run]) -> None:
+    def add(self, kind: Kind, runs: Sequence[InlineRun]) -> None:
         if kind == "prose" and self.lists:
             self.blocks.append(MarkdownBlock("bullet", runs, sign=self.sign, level=self.lists))
             self.sign = ""
@@ -156,7 +156,7 @@ class _State:
 def _blocks(lines: Sequence[str]) -> list[MarkdownBlock]:
     text = "\n".join(lines)
     if len(text) > MAX_BLOCKS:
-        return [MarkdownBlock("prose", [Run(text)])]
+        return [MarkdownBlock("prose", [InlineRun(text)])]
     state = _State(lines)
     for token in _PARSER.parse(text):
         _read_block(token, state)
@@ -184,7 +184,7 @@ def _read_block(token: Token, state: _State) -> None:
         case "hr":
             state.add("rule", [])
         case "code_block":
-            state.add("fixed", [Run(token.content.rstrip())])
+            state.add("fixed", [InlineRun(token.content.rstrip())])
         case "inline":
             _read_text(token, state)
 
@@ -200,26 +200,26 @@ def _read_text(token: Token, state: _State) -> None:
     state.add("heading" if state.level else "prose", parse_inline(token.content))
 
 
-def parse_inline(text: str) -> list[Run]:
+def parse_inline(text: str) -> list[InlineRun]:
     """The runs of a paragraph: emphasis, code, and links as text with their address."""
     if len(text) > MAX_PARAGRAPH:
-        return [Run(text)] if text else []
+        return [InlineRun(text)] if text else []
     tokens: list[Token] = []
     _PARSER.inline.parse(text, _PARSER, {}, tokens)
     return [run for run in _runs(tokens) if run.text]
 
 
-def _runs(tokens: Sequence[Token]) -> list[Run]:
+def _runs(tokens: Sequence[Token]) -> list[InlineRun]:
     literal = _literal(tokens)
-    runs: list[Run] = []
+    runs: list[InlineRun] = []
     styles: list[str] = []
     links: list[tuple[str, int]] = []
-    for place, token in enumerate(tokens):
+    for position, token in enumerate(tokens):
         name, _, end = token.type.rpartition("_")
         if token.type in ("softbreak", "hardbreak"):
-            runs.append(Run("\n", tuple(styles)))
-        elif place in literal:
-            runs.append(Run(token.markup, tuple(styles)))
+            runs.append(InlineRun("\n", tuple(styles)))
+        elif position in literal:
+            runs.append(InlineRun(token.markup, tuple(styles)))
         elif name in ("em", "strong"):
             styles = [*styles, name] if end == "open" else styles[:-1]
         elif token.type == "link_open":
@@ -227,11 +227,11 @@ def _runs(tokens: Sequence[Token]) -> list[Run]:
         elif token.type == "link_close":
             address, start = links.pop()
             shown = "".join(run.text for run in runs[start:])
-            runs += [Run(f" ({address})", ("small",))] if address.removeprefix("mailto:") != shown else []
+            runs += [InlineRun(f" ({address})", ("small",))] if address.removeprefix("mailto:") != shown else []
         elif token.type == "image":
-            runs += [Run(token.content, tuple(styles)), Run(f" ({_address(token, 'src')})", ("small",))]
+            runs += [InlineRun(token.content, tuple(styles)), InlineRun(f" ({_address(token, 'src')})", ("small",))]
         else:
-            runs.append(Run(token.content, (*styles, "code") if token.type == "code_inline" else tuple(styles)))
+            runs.append(InlineRun(token.content, (*styles, "code") if token.type == "code_inline" else tuple(styles)))
     return runs
 
 
@@ -244,15 +244,17 @@ def _address(token: Token, name: str) -> str:
 def _literal(tokens: Sequence[Token]) -> set[int]:
     """Places of the signs of emphasis that rather belong to a word, a formula or code, and are printed."""
     opened: list[int] = []
-    found: set[int] = set()
-    for place, token in enumerate(tokens):
+    positions: set[int] = set()
+    for position, token in enumerate(tokens):
         if token.type in ("em_open", "strong_open"):
-            opened.append(place)
+            opened.append(position)
         elif token.type in ("em_close", "strong_close"):
             first = opened.pop()
             before = tokens[first - 1].content[-1:] if first else ""
-            after = tokens[place + 1].content[:1] if place + 1 < len(tokens) else ""
-            name = token.markup == "__" and re.fullmatch(r"\w+", "".join(one.content for one in tokens[first:place]))
+            after = tokens[position + 1].content[:1] if position + 1 < len(tokens) else ""
+            name = token.markup == "__" and re.fullmatch(
+                r"\w+", "".join(content_token.content for content_token in tokens[first:position])
+            )
             if name or _NO_EMPHASIS_BESIDE.match(before) or _NO_EMPHASIS_BESIDE.match(after):
-                found |= {first, place}
-    return found
+                positions |= {first, position}
+    return positions

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Self
 
-from darklode.pipeline.base.markdown import FENCE, Kind, MarkdownBlock, Run, count_fences, parse_blocks
+from darklode.pipeline.base.markdown import FENCE, InlineRun, Kind, MarkdownBlock, count_fences, parse_blocks
 from darklode.pipeline.base.terms import Analyzer, tokens, words
 
 FENCES = f"len(regexp_extract_all(replace({{text}}, chr(13), chr(10)), '(?m){FENCE}'))"
@@ -39,7 +39,7 @@ class TextBlock:
     level: int = 0
 
 
-class Marker:
+class Highlighter:
     """Marks words of a text.
 
     Args:
@@ -58,17 +58,17 @@ class Marker:
     @classmethod
     def of_parts(cls, parts: Sequence[str]) -> Self:
         """Marks the words that hold one of these parts of words, whatever their case and accents."""
-        wanted = [one for part in parts for one in words(folded(part))]
-        return cls(lambda word: any(part in folded(word) for part in wanted))
+        terms = [term for part in parts for term in words(fold_case(part))]
+        return cls(lambda word: any(part in fold_case(word) for part in terms))
 
     def pieces(self, text: str) -> list[Piece]:
         """The whole text in order, cut where marks begin and end."""
-        found, at = [], 0
+        pieces, at = [], 0
         for start, end in self._spans(text):
-            found += [Piece(text[at:start], False)] if start > at else []
-            found.append(Piece(text[start:end], True))
+            pieces += [Piece(text[at:start], False)] if start > at else []
+            pieces.append(Piece(text[start:end], True))
             at = end
-        return found + ([Piece(text[at:], False)] if at < len(text) else [])
+        return pieces + ([Piece(text[at:], False)] if at < len(text) else [])
 
     def blocks(self, text: str, *, fenced: bool = False) -> list[TextBlock]:
         """The text's blocks, read as Markdown.
@@ -80,15 +80,15 @@ class Marker:
         return [self._block(block) for block in parse_blocks(text, fenced=fenced)]
 
     def _block(self, block: MarkdownBlock) -> TextBlock:
-        lines = _split_lines(self._marked(block.runs)) if block.runs else []
-        rows = [[self._marked(cell) for cell in row] for row in block.rows]
+        lines = _split_lines(self._highlight_runs(block.runs)) if block.runs else []
+        rows = [[self._highlight_runs(cell) for cell in row] for row in block.rows]
         return TextBlock(block.kind, lines, rows, block.sign, block.level)
 
-    def _marked(self, runs: Sequence[Run]) -> list[Piece]:
+    def _highlight_runs(self, runs: Sequence[InlineRun]) -> list[Piece]:
         """Pieces of one style each; a word of several styles is marked as a whole."""
         cuts = self.pieces("".join(run.text for run in runs))
         marks = [
-            (end, piece.marked) for piece, end in zip(cuts, accumulate(len(one.text) for one in cuts), strict=True)
+            (end, piece.marked) for piece, end in zip(cuts, accumulate(len(cut.text) for cut in cuts), strict=True)
         ]
         pieces: list[Piece] = []
         at, mark = 0, 0
@@ -109,12 +109,12 @@ class Marker:
             self.blocks(end, fenced=fences % 2 == 1) if end else [] for end, fences in zip(ends, before, strict=False)
         ]
 
-    def collapsed(self, text: str, characters: int, *, fenced: bool = False) -> tuple[list[TextBlock], list[TextBlock]]:
-        """What is shown of a text at once, as for `clipped`, and all of it, none where that is no more."""
-        whole = self.blocks(text, fenced=fenced) if len(text) > characters else []
-        return self.clipped(text, characters, fenced=fenced), whole
+    def collapse(self, text: str, characters: int, *, fenced: bool = False) -> tuple[list[TextBlock], list[TextBlock]]:
+        """What is shown of a text at once, as for `clip`, and all of it, none where that is no more."""
+        all_blocks = self.blocks(text, fenced=fenced) if len(text) > characters else []
+        return self.clip(text, characters, fenced=fenced), all_blocks
 
-    def clipped(self, text: str, characters: int, *, fenced: bool = False) -> list[TextBlock]:
+    def clip(self, text: str, characters: int, *, fenced: bool = False) -> list[TextBlock]:
         """About so many characters of the text, from the line of the first mark on.
 
         Args:
@@ -136,7 +136,7 @@ class Marker:
         return blocks
 
     def excerpt(self, text: str, characters: int) -> list[Piece]:
-        """The same part of the text as `clipped` shows, not read as Markdown."""
+        """The same part of the text as `clip` shows, not read as Markdown."""
         begin, end = self._window(text, characters)
         before, after = [Piece("… ", False)] * bool(begin), [Piece(" …", False)] * (end < len(text))
         return [*before, *self.pieces(text[begin:end].rstrip()), *after]
@@ -170,7 +170,7 @@ class Marker:
             yield begun
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """A text without case and accents."""
     parts = unicodedata.normalize("NFKD", text.lower())
     return "".join(char for char in parts if not unicodedata.combining(char))
@@ -179,8 +179,8 @@ def folded(text: str) -> str:
 def _split_lines(pieces: Sequence[Piece]) -> list[list[Piece]]:
     lines: list[list[Piece]] = [[]]
     for piece in pieces:
-        for place, part in enumerate(piece.text.split("\n")):
-            if place:
+        for line_number, part in enumerate(piece.text.split("\n")):
+            if line_number:
                 lines.append([])
             if part:
                 lines[-1].append(Piece(part, piece.marked, piece.styles))

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.base.segmentation import spaced_column
 from darklode.pipeline.base.terms import Analyzer
 
@@ -62,12 +62,12 @@ def near_keys(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relat
         queries: n (a number of the caller's), tenant, text. A query without a letter or digit has no key; those of
             different tenants share none.
     """
-    given = connection.sql(f"SELECT n, tenant, text FROM {queries} ORDER BY n").to_arrow_table()
-    plain = pc.utf8_lower(pc.utf8_normalize(given["text"], form="NFKC"))
-    texts = _registered(connection, given.set_column(2, "text", spaced_column(plain)))
-    words = keep(connection, _WORDS, texts=texts)
-    stems = _registered(connection, _stems(connection, words))
-    keys = keep(connection, _KEYS, texts=texts, words=words, stems=stems)
+    query_texts = connection.sql(f"SELECT n, tenant, text FROM {queries} ORDER BY n").to_arrow_table()
+    plain = pc.utf8_lower(pc.utf8_normalize(query_texts["text"], form="NFKC"))
+    texts = _register(connection, query_texts.set_column(2, "text", spaced_column(plain)))
+    words = materialize(connection, _WORDS, texts=texts)
+    stems = _register(connection, _stems(connection, words))
+    keys = materialize(connection, _KEYS, texts=texts, words=words, stems=stems)
     drop(connection, words)
     for relation in (texts, stems):
         connection.unregister(relation.name)
@@ -76,12 +76,14 @@ def near_keys(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relat
 
 def _stems(connection: duckdb.DuckDBPyConnection, words: Relation) -> pa.Table:
     """Each word and its stem, "" for a function word."""
-    found = connection.sql(f"SELECT DISTINCT word FROM {words} ORDER BY word").to_arrow_table()["word"]
+    distinct_words = connection.sql(f"SELECT DISTINCT word FROM {words} ORDER BY word").to_arrow_table()["word"]
     analyzer = Analyzer()
-    return pa.table({"word": found, "stem": pa.array(map(analyzer.stem, found.to_pylist()), pa.string())})
+    return pa.table(
+        {"word": distinct_words, "stem": pa.array(map(analyzer.stem, distinct_words.to_pylist()), pa.string())}
+    )
 
 
-def _registered(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> Relation:
+def _register(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> Relation:
     relation = Relation()
     connection.register(relation.name, rows)
     return relation

@@ -56,13 +56,13 @@ def mask(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 def mask_text(text: str) -> str:
     """One text with its personal data masked."""
     for name, find in _FINDERS:
-        spans = _joined(find(text))
+        spans = _merge_spans(find(text))
         for start, end in reversed(spans):
             text = f"{text[:start]}[{name}]{text[end:]}"
     return text
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
+def _merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The spans in order, those that overlap as one."""
     joined: list[Span] = []
     for start, end in sorted(spans):
@@ -82,39 +82,39 @@ def _emails(text: str) -> Iterator[Span]:
     yield from (match.span() for match in _SPELT_OUT.finditer(text))
 
 
-def _macs(text: str) -> Iterator[Span]:
+def _mac_addresses(text: str) -> Iterator[Span]:
     return (match.span() for match in _MAC.finditer(text))
 
 
 def _addresses(text: str) -> Iterator[Span]:
     for match in _IPV6.finditer(text):
-        written = match[0].partition("%")[0]
-        cut = written.endswith(":") and not written.endswith("::")
-        if _is_ipv6(written.removesuffix(":") if cut else written):
+        address = match[0].partition("%")[0]
+        cut = address.endswith(":") and not address.endswith("::")
+        if _is_ipv6(address.removesuffix(":") if cut else address):
             yield match.start(), match.end() - cut
     for match in _IPV4.finditer(text):
         if _is_ipv4(match[0]) and not _NUMBERED.search(text[max(0, match.start() - 12) : match.start()]):
             yield match.span()
 
 
-def _is_ipv6(written: str) -> bool:
+def _is_ipv6(text: str) -> bool:
     """Whether it is somebody's address: no time, no path of C++, not the loopback, not the unspecified address."""
     try:
-        address = ipaddress.IPv6Address(written)
+        address = ipaddress.IPv6Address(text)
     except ValueError:
         return False
-    groups = [group for group in written.split(":") if group]
-    named = len(groups) == 8 or any(len(group) >= 3 for group in groups)
-    return named and any(map(str.isdigit, written)) and not (address.is_loopback or address.is_unspecified)
+    groups = [group for group in text.split(":") if group]
+    is_long_form = len(groups) == 8 or any(len(group) >= 3 for group in groups)
+    return is_long_form and any(map(str.isdigit, text)) and not (address.is_loopback or address.is_unspecified)
 
 
-def _is_ipv4(written: str) -> bool:
+def _is_ipv4(text: str) -> bool:
     """Whether it is an address that is somebody's: not the loopback, the unspecified address or a net's mask."""
     try:
-        address = ipaddress.IPv4Address(written)
+        address = ipaddress.IPv4Address(text)
     except ValueError:
         return False
-    return not (address.is_loopback or address.is_unspecified or written.startswith("255."))
+    return not (address.is_loopback or address.is_unspecified or text.startswith("255."))
 
 
 def _cards(text: str) -> Iterator[Span]:
@@ -135,7 +135,7 @@ def _has_check_digit(digits: str) -> bool:
 _FINDERS: tuple[tuple[str, Callable[[str], Iterable[Span]]], ...] = (
     ("email", _emails),
     ("token", secret_spans),
-    ("mac", _macs),
+    ("mac", _mac_addresses),
     ("ip", _addresses),
     ("card", _cards),
     ("phone", phone_spans),

@@ -36,18 +36,18 @@ def phone_spans(text: str) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
-def _is_phone(written: str, before: str) -> bool:
-    digits = re.sub(r"\D", "", written)
-    if _DATE.match(written) or _YEARS.fullmatch(written) or len(set(digits)) == 1:
+def _is_phone(text: str, before: str) -> bool:
+    digits = re.sub(r"\D", "", text)
+    if _DATE.match(text) or _YEARS.fullmatch(text) or len(set(digits)) == 1:
         return False
-    if re.match(r"\(?(?:\+|00[1-9])", written):
+    if re.match(r"\(?(?:\+|00[1-9])", text):
         return _is_possible("+" + digits.removeprefix("00"))
     if _ID_CUE.search(before):
         return False
     if _CUE.search(before):
         return len(digits) <= 13
-    groups = [len(group) for group in re.findall(r"\d+", written)]
-    return _is_plain_number(digits) if len(groups) == 1 else _is_grouped_number(written, digits, groups)
+    groups = [len(group) for group in re.findall(r"\d+", text)]
+    return _is_plain_number(digits) if len(groups) == 1 else _is_grouped_number(text, digits, groups)
 
 
 def _is_plain_number(digits: str) -> bool:
@@ -59,24 +59,24 @@ def _is_plain_number(digits: str) -> bool:
     return len(digits) == 10 and digits[0] in "23456789" and digits not in _LIMITS
 
 
-def _is_grouped_number(written: str, digits: str, groups: list[int]) -> bool:
+def _is_grouped_number(text: str, digits: str, groups: list[int]) -> bool:
     shape = "-".join(map(str, groups))
     if digits.startswith("0"):
-        return 9 <= len(digits) <= 12 and 1 < groups[0] <= 6 and _is_trunk(written, digits)
-    if re.match(r"\(\d{2,5}\)", written):
+        return 9 <= len(digits) <= 12 and 1 < groups[0] <= 6 and _is_trunk(text, digits)
+    if re.match(r"\(\d{2,5}\)", text):
         return 9 <= len(digits) <= 11
     if shape in {"3-3-4", "1-3-3-4"}:
         return digits.removeprefix("1")[0] in "23456789"
     if shape == "5-5":
         return digits[0] in "6789"
-    if shape in {"3-2-2-2", "2-3-2-2"} or (shape == "3-3-3" and "-" in written):
+    if shape in {"3-2-2-2", "2-3-2-2"} or (shape == "3-3-3" and "-" in text):
         return _is_valid(digits, _NINE_DIGIT_REGIONS)
     return False
 
 
-def _is_trunk(written: str, digits: str) -> bool:
+def _is_trunk(text: str, digits: str) -> bool:
     """Whether a number that begins with 0 and stands in groups is one: valid anywhere, or of Germany's free length."""
-    return _is_valid(digits, _TRUNK_REGIONS) or re.match(r"\(?0[1-9]\d{1,4}\)?[ /–-]+\d{3,}", written) is not None
+    return _is_valid(digits, _TRUNK_REGIONS) or re.match(r"\(?0[1-9]\d{1,4}\)?[ /–-]+\d{3,}", text) is not None
 
 
 def _is_possible(international: str) -> bool:

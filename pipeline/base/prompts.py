@@ -31,7 +31,7 @@ class Template:
         self._parts = _PLACEHOLDER.split(text)  # literal text and names, in turns
         self.names = tuple(self._parts[1::2])
 
-    def filled(self, values: Mapping[str, str]) -> str:
+    def fill(self, values: Mapping[str, str]) -> str:
         """The text with a value for every placeholder: in one pass, so that no value is read as a template.
 
         Raises:
@@ -69,9 +69,9 @@ class PromptFolder:
             return cls(owner, own.joinpath(name))
         if Path(name).is_dir():
             return cls(owner, Path(name).resolve())
-        known = ", ".join(sorted(one.name for one in own.iterdir() if one.is_dir()))
+        prompt_names = ", ".join(sorted(folder.name for folder in own.iterdir() if folder.is_dir()))
         raise SettingsError(
-            f"{section or owner}.prompt: there is no prompt {name}; give the path of a folder, or one of {known}"
+            f"{section or owner}.prompt: there is no prompt {name}; give the path of a folder, or one of {prompt_names}"
         )
 
     @property
@@ -90,7 +90,7 @@ class PromptFolder:
         except (OSError, UnicodeDecodeError) as error:
             raise self.refusal(f"needs a readable file {file}: {error}") from None
 
-    def parsed(self, file: str, kind: TypeAdapter[T]) -> T:
+    def load(self, file: str, kind: TypeAdapter[T]) -> T:
         """What a YAML file holds, in the given type.
 
         Raises:
@@ -110,8 +110,8 @@ class PromptFolder:
         text = self.text(file)
         names = Template(text).names
         if len({*names}) < len(names) or not {*needed} <= {*names} <= {*needed, *allowed}:
-            most = f" and at most {_braced(allowed)}" if allowed else ""
-            raise self.refusal(f"is unclear: {file} must hold {_braced(needed)}{most}, once each")
+            limit_text = f" and at most {_in_braces(allowed)}" if allowed else ""
+            raise self.refusal(f"is unclear: {file} must hold {_in_braces(needed)}{limit_text}, once each")
         return text
 
     def refusal(self, reason: str) -> SettingsError:
@@ -119,5 +119,5 @@ class PromptFolder:
         return SettingsError(f"the {self.owner}'s prompt {self.name} {reason}")
 
 
-def _braced(names: tuple[str, ...]) -> str:
+def _in_braces(names: tuple[str, ...]) -> str:
     return ", ".join(f"{{{name}}}" for name in names)

@@ -67,13 +67,17 @@ class Quoting:
     """
 
     def __init__(self, template: str) -> None:
-        marks = {first: "|".join([tokens, *_own(template, first)]) for first, tokens in _CONTROL.items()}
-        self._whole, self._broken = _pattern(marks, ""), _pattern(marks, r"\\")
+        marks = {first: "|".join([tokens, *_own_marks(template, first)]) for first, tokens in _CONTROL.items()}
+        self._complete_pattern, self._broken = _pattern(marks, ""), _pattern(marks, r"\\")
 
-    def quoted(self, text: str) -> str:
+    def quote(self, text: str) -> str:
         """Foreign text as it may stand in the prompt."""
-        seen = visible(text)
-        return self._whole.sub(r"\g<0>\\", seen) if "<" in seen or "[" in seen or "]" in seen else seen
+        visible_text = visible(text)
+        return (
+            self._complete_pattern.sub(r"\g<0>\\", visible_text)
+            if "<" in visible_text or "[" in visible_text or "]" in visible_text
+            else visible_text
+        )
 
     def as_before(self, texts: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
         """Whether a text is shown as by revision 1, which broke every tag, too; shape (n_texts,), true where null."""
@@ -83,17 +87,17 @@ class Quoting:
         same[rows] = [self._is_as_before(visible(text)) for text in texts.take(pa.array(rows)).to_pylist()]
         return same
 
-    def _is_as_before(self, seen: str) -> bool:
-        return not _REVISION_1.search(seen) and not self._whole.search(seen)
+    def _is_as_before(self, visible_text: str) -> bool:
+        return not _REVISION_1.search(visible_text) and not self._complete_pattern.search(visible_text)
 
-    def unquoted(self, text: str) -> str:
-        """The text that `quoted` was given, as far as it is visible."""
+    def unquote(self, text: str) -> str:
+        """The text that `quote` was given, as far as it is visible."""
         return self._broken.sub(lambda mark: mark[0][0], text)
 
 
 def _pattern(marks: Mapping[str, str], behind: str) -> re.Pattern[str]:
     """Finds the first characters of marks, and what stands behind them, backslashes before the rest left aside."""
-    each = (rf"{re.escape(first)}{behind}(?=\\*+(?:{rest}))" for first, rest in marks.items())
+    each = (rf"{re.escape(first)}{behind}(?=\\*+(?:{suffix}))" for first, suffix in marks.items())
     return re.compile("|".join(each), re.VERBOSE)
 
 
@@ -104,7 +108,7 @@ def visible(text: str) -> str:
     return _UNSEEN.sub("", text)
 
 
-def _own(template: str, first: str) -> Iterator[str]:
+def _own_marks(template: str, first: str) -> Iterator[str]:
     """The template's own marks that begin with a bracket, without it: blanks, case and attributes are no way around."""
     last = {"<": ">", "[": r"\]"}.get(first)
     names = sorted({*re.findall(rf"{re.escape(first)}/?([\w-]+){last}", template)}) if last else []

@@ -22,18 +22,18 @@ class Confusion(NamedTuple):
     true_negatives: NDArray[Any]
 
 
-def confusion(said: NDArray[np.bool_], positive: NDArray[np.bool_], weight: _Floats | None = None) -> Confusion:
+def confusion(predicted: NDArray[np.bool_], positive: NDArray[np.bool_], weight: _Floats | None = None) -> Confusion:
     """The judge's labels against people's, both of shape (n_pairs,); counts, or sums of the pairs' weights."""
-    of = [(said, positive), (said, ~positive), (~said, positive), (~said, ~positive)]
+    groups = [(predicted, positive), (predicted, ~positive), (~predicted, positive), (~predicted, ~positive)]
     if weight is None:
-        return Confusion(*(np.asarray(np.sum(one & other)) for one, other in of))
-    return Confusion(*(np.asarray(np.sum(weight[one & other])) for one, other in of))
+        return Confusion(*(np.asarray(np.sum(group & other)) for group, other in groups))
+    return Confusion(*(np.asarray(np.sum(weight[group & other])) for group, other in groups))
 
 
 def cohens_kappa(counts: Confusion) -> _Floats:
     """Cohen's kappa, -1 to 1 (Cohen, 1960); NaN where both say the same of every pair, or there is none."""
-    hits, false, missed, rest = (np.asarray(count, dtype=np.float64) for count in counts)
-    rows = np.stack([np.stack([hits, missed], -1), np.stack([false, rest], -1)], -2)
+    hits, false, missed, true_negatives = (np.asarray(count, dtype=np.float64) for count in counts)
+    rows = np.stack([np.stack([hits, missed], -1), np.stack([false, true_negatives], -1)], -2)
     return kappa_of_table(rows, 1 - np.eye(2))
 
 
@@ -49,9 +49,9 @@ def kappa_of_table(table: _Floats, cost: _Floats) -> _Floats:
         Shape (...); NaN where chance alone agrees.
     """
     by_chance = table.sum(axis=-1)[..., :, None] * table.sum(axis=-2)[..., None, :]
-    seen, expected = ((one * cost).sum(axis=(-2, -1)) for one in (table, by_chance))
+    observed, expected = ((counts * cost).sum(axis=(-2, -1)) for counts in (table, by_chance))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(1 - seen * table.sum(axis=(-2, -1)) / expected)
+        return np.asarray(1 - observed * table.sum(axis=(-2, -1)) / expected)
 
 
 def quadratic(values: _Floats) -> _Floats:
@@ -88,7 +88,7 @@ _DECIMALS = 6
 """Of a fitted threshold: no more than a judge_id shows."""
 
 
-def enough(positive: NDArray[np.bool_]) -> bool:
+def has_enough_labels(positive: NDArray[np.bool_]) -> bool:
     """Whether so many human labels, shape (n_pairs,), can carry a curve and a threshold."""
     yes = int(positive.sum())
     return len(positive) >= MIN_LABELS and min(yes, len(positive) - yes) >= MIN_OF_EACH
@@ -115,8 +115,8 @@ def fit_threshold(
     kappas = cohens_kappa(_at_each(cuts, ascending, positive[order], weights))
     if not (kappas > 0).any():
         return None
-    best = np.flatnonzero(kappas == np.nanmax(kappas))
-    chosen = best[np.argmin(np.abs(cuts[best] - 0.5))]
+    best_cuts = np.flatnonzero(kappas == np.nanmax(kappas))
+    chosen = best_cuts[np.argmin(np.abs(cuts[best_cuts] - 0.5))]
     return float(cuts[chosen]), float(kappas[chosen])
 
 
@@ -156,11 +156,13 @@ def cross_validated_kappa(
         weight: how many pairs each stands for; None: each for itself.
     """
     fold = folds(query, seed)
-    said = np.zeros(len(query), dtype=bool)
-    for held in np.unique(fold):
-        rest = fold != held
-        found = fit_threshold(probability[rest], positive[rest], None if weight is None else weight[rest])
-        if found is None:
+    predicted = np.zeros(len(query), dtype=bool)
+    for held_out_fold in np.unique(fold):
+        in_training = fold != held_out_fold
+        threshold = fit_threshold(
+            probability[in_training], positive[in_training], None if weight is None else weight[in_training]
+        )
+        if threshold is None:
             return float("nan")
-        said[~rest] = probability[~rest] >= np.float32(found[0])
-    return float(cohens_kappa(confusion(said, positive, weight)))
+        predicted[~in_training] = probability[~in_training] >= np.float32(threshold[0])
+    return float(cohens_kappa(confusion(predicted, positive, weight)))

@@ -18,7 +18,7 @@ CHARACTERS = 100_000
 
 
 @dataclass(frozen=True)
-class Reading:
+class JudgeReply:
     """A document to read.
 
     Attributes:
@@ -36,7 +36,7 @@ class Reading:
     cut: tuple[int, int]
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Self:
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
         """From a row of `DOCUMENT`."""
         text, start, end = row["text"], row["start"] or 0, row["end"] or 0
         first, last = max(0, start - CHARACTERS), min(len(text), end + CHARACTERS)

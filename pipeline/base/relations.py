@@ -25,7 +25,7 @@ class Relation:
         return self.name
 
 
-def keep(
+def materialize(
     connection: duckdb.DuckDBPyConnection,
     query: str,
     parameters: Mapping[str, object] | None = None,
@@ -53,6 +53,6 @@ def view(connection: duckdb.DuckDBPyConnection, tables: Tables, table: str) -> R
 
 
 def drop(connection: duckdb.DuckDBPyConnection, *relations: Relation) -> None:
-    """Give back what `keep` took, once nobody reads it any more."""
+    """Give back what `materialize` took, once nobody reads it any more."""
     for relation in relations:
         connection.execute(f"DROP TABLE {relation}")

@@ -58,11 +58,11 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @cache
 def _library() -> list[re.Pattern[str]]:
-    found: list[re.Pattern[str]] = []
+    patterns: list[re.Pattern[str]] = []
     for module, name in _DETECTORS.items():
         detector = getattr(importlib.import_module(f"detect_secrets.plugins.{module}"), name)
-        found += detector.denylist
-    return [re.compile(rf"(?<![A-Za-z0-9]){pattern.pattern}", pattern.flags) for pattern in found]
+        patterns += detector.denylist
+    return [re.compile(rf"(?<![A-Za-z0-9]){pattern.pattern}", pattern.flags) for pattern in patterns]
 
 
 def secret_spans(text: str) -> Iterator[tuple[int, int]]:
@@ -71,10 +71,10 @@ def secret_spans(text: str) -> Iterator[tuple[int, int]]:
         yield from (match.span() for match in pattern.finditer(text))
     yield from (match.span(1) for match in _JWT.finditer(text))
     for match in _KEY_LIKE.finditer(text):
-        if _is_key(match[2], named=match[1] is not None):
+        if _is_key(match[2], has_name=match[1] is not None):
             yield match.span()
     for match in _BEARER.finditer(text):
-        if _is_credential(match[2], named=match[1].lower() == "bearer"):
+        if _is_credential(match[2], has_name=match[1].lower() == "bearer"):
             yield match.span(2)
     for match in _ASSIGNED.finditer(text):
         if _is_value(match[1]):
@@ -94,7 +94,7 @@ def _class(sign: str) -> str:
 
 def _changes(text: str) -> float:
     """How often two neighbours are of different classes (small, capital, digit, other): .6 where text is random."""
-    return sum(_class(one) != _class(two) for one, two in pairwise(text)) / len(text)
+    return sum(_class(first) != _class(two) for first, two in pairwise(text)) / len(text)
 
 
 def _entropy(text: str) -> float:
@@ -108,14 +108,14 @@ def _is_random(text: str) -> bool:
     return {"0", "a", "A"} <= _classes(text) and _changes(text) >= 0.4 and _entropy(text) >= 3.7
 
 
-def _is_key(text: str, *, named: bool) -> bool:
+def _is_key(text: str, *, has_name: bool) -> bool:
     classes = _classes(text)
-    return "0" in classes and (named or {"a", "A"} <= classes or _changes(text) >= 0.25)
+    return "0" in classes and (has_name or {"a", "A"} <= classes or _changes(text) >= 0.25)
 
 
-def _is_credential(text: str, *, named: bool) -> bool:
+def _is_credential(text: str, *, has_name: bool) -> bool:
     changes = _changes(text)
-    return text.endswith("=") or changes >= 0.4 or ("0" in _classes(text) and (named or changes >= 0.15))
+    return text.endswith("=") or changes >= 0.4 or ("0" in _classes(text) and (has_name or changes >= 0.15))
 
 
 def _is_value(text: str) -> bool:

@@ -21,15 +21,15 @@ ASKING = 4
 RUN = re.compile(f"[{WITHOUT_SPACES}]+")
 
 
-def spaced(text: str) -> str:
+def insert_spaces(text: str) -> str:
     """`text` with white space around each word of these scripts; what else it holds stays as it is."""
     return RUN.sub(_words, text)
 
 
 def spaced_column(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`spaced` of each text of a column without nulls; only those that hold such a script are looked at one by one."""
+    """Apply `insert_spaces` to a column without nulls; only texts in such a script are processed one by one."""
     without = pc.match_substring_regex(texts, RUN.pattern)
-    cut = pa.array(map(spaced, texts.filter(without).to_pylist()), pa.string())
+    cut = pa.array(map(insert_spaces, texts.filter(without).to_pylist()), pa.string())
     return pa.chunked_array([pc.replace_with_mask(texts.combine_chunks(), without.combine_chunks(), cut)])
 
 
@@ -45,19 +45,19 @@ def sentences(text: str) -> list[str]:
     """The sentences of a text, stripped; none is empty."""
     from icu4py.breakers import SentenceBreaker
 
-    return [one for one in (part.strip() for part in SentenceBreaker(text, "root")) if one]
+    return [sentence for sentence in (part.strip() for part in SentenceBreaker(text, "root")) if sentence]
 
 
-def a_sentence(text: str, draw: float) -> str:
+def longest_sentence(text: str, draw: float) -> str:
     """A sentence of a text that is long enough to ask for something; all of the text where none is.
 
     Args:
         text: any.
         draw: from 0 to 1 (not 1 itself), which of them.
     """
-    found = sentences(text)
-    words = count_words(pa.chunked_array([pa.array(found, pa.string())])).to_pylist()
-    long = [one for one, count in zip(found, words, strict=True) if count >= ASKING]
+    all_sentences = sentences(text)
+    words = count_words(pa.chunked_array([pa.array(all_sentences, pa.string())])).to_pylist()
+    long = [sentence for sentence, count in zip(all_sentences, words, strict=True) if count >= ASKING]
     return long[int(draw * len(long))] if long else text.strip()
 
 

@@ -57,26 +57,26 @@ def normal_form(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
     """
     column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     coded = column.dictionary_encode()
-    return _formed(coded.dictionary).take(coded.indices)
+    return _normalize_texts(coded.dictionary).take(coded.indices)
 
 
-def _formed(texts: pa.Array) -> pa.Array:
+def _normalize_texts(texts: pa.Array) -> pa.Array:
     odd = pc.invert(pc.match_substring_regex(texts, _PLAIN))
-    alike = pc.utf8_normalize(_replaced(texts.filter(odd), _BEFORE), "NFKC")
-    alike = pc.utf8_trim_whitespace(_replaced(pc.utf8_normalize(pc.utf8_lower(alike), "NFKC"), _ALIKE))
-    bare = _bare(alike)
+    alike = pc.utf8_normalize(_apply_rules(texts.filter(odd), _BEFORE), "NFKC")
+    alike = pc.utf8_trim_whitespace(_apply_rules(pc.utf8_normalize(pc.utf8_lower(alike), "NFKC"), _ALIKE))
+    bare = _strip_marks(alike)
     return pc.replace_with_mask(texts, odd, pc.if_else(pc.equal(bare, ""), alike, bare))
 
 
-def _bare(texts: pa.Array) -> pa.Array:
+def _strip_marks(texts: pa.Array) -> pa.Array:
     """Texts without marks, again and again until nothing changes: what went may have kept another apart."""
     marked = pc.binary_join_element_wise(" ", texts, " ", "")
-    while not (fewer := _replaced(marked, _MARKS)).equals(marked):
+    while not (fewer := _apply_rules(marked, _MARKS)).equals(marked):
         marked = fewer
     return pc.utf8_trim_whitespace(marked)
 
 
-def _replaced(texts: pa.Array, rules: _Rules) -> pa.Array:
+def _apply_rules(texts: pa.Array, rules: _Rules) -> pa.Array:
     for pattern, replacement in rules:
         texts = pc.replace_substring_regex(texts, pattern, replacement)
     return texts

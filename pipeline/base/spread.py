@@ -30,7 +30,7 @@ class Shard(Protocol):
         """What a person sees of it."""
 
     @property
-    def place(self) -> str:
+    def folder(self) -> str:
         """Where below the root its result may wait: a name of all that the result depends on."""
 
 
@@ -65,17 +65,17 @@ class Here:
 here = Here()
 
 
-def cuts(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Neighbours that go together: first, and one past the last, of each group, `most` rows in it or about."""
+def cuts(sizes: Sequence[int], max_size: int) -> list[tuple[int, int]]:
+    """Neighbours that go together: first, and one past the last, of each group, `max_size` rows in it or about."""
     ends = list(accumulate(sizes))
-    full = [number for number in range(1, len(ends)) if ends[number - 1] // most < ends[number] // most]
+    full = [number for number in range(1, len(ends)) if ends[number - 1] // max_size < ends[number] // max_size]
     return list(zip([0, *full], [*full, len(ends)], strict=True)) if ends else []
 
 
-def dealt(count: int, shards: int) -> list[tuple[int, int]]:
+def split_evenly(count: int, shards: int) -> list[tuple[int, int]]:
     """So many things in their order, dealt to at most so many shards: first and one past the last; none is empty."""
-    most = min(count, shards)
-    return [(count * n // most, count * (n + 1) // most) for n in range(most)]
+    n_parts = min(count, shards)
+    return [(count * n // n_parts, count * (n + 1) // n_parts) for n in range(n_parts)]
 
 
 def worked_apart(count: int, places: int, workers: int | None) -> int:
@@ -89,37 +89,37 @@ def worked_apart(count: int, places: int, workers: int | None) -> int:
     return min(count, SHARDS * places if workers is None or places <= workers else workers)
 
 
-def park(store: Store, place: str, pieces: Pieces) -> int:
+def save_shard_result(store: Store, folder: str, pieces: Pieces) -> int:
     """Keep a shard's result below the root, and count its pieces; a result that is kept already is not made again.
 
     A result without pieces was work for its effect: nothing is known of it, and it is always done.
     """
-    record = store.read(f"{place}.parked")
+    record = store.read(f"{folder}.parked")
     if record is not None:
         return int(json.loads(record))
     count = 0
     for count, piece in enumerate(pieces, 1):
-        store.write(_file(place, count), encode(piece))
+        store.write(_file(folder, count), encode(piece))
     if count:
-        store.write(f"{place}.parked", json.dumps(count).encode())
+        store.write(f"{folder}.parked", json.dumps(count).encode())
     return count
 
 
-def parked(store: Store, place: str, count: int) -> Pieces:
-    """What `park` has kept."""
+def load_shard_result(store: Store, folder: str, count: int) -> Pieces:
+    """What `save_shard_result` has kept."""
     for number in range(1, count + 1):
-        data = store.read(_file(place, number))
-        assert data is not None, f"{place}: piece {number} is gone from {store.url}"
+        data = store.read(_file(folder, number))
+        assert data is not None, f"{folder}: piece {number} is gone from {store.url}"
         yield pq.read_table(pa.BufferReader(data))
 
 
-def _file(place: str, number: int) -> str:
-    return f"{place}-{number:05d}.parquet"
+def _file(folder: str, number: int) -> str:
+    return f"{folder}-{number:05d}.parquet"
 
 
-def _travel(store: Store) -> tuple[type[Store], tuple[str]]:
+def _reduce_store(store: Store) -> tuple[type[Store], tuple[str]]:
     """A store travels as its URL: every machine opens its own, with the keys of its own environment."""
     return Store, (store.url,)
 
 
-copyreg.pickle(Store, _travel)
+copyreg.pickle(Store, _reduce_store)

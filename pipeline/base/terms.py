@@ -16,7 +16,7 @@ import Stemmer
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.segmentation import RUN, WITHOUT_SPACES, spaced
+from darklode.pipeline.base.segmentation import RUN, WITHOUT_SPACES, insert_spaces
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -45,7 +45,7 @@ def words(text: str, *, segmented: bool = False) -> list[str]:
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     text = text.lower().replace("_", " ")
     if not text.isascii():
-        text = spaced(text) if segmented else RUN.sub(_bigrams, text)
+        text = insert_spaces(text) if segmented else RUN.sub(_bigrams, text)
     return _WORD.findall(text)
 
 
@@ -54,9 +54,9 @@ def tokens(text: str) -> Iterator[tuple[int, int]]:
 
     Runs of scripts without spaces come as overlapping pairs of characters, as there.
     """
-    for found in _SPAN.finditer(text):
-        start, end = found.span()
-        if RUN.match(found.group()):
+    for match in _SPAN.finditer(text):
+        start, end = match.span()
+        if RUN.match(match.group()):
             yield from ((at, min(at + 2, end)) for at in range(start, max(start + 1, end - 1)))
         else:
             yield start, end
@@ -97,9 +97,9 @@ class Analyzer:
 
     def __init__(self, stemmer: str | None = "english", stop_words: bool = True) -> None:
         if stemmer is not None and stemmer not in Stemmer.algorithms():
-            known = ", ".join(Stemmer.algorithms())
+            languages = ", ".join(Stemmer.algorithms())
             raise SettingsError(
-                f"bm25.stemmer: there is no Snowball stemmer {stemmer}; null for none, or one of {known}"
+                f"bm25.stemmer: there is no Snowball stemmer {stemmer}; null for none, or one of {languages}"
             )
         self._stems = _Stems(stemmer, _stop_words() if stop_words else frozenset())
 
@@ -229,10 +229,10 @@ class TermSpace:
         return TermSequences(columns, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]))
 
     def _columns(self, texts: Sequence[str], *, grow: bool) -> Iterator[list[int]]:
-        known = self.vocabulary
+        vocabulary = self.vocabulary
         for text in texts:
             terms = self.tokenize(text)
             if grow:
-                yield [known.setdefault(term, len(known)) for term in terms]
+                yield [vocabulary.setdefault(term, len(vocabulary)) for term in terms]
             else:
-                yield [known[term] for term in terms if term in known]
+                yield [vocabulary[term] for term in terms if term in vocabulary]

@@ -4,7 +4,7 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.artifacts.tables import NO_HIVE, named, no_rows, patched, verbatim
+from darklode.pipeline.base.artifacts.tables import NO_HIVE, no_rows, patched_sql, select_tables, verbatim
 from darklode.pipeline.base.errors import InputError
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
@@ -42,9 +42,9 @@ def views_sql(run: Run) -> str:
     lines = [HEAD + (S3_HEAD if run.store.local is None else "")]
     lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(verbatim(run.store.url))};\n")
     for name, table in TABLES.items():
-        own = named(parts, name)
-        rows = {one: _rows(TABLES[one]) for one in own} or {name: no_rows(table)}
-        sql = patched(table, rows) if len(rows) > 1 else rows[name]
+        own = select_tables(parts, name)
+        rows = {table_name: _rows(TABLES[table_name]) for table_name in own} or {name: no_rows(table)}
+        sql = patched_sql(table, rows) if len(rows) > 1 else rows[name]
         lines.append(f"CREATE OR REPLACE VIEW {name} AS {sql};")
     return "\n".join(lines) + "\n"
 

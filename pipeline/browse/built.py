@@ -30,14 +30,14 @@ _NUMBERED = """
 """
 
 
-def _numbered(table: str, columns: str) -> str:
+def _numbered_sql(table: str, columns: str) -> str:
     return _NUMBERED.format(table=table, columns=columns)
 
 
 _SAID = f"""
     CREATE TABLE said AS
-    {_numbered("answers", "t.reviewer, t.relevance, t.rationale")}
-    UNION ALL {_numbered("human_labels", "CAST(NULL AS VARCHAR), t.relevance, CAST(NULL AS VARCHAR)")}
+    {_numbered_sql("answers", "t.reviewer, t.relevance, t.rationale")}
+    UNION ALL {_numbered_sql("human_labels", "CAST(NULL AS VARCHAR), t.relevance, CAST(NULL AS VARCHAR)")}
 """
 _FINDERS = """
     CREATE TABLE finders AS SELECT row_number() OVER (ORDER BY retrievers) AS found_by, retrievers
@@ -45,12 +45,12 @@ _FINDERS = """
 """
 _PAIRS = f"""
     CREATE TABLE pairs AS
-    WITH candidates AS ({_numbered("pool", "t.retrievers, t.best_rank, t.fused_score")}),
+    WITH candidates AS ({_numbered_sql("pool", "t.retrievers, t.best_rank, t.fused_score")}),
     judged AS (
         SELECT query, passage, bool_or(relevant) AS relevant, max(probability) AS probability, max(grade) AS grade
-        FROM ({_numbered("verdicts", "t.relevant, t.probability, t.grade")}) GROUP BY query, passage
+        FROM ({_numbered_sql("verdicts", "t.relevant, t.probability, t.grade")}) GROUP BY query, passage
     ),
-    labels AS ({_numbered("qrels", "t.relevance, t.source")}),
+    labels AS ({_numbered_sql("qrels", "t.relevance, t.source")}),
     people AS (
         SELECT query, passage, count(*) FILTER (relevance > 0) AS yes, count(*) FILTER (relevance = 0) AS no
         FROM said GROUP BY query, passage
@@ -70,7 +70,7 @@ _PAIRS = f"""
 _RANKS = f"""
     CREATE TABLE ranks AS
     SELECT r.query, r.passage, r.retriever, CAST(r.rank AS SMALLINT) AS rank
-    FROM ({_numbered("rankings", "t.retriever, t.rank")}) r
+    FROM ({_numbered_sql("rankings", "t.retriever, t.rank")}) r
     SEMI JOIN pairs p ON p.query = r.query AND p.passage = r.passage
 """
 _COUNTS = """

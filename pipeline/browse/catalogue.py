@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.browse import built, mined
-from darklode.pipeline.validate.review.journal import Journal, standing
+from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 
 LOOKED_UP = """
     documents chunks verdicts query_spellings query_terms click_evidence relevance_evidence associations mined_test
@@ -38,35 +38,35 @@ class Catalogue:
     name: str
     mined: bool
     _connection: duckdb.DuckDBPyConnection
-    _asked: threading.Lock
+    _query_lock: threading.Lock
 
-    def table(self, sql: str, beside: Mapping[str, pa.Table] | None = None, /, **given: object) -> pa.Table:
+    def table(self, sql: str, beside: Mapping[str, pa.Table] | None = None, /, **parameters: object) -> pa.Table:
         """The answer of an ordered query.
 
         Args:
             sql: the question.
             beside: rows that it names, besides the run's.
-            given: the values that it names.
+            parameters: the values that it names.
 
         Raises:
             ArtifactError: the files are gone, because the run was built anew.
         """
         try:
-            with self._asked:
+            with self._query_lock:
                 for name, rows in (beside or {}).items():
                     self._connection.register(name, rows)
-                answer: pa.Table = self._connection.sql(sql, params=given).to_arrow_table()
+                answer: pa.Table = self._connection.sql(sql, params=parameters).to_arrow_table()
         except duckdb.IOException as error:
             raise ArtifactError("The run has been built anew since this page was started; start it again.") from error
         return answer
 
-    def rows(self, sql: str, /, **given: object) -> list[Row]:
+    def rows(self, sql: str, /, **parameters: object) -> list[Row]:
         """The answer of an ordered query, by names."""
-        return self.table(sql, **given).to_pylist()  # type: ignore[no-any-return]
+        return self.table(sql, **parameters).to_pylist()  # type: ignore[no-any-return]
 
-    def column(self, sql: str, /, **given: object) -> list[Any]:
+    def column(self, sql: str, /, **parameters: object) -> list[Any]:
         """The first column of an answer."""
-        return [next(iter(row.values())) for row in self.rows(sql, **given)]
+        return [next(iter(row.values())) for row in self.rows(sql, **parameters)]
 
 
 @contextmanager
@@ -81,8 +81,8 @@ def open_catalogue(run: Run) -> Iterator[Catalogue]:
     reading = Run(run.store.url, untouched=True)
     is_mined = "impressions" in run.parts()
     steps = mined.STEPS if is_mined else built.STEPS
-    with all_tables(reading).opened() as tables, tables.connect(" ".join([*steps, LOOKED_UP])) as connection:
-        connection.register("answers", standing(Journal(run.store).read()))
+    with all_tables(reading).open_local() as tables, tables.connect(" ".join([*steps, LOOKED_UP])) as connection:
+        connection.register("answers", current_answers(AnswerJournal(run.store).read()))
         for step in steps:
             connection.execute(step)
         connection.unregister("answers")

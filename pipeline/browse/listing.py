@@ -56,7 +56,7 @@ class Listing:
         about: one sentence on it.
         rows: SQL behind FROM, whose columns the conditions and orders name.
         searched: where a search looks, of SEARCHED.
-        found: SQL of a row that holds a word; `queries_{word}` and the like are the rows that it looks up.
+        matches: SQL of a row that holds a word; `queries_{word}` and the like are the rows that it looks up.
         shown: SQL of what a page shows; `chosen` is the page's rows, its `place` their order.
         orders: SQL to order by, by its name for people; the first is the usual one.
         filters: what to filter by.
@@ -67,14 +67,14 @@ class Listing:
     about: str
     rows: str
     searched: tuple[str, ...]
-    found: str
+    matches: str
     shown: str
     orders: Mapping[str, str]
     filters: tuple[Filter, ...]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ListRequest:
     """What an address asks of a list; what it does not know or cannot read is left out.
 
     Attributes:
@@ -90,12 +90,15 @@ class Asked:
     page: int
 
     @classmethod
-    def of(cls, listing: Listing, given: Mapping[str, str]) -> Asked:
+    def from_parameters(cls, listing: Listing, parameters: Mapping[str, str]) -> ListRequest:
         """Read an address's parameters."""
-        words = tuple(word[:WORD_CHARACTERS] for word in given.get(WORDS, "").split()[:MOST_WORDS])
-        chosen = {one.name: _value(one, given.get(one.name, "")) for one in listing.filters}
-        order = given.get(ORDER, "")
-        number = given.get(PAGE, "")
+        words = tuple(word[:WORD_CHARACTERS] for word in parameters.get(WORDS, "").split()[:MOST_WORDS])
+        chosen = {
+            list_filter.name: _value(list_filter, parameters.get(list_filter.name, ""))
+            for list_filter in listing.filters
+        }
+        order = parameters.get(ORDER, "")
+        number = parameters.get(PAGE, "")
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 6 else 1
         return cls(
             words,
@@ -107,37 +110,37 @@ class Asked:
     def parameters(self, listing: Listing, **changed: object) -> dict[str, str]:
         """The same as an address says it, without what goes without saying."""
         first = next(iter(listing.orders))
-        said = {WORDS: " ".join(self.words), **{name: _said(value) for name, value in self.chosen.items()}}
-        said |= {ORDER: "" if self.order == first else self.order, PAGE: "" if self.page == 1 else str(self.page)}
-        return {name: value for name, value in (said | {k: str(v) for k, v in changed.items()}).items() if value}
+        values = {WORDS: " ".join(self.words), **{name: _to_text(value) for name, value in self.chosen.items()}}
+        values |= {ORDER: "" if self.order == first else self.order, PAGE: "" if self.page == 1 else str(self.page)}
+        return {name: value for name, value in (values | {k: str(v) for k, v in changed.items()}).items() if value}
 
 
-def _value(one: Filter, given: str) -> str | float | None:
-    if one.options or not given:
-        return given or None
+def _value(list_filter: Filter, text: str) -> str | float | None:
+    if list_filter.options or not text:
+        return text or None
     try:
-        share = float(given)
+        share = float(text)
     except ValueError:
         return None
     return share if 0 <= share <= 1 else None
 
 
-def _said(value: str | float) -> str:
+def _to_text(value: str | float) -> str:
     return f"{value:g}" if isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
-class Found:
+class ListPage:
     """A page of a list.
 
     Attributes:
-        asked: what was asked for; `page` is at most `pages`.
+        request: what was asked for; `page` is at most `pages`.
         total: rows that fit.
         pages: pages that there are to turn to, at least 1.
         rows: those of the page.
     """
 
-    asked: Asked
+    request: ListRequest
     total: int
     pages: int
     rows: Sequence[Row]
@@ -145,7 +148,7 @@ class Found:
     @cached_property
     def first(self) -> int:
         """Number of the page's first row among all, from 1."""
-        return (self.asked.page - 1) * PAGE_ROWS + 1
+        return (self.request.page - 1) * PAGE_ROWS + 1
 
     @property
     def cut(self) -> bool:
@@ -153,30 +156,32 @@ class Found:
         return self.total > MOST_PAGES * PAGE_ROWS
 
 
-def find(catalogue: Catalogue, listing: Listing, asked: Asked, query: int | None = None) -> Found:
+def find_rows(catalogue: Catalogue, listing: Listing, request: ListRequest, query: int | None = None) -> ListPage:
     """The page that an address asks for.
 
     Args:
         catalogue: the run.
         listing: which of its lists.
-        asked: what of it.
+        request: what of it.
         query: number of a query whose rows alone are meant.
     """
-    held = _search(catalogue, listing, asked.words)
-    conditions, given = _conditions(listing, asked)
+    search_result = _search(catalogue, listing, request.words)
+    conditions, parameters = _conditions(listing, request)
     where = f"FROM {listing.rows} WHERE {conditions}"
     if query is not None:
         where += " AND x.query = $of_query"
-        given["of_query"] = query
-    total = catalogue.table(f"SELECT count(*) AS n {where}", held, **given)["n"][0].as_py()
+        parameters["of_query"] = query
+    total = catalogue.table(f"SELECT count(*) AS n {where}", search_result, **parameters)["n"][0].as_py()
     pages = min(max(1, -(-total // PAGE_ROWS)), MOST_PAGES)
-    asked = replace(asked, page=min(asked.page, pages))
-    begin = (asked.page - 1) * PAGE_ROWS
-    order = listing.orders[asked.order]
-    page = catalogue.table(f"SELECT * {where} ORDER BY {order} LIMIT {PAGE_ROWS} OFFSET {begin}", held, **given)
+    request = replace(request, page=min(request.page, pages))
+    begin = (request.page - 1) * PAGE_ROWS
+    order = listing.orders[request.order]
+    page = catalogue.table(
+        f"SELECT * {where} ORDER BY {order} LIMIT {PAGE_ROWS} OFFSET {begin}", search_result, **parameters
+    )
     places = pa.array(range(page.num_rows), pa.int32())
     rows = catalogue.table(listing.shown, {"chosen": page.append_column("place", places)}).to_pylist()
-    return Found(asked, total, pages, rows)
+    return ListPage(request, total, pages, rows)
 
 
 def _search(catalogue: Catalogue, listing: Listing, words: Sequence[str]) -> dict[str, pa.Table]:
@@ -189,20 +194,20 @@ def _search(catalogue: Catalogue, listing: Listing, words: Sequence[str]) -> dic
     }
 
 
-def _conditions(listing: Listing, asked: Asked) -> tuple[str, dict[str, Any]]:
+def _conditions(listing: Listing, request: ListRequest) -> tuple[str, dict[str, Any]]:
     """SQL of what a row has to fulfil, and the values that it names."""
-    conditions, given = ["true"], dict[str, Any]()
-    conditions += [listing.found.format(word=number) for number in range(len(asked.words))]
-    for one in listing.filters:
-        if one.name in asked.chosen:
-            given[one.name] = asked.chosen[one.name]
-            conditions.append(one.condition)
-    return " AND ".join(f"({one})" for one in conditions), given
+    conditions, parameters = ["true"], dict[str, Any]()
+    conditions += [listing.matches.format(word=number) for number in range(len(request.words))]
+    for list_filter in listing.filters:
+        if list_filter.name in request.chosen:
+            parameters[list_filter.name] = request.chosen[list_filter.name]
+            conditions.append(list_filter.condition)
+    return " AND ".join(f"({list_filter})" for list_filter in conditions), parameters
 
 
 def choices(catalogue: Catalogue, listing: Listing) -> Iterator[tuple[Filter, list[Any] | None]]:
     """The filters with the values to choose from, where there is more than one; None for a share."""
-    for one in listing.filters:
-        values = catalogue.column(one.options) if one.options else None
+    for list_filter in listing.filters:
+        values = catalogue.column(list_filter.options) if list_filter.options else None
         if values is None or len(values) > 1:
-            yield one, values
+            yield list_filter, values

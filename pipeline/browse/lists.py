@@ -127,7 +127,7 @@ PAIRS = Listing(
 CANDIDATES = replace(
     PAIRS,
     orders={"by fused rank": PAIRS.orders["by query"], **{k: v for k, v in PAIRS.orders.items() if k != "by query"}},
-    filters=tuple(one for one in PAIRS.filters if one not in (_TENANT, _SPLIT)),
+    filters=tuple(pair_filter for pair_filter in PAIRS.filters if pair_filter not in (_TENANT, _SPLIT)),
 )
 """The pairs of one query."""
 
@@ -208,4 +208,4 @@ REJECTS = Listing(
 def lists_of(catalogue: Catalogue) -> dict[str, Listing]:
     """The lists of a run by their paths, in the order of its data."""
     shown = (LOG_QUERIES, TRIPLETS, REJECTS) if catalogue.mined else (QUERIES, PAIRS, TRIPLETS, REJECTS)
-    return {one.key: one for one in shown}
+    return {listing.key: listing for listing in shown}

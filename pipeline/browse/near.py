@@ -20,7 +20,7 @@ _ROWS = """
 
 
 @dataclass
-class Neighbours:
+class SimilarQueries:
     """Looks up near queries; the terms are counted when first asked for.
 
     Nearness is the cosine of the queries' terms, weighted by inverse document frequency over the queries of all
@@ -33,12 +33,12 @@ class Neighbours:
     _vectors: sparse.csr_matrix | None = None
     _tenants: NDArray[np.int32] | None = None
 
-    def near(self, query: int, most: int) -> list[Row]:
+    def similar(self, query: int, max_queries: int) -> list[Row]:
         """The nearest queries, each with `nearness` from 0 to 1, the nearest first; those that share nothing are none.
 
         Args:
             query: its number.
-            most: how many at most.
+            max_queries: how many at most.
         """
         with self._counting:
             if self._vectors is None:
@@ -49,12 +49,14 @@ class Neighbours:
         nearness = (self._vectors @ self._vectors[row].T).toarray().ravel()
         nearness[self._tenants != self._tenants[row]] = 0
         nearness[row] = 0
-        best = np.argsort(-nearness, kind="stable")[:most]
-        chosen = {int(one) + 1: float(nearness[one]) for one in best if nearness[one] > 0}
+        nearest_rows = np.argsort(-nearness, kind="stable")[:max_queries]
+        chosen = {
+            int(row_number) + 1: float(nearness[row_number]) for row_number in nearest_rows if nearness[row_number] > 0
+        }
         numbers = ", ".join(map(str, chosen)) or "NULL"
         rows = self.catalogue.rows(f"{_ROWS} WHERE query IN ({numbers})")
-        found = [{**one, "nearness": chosen[one["query"]]} for one in rows]
-        return sorted(found, key=lambda one: (-one["nearness"], one["query"]))
+        query_rows = [{**row_number, "nearness": chosen[row_number["query"]]} for row_number in rows]
+        return sorted(query_rows, key=lambda row_number: (-row_number["nearness"], row_number["query"]))
 
     def _count(self) -> None:
         texts = self.catalogue.table(_TEXTS)

@@ -10,7 +10,7 @@ SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Tally:
+class TableCount:
     """Rows of a list, counted by one or two of its filters.
 
     Attributes:
@@ -34,17 +34,17 @@ _TALLIES = (
 )
 
 
-def tallies(catalogue: Catalogue) -> list[Tally]:
+def table_counts(catalogue: Catalogue) -> list[TableCount]:
     """The counts of a run's lists, in data order."""
-    found = []
+    counts = []
     for key, title, by, table in _TALLIES:
         if key == "pairs" and catalogue.mined:
             continue
         names = ", ".join(by)
         order = f"{by[0]}, n DESC, {names}" if key == "rejects" else names
         sql = f"SELECT {names}, count(*) AS n FROM {table} GROUP BY {names} ORDER BY {order} LIMIT {SHOWN}"
-        found.append(Tally(key, title, by, catalogue.rows(sql)))
-    return found
+        counts.append(TableCount(key, title, by, catalogue.rows(sql)))
+    return counts
 
 
 def sizes(catalogue: Catalogue) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.base.reading import DOCUMENT, Reading
+from darklode.pipeline.base.reading import DOCUMENT, JudgeReply
 from darklode.pipeline.browse.catalogue import Catalogue, Row
 
 SHOWN = 100
@@ -86,15 +86,15 @@ def query_of(catalogue: Catalogue, tenant: str, query_id: str) -> Row:
     Raises:
         InputError: the run has no such query.
     """
-    found = catalogue.rows(_QUERY, tenant=tenant, query_id=query_id)
-    if not found:
+    query_rows = catalogue.rows(_QUERY, tenant=tenant, query_id=query_id)
+    if not query_rows:
         raise InputError("The run has no such query.")
-    number = found[0]["query"]
+    number = query_rows[0]["query"]
     around = {row["query"]: row for row in catalogue.rows(_AROUND, query=number)}
-    return {**found[0], "earlier": around.get(number - 1), "later": around.get(number + 1)}
+    return {**query_rows[0], "earlier": around.get(number - 1), "later": around.get(number + 1)}
 
 
-def judged(catalogue: Catalogue, query: Row) -> dict[str, Any]:
+def judged_pool(catalogue: Catalogue, query: Row) -> dict[str, Any]:
     """What is known of a benchmark query's candidates besides their row in the list of pairs.
 
     Returns:
@@ -102,9 +102,9 @@ def judged(catalogue: Catalogue, query: Row) -> dict[str, Any]:
     """
     key = {"tenant": query["tenant"], "query_id": query["query_id"]}
     return {
-        "ranks": _by("passage", catalogue.rows(_RANKS, query=query["query"])),
-        "said": _by("passage", catalogue.rows(_SAID, query=query["query"])),
-        "verdicts": _by("chunk_id", catalogue.rows(_VERDICTS, **key)),
+        "ranks": _group_by("passage", catalogue.rows(_RANKS, query=query["query"])),
+        "said": _group_by("passage", catalogue.rows(_SAID, query=query["query"])),
+        "verdicts": _group_by("chunk_id", catalogue.rows(_VERDICTS, **key)),
     }
 
 
@@ -119,11 +119,11 @@ def evidence(catalogue: Catalogue, query: Row) -> dict[str, list[Row]]:
     return {name: catalogue.rows(sql, **key) for name, sql in _MINED.items()}
 
 
-def _by(column: str, rows: list[Row]) -> dict[Any, list[Row]]:
-    found: dict[Any, list[Row]] = {}
+def _group_by(column: str, rows: list[Row]) -> dict[Any, list[Row]]:
+    groups: dict[Any, list[Row]] = {}
     for row in rows:
-        found.setdefault(row[column], []).append(row)
-    return found
+        groups.setdefault(row[column], []).append(row)
+    return groups
 
 
 _ANSWERS = """
@@ -133,15 +133,15 @@ _ANSWERS = """
 """
 
 
-def reading_of(catalogue: Catalogue, tenant: str, doc_id: str, chunk_id: str | None) -> tuple[Reading, list[Row]]:
+def passage_of(catalogue: Catalogue, tenant: str, doc_id: str, chunk_id: str | None) -> tuple[JudgeReply, list[Row]]:
     """A document, and the queries that it answers: by the labels, or by a mined triplet.
 
     Raises:
         InputError: the run has no such document.
     """
     key = {"tenant": tenant, "doc_id": doc_id}
-    found = catalogue.rows(DOCUMENT, **key, chunk_id=chunk_id)
-    if not found:
+    documents = catalogue.rows(DOCUMENT, **key, chunk_id=chunk_id)
+    if not documents:
         raise InputError("The run has no such document.")
     pairs = "all_triplets" if catalogue.mined else "(FROM pairs WHERE relevance > 0)"
-    return Reading.of(found[0]), catalogue.rows(_ANSWERS.format(pairs=pairs, most=SHOWN), **key)
+    return JudgeReply.from_row(documents[0]), catalogue.rows(_ANSWERS.format(pairs=pairs, most=SHOWN), **key)

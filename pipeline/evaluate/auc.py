@@ -15,7 +15,7 @@ from scipy.special import ndtri, stdtrit
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS
-from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, Chance, holm, linearised, turned_p
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, holm, linearized_interval, rotation_p
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
@@ -79,8 +79,8 @@ def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: 
     for tenant in [None, *(tenants if len(tenants) > 1 else [])]:
         differences: Rows = []
         tests = len(MEASURES) * len(systems) * (len(systems) - 1) // 2
-        chance = Chance(settings.bootstrap, settings.flips, seed, tests)
-        for measure, labelled in _labelled(tables, tenant, systems):
+        chance = ResamplingSettings(settings.bootstrap, settings.flips, seed, tests)
+        for measure, labelled in _labelled_pairs(tables, tenant, systems):
             where = {"tenant": tenant, "part": PART, "measure": measure, "queries": labelled.queries}
             means += [where | row for row in labelled.areas(systems, chance)]
             differences += [where | row for row in labelled.differences(systems, chance)]
@@ -108,17 +108,17 @@ class LabelledPairs:
     def queries(self) -> int:
         return int(self.query.max()) + 1
 
-    def areas(self, systems: Sequence[str], chance: Chance) -> Iterator[dict[str, Any]]:
+    def areas(self, systems: Sequence[str], chance: ResamplingSettings) -> Iterator[dict[str, Any]]:
         """Columns of `evaluation`: each system's AUC with a percentile interval over queries."""
         drawn = _drawn_queries(self.queries, chance)
         for at, name in enumerate(systems):
             scores = self.scores[:, at]
-            resampled = [area(self.labels, scores, one[self.query]) for one in drawn]
+            resampled = [area(self.labels, scores, weights[self.query]) for weights in drawn]
             low, high = np.nanpercentile(resampled, ENDS)
             ends = {"low": float(low), "high": float(high)}
             yield {"system": name, "ceiling": 1.0, "value": area(self.labels, scores)} | ends
 
-    def differences(self, systems: Sequence[str], chance: Chance) -> Iterator[dict[str, Any]]:
+    def differences(self, systems: Sequence[str], chance: ResamplingSettings) -> Iterator[dict[str, Any]]:
         """Columns of `evaluation_pairs`: each later system against each earlier one."""
         values = [area(self.labels, scores) for scores in self.scores.T]
         adds = [influence(self.labels, scores, self.query) for scores in self.scores.T]
@@ -127,30 +127,32 @@ class LabelledPairs:
             row: dict[str, Any] = {"system": systems[system], "other": systems[other], "clusters": clusters}
             row |= {"difference": values[system] - values[other], "low": None, "high": None}
             if clusters >= MIN_CLUSTERS:
-                ends = np.array(linearised(row["difference"], adds[system] - adds[other], chance))
-                row["low"], row["high"] = row["difference"] + _wider(clusters) * (ends - row["difference"])
-            yield row | {"p": swapped_p(self.labels, self.scores[:, [system, other]], self.query, chance)}
+                ends = np.array(linearized_interval(row["difference"], adds[system] - adds[other], chance))
+                row["low"], row["high"] = row["difference"] + _small_sample_factor(clusters) * (
+                    ends - row["difference"]
+                )
+            yield row | {"p": rank_swap_p(self.labels, self.scores[:, [system, other]], self.query, chance)}
 
 
-def _wider(clusters: int) -> float:
+def _small_sample_factor(clusters: int) -> float:
     """By how much an interval must be wider as the spread of so few queries is not well known (Student's t)."""
     return float(stdtrit(clusters - 1, 0.975) / ndtri(0.975) * np.sqrt(clusters / (clusters - 1)))
 
 
-def _labelled(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Iterator[tuple[str, LabelledPairs]]:
+def _labelled_pairs(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Iterator[tuple[str, LabelledPairs]]:
     """The labelled pairs for each measure that has both labels."""
     with tables.connect() as connection:
         connection.register("asked", pa.table({"system": list(systems), "place": range(len(systems))}))
         rows = connection.sql(SCORED, params={"tenant": tenant}).to_arrow_table()
     for measure, column in MEASURES.items():
-        mine = rows.filter(pc.is_valid(rows[column])).combine_chunks()
-        said = np.asarray(mine[column].to_numpy(), bool)
-        if len(np.unique(said)) < 2:
+        labelled_rows = rows.filter(pc.is_valid(rows[column])).combine_chunks()
+        labels = np.asarray(labelled_rows[column].to_numpy(), bool)
+        if len(np.unique(labels)) < 2:
             continue
-        flat = pc.fill_null(pc.list_flatten(mine["scores"]), float("nan")).to_numpy()
-        scores = np.asarray(flat, np.float64).reshape(len(said), len(systems))
-        query = mine["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-        yield measure, LabelledPairs(said, scores, np.asarray(query, np.int64))
+        flat = pc.fill_null(pc.list_flatten(labelled_rows["scores"]), float("nan")).to_numpy()
+        scores = np.asarray(flat, np.float64).reshape(len(labels), len(systems))
+        query = labelled_rows["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+        yield measure, LabelledPairs(labels, scores, np.asarray(query, np.int64))
 
 
 def influence(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64]) -> Floats:
@@ -174,7 +176,9 @@ def influence(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64
     return np.asarray(np.bincount(query, share / np.where(labels, len(positive), len(negative))), np.float64)
 
 
-def swapped_p(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64], chance: Chance) -> float:
+def rank_swap_p(
+    labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64], chance: ResamplingSettings
+) -> float:
     """Two-sided p of a difference of two AUCs when it is chance which system ranked a query's pairs in which way.
 
     Args:
@@ -186,25 +190,27 @@ def swapped_p(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64
     Source: Venkatraman and Begg 1996, A distribution-free procedure for comparing receiver operating characteristic
     curves from a paired experiment (ranks are swapped, for scores of two systems have different units).
     """
-    one, other = (_double_ranks(each) for each in scores.T)
-    least = abs(_areas_of_ranks(labels, one[None]) - _areas_of_ranks(labels, other[None])) - 1e-12
+    first, other = (_double_ranks(each) for each in scores.T)
+    least = abs(_areas_of_ranks(labels, first[None]) - _areas_of_ranks(labels, other[None])) - 1e-12
 
     def reaches(bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        found = []
+        reached_counts = []
         for some in np.array_split(bits, -(-len(bits) * len(labels) // _RANKS_AT_ONCE)):
             turned = some[:, query].astype(bool)
-            swapped = np.where(turned, other, one), np.where(turned, one, other)
+            swapped = np.where(turned, other, first), np.where(turned, first, other)
             areas = [_areas_of_ranks(labels, each) for each in swapped]
-            found.append(np.abs(areas[0] - areas[1]) >= least)
-        return np.concatenate(found)
+            reached_counts.append(np.abs(areas[0] - areas[1]) >= least)
+        return np.concatenate(reached_counts)
 
-    return float(turned_p(int(query.max()) + 1, reaches, chance))
+    return float(rotation_p(int(query.max()) + 1, reaches, chance))
 
 
 def _double_ranks(scores: Floats) -> NDArray[np.int64]:
     """Twice the ranks of scores, from the worst on: equal scores share the mean of theirs, which may be a half."""
-    _, place, counts = np.unique(np.where(np.isnan(scores), -np.inf, scores), return_inverse=True, return_counts=True)
-    return np.asarray((2 * np.cumsum(counts) - counts + 1)[place], np.int64)
+    _, rank_index, counts = np.unique(
+        np.where(np.isnan(scores), -np.inf, scores), return_inverse=True, return_counts=True
+    )
+    return np.asarray((2 * np.cumsum(counts) - counts + 1)[rank_index], np.int64)
 
 
 def _areas_of_ranks(labels: NDArray[np.bool_], ranks: NDArray[np.int64]) -> Floats:
@@ -216,7 +222,7 @@ def _areas_of_ranks(labels: NDArray[np.bool_], ranks: NDArray[np.int64]) -> Floa
     return np.asarray(below.ravel()[places[:, labels]].mean(axis=1) / (~labels).sum())
 
 
-def _drawn_queries(n: int, chance: Chance) -> NDArray[np.uint16]:
+def _drawn_queries(n: int, chance: ResamplingSettings) -> NDArray[np.uint16]:
     """How often each query counts when as many are drawn with replacement, shape (resamples, n)."""
     random, drawn = np.random.default_rng(chance.seed), np.empty((chance.resamples, n), np.uint16)
     for row in drawn:

@@ -24,7 +24,7 @@ FOUND = """
 NOT_FOUND = np.iinfo(np.int32).max
 
 
-class Positives:
+class PositiveRanks:
     """The judged positives and every retriever's rank of each.
 
     Attributes:
@@ -34,20 +34,20 @@ class Positives:
         ranks: rank of each positive in each list, shape (n_positives, n_retrievers); NOT_FOUND where it is in none.
     """
 
-    def __init__(self, found: pa.Table, retrievers: list[str]) -> None:
+    def __init__(self, rows: pa.Table, retrievers: list[str]) -> None:
         self.retrievers = retrievers
-        query = _codes(found, ["tenant", "query_id"])
-        positive = _codes(found, ["tenant", "query_id", "chunk_id"])
+        query = _codes(rows, ["tenant", "query_id"])
+        positive = _codes(rows, ["tenant", "query_id", "chunk_id"])
         n = int(positive.max(initial=-1)) + 1
         self.ranks = np.full((n, len(retrievers)), NOT_FOUND, np.int32)
         self.query = np.zeros(n, np.int64)
         self.query[positive] = query
         tenant = np.empty(int(query.max(initial=-1)) + 1, dtype=object)
-        tenant[query] = found["tenant"].to_numpy()
+        tenant[query] = rows["tenant"].to_numpy()
         self.tenants = tenant
-        hit = pc.is_valid(found["rank"]).to_numpy()
-        column = pc.index_in(found["retriever"], pa.array(retrievers, pa.string())).to_numpy()[hit].astype(np.int64)
-        self.ranks[positive[hit], column] = found["rank"].to_numpy()[hit]
+        hit = pc.is_valid(rows["rank"]).to_numpy()
+        column = pc.index_in(rows["retriever"], pa.array(retrievers, pa.string())).to_numpy()[hit].astype(np.int64)
+        self.ranks[positive[hit], column] = rows["rank"].to_numpy()[hit]
 
     def recall(self, hit: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Each query's share of positives that are hit, shape (n_queries,) or (n_queries, columns of hit)."""
@@ -72,30 +72,30 @@ def audit(tables: Tables, output: Output, settings: AuditSettings, *, depth: int
         seed: of the resampling.
     """
     names = tables.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever")["retriever"].to_pylist()
-    found = Positives(tables.sql(FOUND), names)
+    positives = PositiveRanks(tables.sql(FOUND), names)
     output.facts["caveat"] = CAVEAT
-    if not found.ranks.size:
+    if not positives.ranks.size:
         return
-    everyone = np.ones(len(found.tenants), bool)
+    everyone = np.ones(len(positives.tenants), bool)
     scopes: list[tuple[str | None, NDArray[np.bool_]]] = [(None, everyone)]
-    tenants = sorted(set(found.tenants))
+    tenants = sorted(set(positives.tenants))
     if len(tenants) > 1:
-        scopes += [(tenant, found.tenants == tenant) for tenant in tenants]
-    rows = [row for tenant, scope in scopes for row in _rows(found, tenant, scope, depth, settings.bootstrap, seed)]
+        scopes += [(tenant, positives.tenants == tenant) for tenant in tenants]
+    rows = [row for tenant, scope in scopes for row in _rows(positives, tenant, scope, depth, settings.bootstrap, seed)]
     output.write("audit_retrievers", pa.Table.from_pylist(rows, schema=AUDIT_RETRIEVERS.schema))
-    output.write("audit_overlap", pa.Table.from_pylist(_overlap(found, depth), schema=AUDIT_OVERLAP.schema))
+    output.write("audit_overlap", pa.Table.from_pylist(_overlap(positives, depth), schema=AUDIT_OVERLAP.schema))
 
 
 def _rows(
-    found: Positives, tenant: str | None, scope: NDArray[np.bool_], depth: int, resamples: int, seed: int
+    positives: PositiveRanks, tenant: str | None, scope: NDArray[np.bool_], depth: int, resamples: int, seed: int
 ) -> list[dict[str, object]]:
-    near = found.ranks <= depth
-    others = near.sum(axis=1, keepdims=True) > near
-    alone = found.recall(found.ranks < NOT_FOUND)[scope]
-    shallow = found.recall(near)[scope].mean(axis=0)
-    without = found.recall(others)[scope]
-    mine = scope[found.query]
-    unique = (near & (near.sum(axis=1, keepdims=True) == 1))[mine].sum(axis=0)
+    in_pool = positives.ranks <= depth
+    found_by_others = in_pool.sum(axis=1, keepdims=True) > in_pool
+    alone = positives.recall(positives.ranks < NOT_FOUND)[scope]
+    shallow = positives.recall(in_pool)[scope].mean(axis=0)
+    without = positives.recall(found_by_others)[scope]
+    positive_in_scope = scope[positives.query]
+    unique = (in_pool & (in_pool.sum(axis=1, keepdims=True) == 1))[positive_in_scope].sum(axis=0)
     alone_low, alone_high = _of_means(alone, resamples, seed)
     without_low, without_high = _of_means(without, resamples, seed)
     return [
@@ -110,10 +110,10 @@ def _rows(
             "leave_one_out_low": without_low[i],
             "leave_one_out_high": without_high[i],
             "unique_positives": unique[i],
-            "positives": mine.sum(),
+            "positives": positive_in_scope.sum(),
             "queries": scope.sum(),
         }
-        for i, name in enumerate(found.retrievers)
+        for i, name in enumerate(positives.retrievers)
     ]
 
 
@@ -123,17 +123,17 @@ def _of_means(
     return interval(values, lambda sums: sums / len(values), resamples, seed)
 
 
-def _overlap(found: Positives, depth: int) -> list[dict[str, object]]:
-    near = (found.ranks <= depth).astype(np.int64)
-    shared = near.T @ near
+def _overlap(positives: PositiveRanks, depth: int) -> list[dict[str, object]]:
+    in_pool = (positives.ranks <= depth).astype(np.int64)
+    shared = in_pool.T @ in_pool
     sizes = np.diag(shared)
     rows = []
-    for i, one in enumerate(found.retrievers):
-        for j, other in enumerate(found.retrievers):
+    for i, first in enumerate(positives.retrievers):
+        for j, other in enumerate(positives.retrievers):
             either = int(sizes[i] + sizes[j] - shared[i, j])
             jaccard = float(shared[i, j]) / either if either else None
             rows.append(
-                {"retriever": one, "other": other, "shared": shared[i, j], "found": sizes[i], "jaccard": jaccard}
+                {"retriever": first, "other": other, "shared": shared[i, j], "found": sizes[i], "jaccard": jaccard}
             )
     return rows
 

@@ -9,12 +9,22 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.columns import Columns
+from darklode.pipeline.ingest.columns import ColumnMapping
 from darklode.pipeline.ingest.files import listing
 from darklode.pipeline.ingest.log_rows import FALSE, TRUE
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import Block, Mask, Seen, blank, common_faults, emptied, keys_of, mask, weed
+from darklode.pipeline.ingest.rows import (
+    Mask,
+    RowBlock,
+    SeenKeys,
+    blank,
+    blank_to_null,
+    common_faults,
+    drop_faulty,
+    keys_of,
+    mask,
+)
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
 
@@ -28,7 +38,7 @@ USUAL = {
     "relevance": ("relevance",),
     "tenant": ("tenant",),
 }
-COLUMNS = Columns("evaluate.labels", {}, USUAL, ("query", "document"), "query", events=True)
+COLUMNS = ColumnMapping("evaluate.labels", {}, USUAL, ("query", "document"), "query", events=True)
 
 TEXTS = """
     WITH labelled AS (SELECT DISTINCT tenant, text_id, text FROM given), shown AS (
@@ -59,15 +69,15 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
         InputError: the file cannot be read, or lacks a column.
         TooManyRejects: more than `settings.max_reject_share` of the rows cannot be used.
     """
-    files, seen, rows = listing(file), Seen(), [TABLES["manual_labels"].empty()]
+    files, seen_keys, rows = listing(file), SeenKeys(), [TABLES["manual_labels"].empty()]
     intake = Intake(output, "labels", file, files)
-    known = tables.read("documents", ["tenant", "doc_id"])
-    ids = pc.binary_join_element_wise(known["tenant"], known["doc_id"], "\x1f").combine_chunks()
-    for one in files:
-        for block in read_tabular(one, None, COLUMNS, intake, settings.max_row_bytes):
+    known_documents = tables.read("documents", ["tenant", "doc_id"])
+    ids = pc.binary_join_element_wise(known_documents["tenant"], known_documents["doc_id"], "\x1f").combine_chunks()
+    for label_file in files:
+        for block in read_tabular(label_file, None, COLUMNS, intake, settings.max_row_bytes):
             if not set(SAID) & block.columns.keys():
                 raise InputError(f"{file} has neither a column satisfaction nor one relevance; see docs/evaluate.md")
-            rows.append(_usable(block, ids, seen, intake, settings))
+            rows.append(_select_usable(block, ids, seen_keys, intake, settings))
     intake.close(settings.max_reject_share)
     order = [(name, "ascending") for name in TABLES["manual_labels"].key]
     labels = pa.concat_tables(rows).sort_by(order).combine_chunks()
@@ -78,34 +88,40 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
     output.write("manual_texts", texts.cast(TABLES["manual_texts"].schema))
 
 
-def _usable(block: Block, known: pa.Array, seen: Seen, intake: Intake, settings: IngestSettings) -> pa.Table:
+def _select_usable(
+    block: RowBlock, known_documents: pa.Array, seen_keys: SeenKeys, intake: Intake, settings: IngestSettings
+) -> pa.Table:
     """Rows of `manual_labels` in the file's order."""
     faults = common_faults(block, "", settings, "query")
     faults.append(("no document", blank(block.columns["document"])))
-    whole = weed(block, faults, intake).completed(settings)
-    said = {name: _said(whole.columns.get(name, whole.nulls())) for name in SAID}
-    names = pc.binary_join_element_wise(whole.columns["tenant"], emptied(whole.columns["document"]), "\x1f")
-    ours = mask(pc.is_in(names, value_set=known))
-    wordy = mask(pc.match_substring_regex(pc.utf8_trim_whitespace(whole.columns["document"]), r"\s"))
-    bad: list[tuple[str, Mask]] = [(f"{name} is neither 0 nor 1", wrong) for name, (_, wrong) in said.items()]
-    bad.append(("no label", np.logical_and.reduce([mask(values.is_null()) for values, _ in said.values()])))
+    complete = drop_faulty(block, faults, intake).complete(settings)
+    labels_by_column = {name: _parse_labels(complete.columns.get(name, complete.nulls())) for name in SAID}
+    names = pc.binary_join_element_wise(complete.columns["tenant"], blank_to_null(complete.columns["document"]), "\x1f")
+    ours = mask(pc.is_in(names, value_set=known_documents))
+    wordy = mask(pc.match_substring_regex(pc.utf8_trim_whitespace(complete.columns["document"]), r"\s"))
+    bad: list[tuple[str, Mask]] = [
+        (f"{name} is neither 0 nor 1", wrong) for name, (_, wrong) in labels_by_column.items()
+    ]
+    bad.append(("no label", np.logical_and.reduce([mask(values.is_null()) for values, _ in labels_by_column.values()])))
     bad.append(("document is neither an id of the run nor a text", ~ours & ~wordy))
     fine = ~np.logical_or.reduce([hit for _, hit in bad])
-    left = weed(whole, bad, intake)
-    rows = _rows(left, ours[fine]).append_column("at", pa.array(np.flatnonzero(fine)))
+    remaining = drop_faulty(complete, bad, intake)
+    rows = _rows(remaining, ours[fine]).append_column("at", pa.array(np.flatnonzero(fine)))
     keys = keys_of(*(rows[name].to_pylist() for name in ("tenant", "pair")))
-    again = seen.repeated(keys)
-    weed(left, [("pair repeated", again)], intake)
-    kept = rows.filter(pa.array(~again))
-    columns = {name: kept[name] for name in ("tenant", "query_id", "query", "text_id", "text")}
-    return TABLES["manual_labels"].rows(columns | {name: values.take(kept["at"]) for name, (values, _) in said.items()})
+    again = seen_keys.find_repeated(keys)
+    drop_faulty(remaining, [("pair repeated", again)], intake)
+    new_rows = rows.filter(pa.array(~again))
+    columns = {name: new_rows[name] for name in ("tenant", "query_id", "query", "text_id", "text")}
+    return TABLES["manual_labels"].rows(
+        columns | {name: values.take(new_rows["at"]) for name, (values, _) in labels_by_column.items()}
+    )
 
 
-def _rows(block: Block, ours: NDArray[np.bool_]) -> pa.Table:
+def _rows(block: RowBlock, ours: NDArray[np.bool_]) -> pa.Table:
     """The pairs with their ids, and the text of those documents that the run does not have."""
     import hashlib
 
-    queries, documents = emptied(block.columns["query"]), emptied(block.columns["document"])
+    queries, documents = blank_to_null(block.columns["query"]), blank_to_null(block.columns["document"])
     hashed = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in queries.to_pylist()]
     own = [f"text-{hashlib.sha256(text.encode()).hexdigest()[:16]}" for text in documents.to_pylist()]
     query_id, text_id = pa.array(hashed, pa.string()), pc.if_else(pa.array(ours), documents, pa.array(own, pa.string()))
@@ -121,11 +137,11 @@ def _rows(block: Block, ours: NDArray[np.bool_]) -> pa.Table:
     )
 
 
-def _said(texts: pa.Array) -> tuple[pa.Array, Mask]:
+def _parse_labels(texts: pa.Array) -> tuple[pa.Array, Mask]:
     """Labels, null where there is none; and where a text is none."""
-    given = pc.utf8_lower(emptied(texts))
-    number = pc.replace_substring_regex(given, r"\.0*$", "")
-    yes = pc.or_(pc.is_in(given, pa.array(TRUE)), pc.equal(number, "1"))
-    no = pc.or_(pc.is_in(given, pa.array(FALSE)), pc.equal(number, "0"))
+    lowercase = pc.utf8_lower(blank_to_null(texts))
+    number = pc.replace_substring_regex(lowercase, r"\.0*$", "")
+    yes = pc.or_(pc.is_in(lowercase, pa.array(TRUE)), pc.equal(number, "1"))
+    no = pc.or_(pc.is_in(lowercase, pa.array(FALSE)), pc.equal(number, "0"))
     values = pc.if_else(pc.fill_null(yes, False), True, pc.if_else(pc.fill_null(no, False), False, None))
-    return values, mask(pc.and_(values.is_null(), given.is_valid()))
+    return values, mask(pc.and_(values.is_null(), lowercase.is_valid()))

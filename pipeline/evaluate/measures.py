@@ -19,7 +19,7 @@ QUERIES_AT_ONCE = 128
 """Their lists are objects of Python while ir_measures counts them: a thousand places each, tens of MB together."""
 
 
-def parsed(names: Sequence[str]) -> list[Any]:
+def parse_measures(names: Sequence[str]) -> list[Any]:
     """Measures by ir_measures' names, such as `nDCG@10`.
 
     Raises:
@@ -27,23 +27,25 @@ def parsed(names: Sequence[str]) -> list[Any]:
     """
     import ir_measures  # it takes long to import
 
-    found = []
+    measures = []
     for name in names:
         try:
-            found.append(ir_measures.parse_measure(name))
+            measures.append(ir_measures.parse_measure(name))
         except (NameError, ValueError, KeyError, SyntaxError) as error:
             raise SettingsError(f"evaluate.measures: ir_measures has no {name!r}; try nDCG@10 or R@100") from error
-        if "cutoff" not in found[-1].params:
+        if "cutoff" not in measures[-1].params:
             raise SettingsError(f"evaluate.measures: {name} has no depth; name one, as in {name}@10")
-    return found
+    return measures
 
 
 def depth_of(names: Sequence[str]) -> int:
     """How deep a ranking must be for all of these measures."""
-    return max(int(measure["cutoff"]) for measure in parsed(names))
+    return max(int(measure["cutoff"]) for measure in parse_measures(names))
 
 
-def measured(rankings: Iterable[pa.Table], labels: pa.Table, queries: Sequence[str], measures: Sequence[str]) -> Floats:
+def compute_measures(
+    rankings: Iterable[pa.Table], labels: pa.Table, queries: Sequence[str], measures: Sequence[str]
+) -> Floats:
     """Each query's value of each measure, shape (n_queries, n_measures); a query without a list has the worst.
 
     Equal scores are no matter here: the rank alone counts.
@@ -53,70 +55,70 @@ def measured(rankings: Iterable[pa.Table], labels: pa.Table, queries: Sequence[s
             the rows of a query stand together. Those of other queries are passed over.
         labels: query_id, text_id and relevance (0: judged and not relevant) of the same tenant.
         queries: ids, each once, each with at least one label.
-        measures: names as `parsed` takes them.
+        measures: names as `parse_measures` takes them.
 
     Source: ScalingNote, 4.1.2 (`Success@K` is its R@K); DevRev-Search, 4 (nDCG@10, R@10).
     """
     import ir_measures
 
-    wanted = parsed(measures)
-    columns = {measure: number for number, measure in enumerate(wanted)}
+    parsed_measures = parse_measures(measures)
+    columns = {measure: number for number, measure in enumerate(parsed_measures)}
     rows = {query: number for number, query in enumerate(queries)}
-    values, judged = np.zeros((len(rows), len(wanted))), Judged(labels)
-    for found in _blocks(rankings, rows):
-        right = judged.of(list(found))
-        for one in ir_measures.iter_calc(wanted, right, found):
-            values[rows[one.query_id], columns[one.measure]] = one.value
+    values, judged = np.zeros((len(rows), len(parsed_measures))), LabelIndex(labels)
+    for run in _blocks(rankings, rows):
+        right = judged.labels_of(list(run))
+        for value in ir_measures.iter_calc(parsed_measures, right, run):
+            values[rows[value.query_id], columns[value.measure]] = value.value
     return values
 
 
-def ceilings(labels: pa.Table, queries: Sequence[str], measures: Sequence[str]) -> Floats:
+def upper_bounds(labels: pa.Table, queries: Sequence[str], measures: Sequence[str]) -> Floats:
     """The most that each query can reach of each measure, shape (n_queries, n_measures): that of a perfect list."""
     order = [("query_id", "ascending"), ("relevance", "descending"), ("text_id", "ascending")]
-    best = labels.select(["query_id", "text_id", "relevance"]).sort_by(order)
-    starts = _starts(best["query_id"].combine_chunks())
-    places = np.arange(best.num_rows) - np.repeat(starts[:-1], np.diff(starts))
-    return measured([best.append_column("rank", pa.array(places + 1))], labels, queries, measures)
+    sorted_labels = labels.select(["query_id", "text_id", "relevance"]).sort_by(order)
+    starts = _run_starts(sorted_labels["query_id"].combine_chunks())
+    places = np.arange(sorted_labels.num_rows) - np.repeat(starts[:-1], np.diff(starts))
+    return compute_measures([sorted_labels.append_column("rank", pa.array(places + 1))], labels, queries, measures)
 
 
-class Judged:
+class LabelIndex:
     """Labels by query, of which a few are Python objects at a time."""
 
     def __init__(self, labels: pa.Table) -> None:
         self._labels = labels.select(["query_id", "text_id", "relevance"]).sort_by("query_id").combine_chunks()
         ids = self._labels["query_id"].combine_chunks()
-        self._starts = _starts(ids)
+        self._starts = _run_starts(ids)
         first = ids.take(pa.array(self._starts[:-1]))
-        self._place = {query: number for number, query in enumerate(first.to_pylist())}
+        self._number_of_query = {query: number for number, query in enumerate(first.to_pylist())}
 
-    def of(self, queries: Sequence[str]) -> dict[str, dict[str, int]]:
+    def labels_of(self, queries: Sequence[str]) -> dict[str, dict[str, int]]:
         """Relevance by query and text."""
-        found = {}
+        labels = {}
         for query in queries:
-            number = self._place[query]
+            number = self._number_of_query[query]
             rows = self._labels.slice(self._starts[number], self._starts[number + 1] - self._starts[number])
-            found[query] = dict(zip(rows["text_id"].to_pylist(), rows["relevance"].to_pylist(), strict=True))
-        return found
+            labels[query] = dict(zip(rows["text_id"].to_pylist(), rows["relevance"].to_pylist(), strict=True))
+        return labels
 
 
-def _blocks(rankings: Iterable[pa.Table], wanted: dict[str, int]) -> Iterator[dict[str, dict[str, float]]]:
+def _blocks(rankings: Iterable[pa.Table], query_numbers: dict[str, int]) -> Iterator[dict[str, dict[str, float]]]:
     """Lists as ir_measures takes them, of a few queries at a time: the score is the rank, turned around."""
     for table in rankings:
-        whole = table.select(["query_id", "rank", "text_id"]).combine_chunks()
-        starts = _starts(whole["query_id"].combine_chunks())
+        combined = table.select(["query_id", "rank", "text_id"]).combine_chunks()
+        starts = _run_starts(combined["query_id"].combine_chunks())
         for first in range(0, len(starts) - 1, QUERIES_AT_ONCE):
             ends = starts[first : first + QUERIES_AT_ONCE + 1]
-            rows = whole.slice(ends[0], ends[-1] - ends[0])
+            rows = combined.slice(ends[0], ends[-1] - ends[0])
             ids = rows["query_id"].take(pa.array(ends[:-1] - ends[0])).to_pylist()
             texts, scores = rows["text_id"].to_pylist(), pc.negate(rows["rank"].cast(pa.float64())).to_pylist()
             cut = [slice(low - ends[0], high - ends[0]) for low, high in pairwise(ends)]
             lists = {
                 query: dict(zip(texts[part], scores[part], strict=True)) for query, part in zip(ids, cut, strict=True)
             }
-            yield {query: found for query, found in lists.items() if query in wanted}
+            yield {query: ranking for query, ranking in lists.items() if query in query_numbers}
 
 
-def _starts(values: pa.Array) -> NDArray[np.int64]:
+def _run_starts(values: pa.Array) -> NDArray[np.int64]:
     """Where each run of equal values begins, and the end of the last."""
     if not len(values):
         return np.zeros(1, np.int64)

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.base.bootstrap import ENDS, resampled
+from darklode.pipeline.base.bootstrap import ENDS, resample
 from darklode.pipeline.base.relations import view
-from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, Chance, holm, linearised
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, holm, linearized_interval
 from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.mining import LogSettings
@@ -141,40 +141,40 @@ def online(
 
     Source: ScalingNote, 4.6; Radlinski, Kurup and Joachims 2008 (team-draft interleaving).
     """
-    found = [pa.table({name: pa.array([], pa.string()) for name in ("tenant", "session", "arm")})]
+    tables_out = [pa.table({name: pa.array([], pa.string()) for name in ("tenant", "session", "arm")})]
     days = tables.by_day("impressions", "timestamp")
     for number, (day, parts) in enumerate(days.items()):
-        with tables.of("impressions", parts).connect() as connection:
-            impressions = view(connection, tables.of("impressions", parts), "impressions")
-            people = Exposures.of(connection, impressions, settings).people
+        with tables.with_parts("impressions", parts).connect() as connection:
+            impressions = view(connection, tables.with_parts("impressions", parts), "impressions")
+            people = Exposures.from_impressions(connection, impressions, settings).people
             query = SESSIONS.format(impressions=impressions, people=people)
-            found.append(connection.sql(query, params={"few": FEW}).to_arrow_table())
+            tables_out.append(connection.sql(query, params={"few": FEW}).to_arrow_table())
         output.progress(number + 1, len(days), day)
-    rows = pa.concat_tables(found, promote_options="default")
+    rows = pa.concat_tables(tables_out, promote_options="default")
     if "online_verdicts" in tables:
-        rows = pa.concat_tables([rows, _judged(tables, rows, searches)], promote_options="default")
+        rows = pa.concat_tables([rows, _judged_rows(tables, rows, searches)], promote_options="default")
     several = pc.unique(rows["tenant"]).sort().to_pylist()
-    chance = Chance(measuring.bootstrap, measuring.flips, seed)
+    chance = ResamplingSettings(measuring.bootstrap, measuring.flips, seed)
     shares: Rows = []
     pairs: Rows = []
     for tenant in [None, *(several if len(several) > 1 else [])]:
-        mine = rows if tenant is None else rows.filter(pc.equal(rows["tenant"], tenant))
-        if mine.num_rows:
-            log = SessionCounts.of(mine)
+        tenant_rows = rows if tenant is None else rows.filter(pc.equal(rows["tenant"], tenant))
+        if tenant_rows.num_rows:
+            log = SessionCounts.from_rows(tenant_rows)
             shares += [{"tenant": tenant} | row for row in log.shares(chance)]
             pairs += [{"tenant": tenant} | row for row in log.pairs(chance)]
     output.write("online", pa.Table.from_pylist(shares, schema=TABLES["online"].schema))
     output.write("online_pairs", pa.Table.from_pylist(pairs, schema=TABLES["online_pairs"].schema))
 
 
-def _judged(tables: Tables, counted: pa.Table, searches: int) -> pa.Table:
+def _judged_rows(tables: Tables, counted: pa.Table, searches: int) -> pa.Table:
     """What the judge said, in rows as those of `SESSIONS`."""
     counts = ",".join(_DEPTH.format(depth=depth) for depth in DEPTHS)
     with tables.connect() as connection:
         connection.register("counted", counted)
         query = JUDGED.format(counts=counts)
-        found: pa.Table = connection.sql(query, params={"most": searches}).to_arrow_table()
-        return found
+        rows: pa.Table = connection.sql(query, params={"most": searches}).to_arrow_table()
+        return rows
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class SessionCounts:
     counts: Floats
 
     @classmethod
-    def of(cls, rows: pa.Table) -> SessionCounts:
+    def from_rows(cls, rows: pa.Table) -> SessionCounts:
         """From rows of `SESSIONS`, of one day or of several."""
         arms = [None, *pc.unique(rows["arm"]).drop_null().sort().to_pylist()]
         names = pc.binary_join_element_wise(rows["tenant"], rows["session"], "\x00").combine_chunks()
@@ -205,20 +205,20 @@ class SessionCounts:
         counts[:, :, COUNTS.index("clicking")] = searched & (counts[:, :, COUNTS.index("clicks")] > 0)
         return cls(arms, counts)
 
-    def shares(self, chance: Chance) -> Iterator[dict[str, Any]]:
+    def shares(self, chance: ResamplingSettings) -> Iterator[dict[str, Any]]:
         """Rows of `online`, without the tenant."""
         flat = self.counts.reshape(len(self.counts), -1)
-        values, drawn = self._values(flat.sum(axis=0)), resampled(flat, self._values, chance.resamples, chance.seed)
+        values, drawn = self._values(flat.sum(axis=0)), resample(flat, self._values, chance.resamples, chance.seed)
         low, high = np.nanpercentile(np.where(np.isnan(values), 0, drawn), ENDS, axis=0)
         for at, arm in enumerate(self.arms):
-            for number, (measure, (_, whole)) in enumerate(MEASURES.items()):
-                of = self.counts[:, at, COUNTS.index(SIZES.get(whole, whole))]
+            for number, (measure, (_, denominator)) in enumerate(MEASURES.items()):
+                measure_sizes = self.counts[:, at, COUNTS.index(SIZES.get(denominator, denominator))]
                 if not np.isnan(values[at, number]):
                     ends = {"low": low[at, number], "high": high[at, number]}
-                    sizes = {"counted": int(of.sum()), "sessions": int((of > 0).sum())}
+                    sizes = {"counted": int(measure_sizes.sum()), "sessions": int((measure_sizes > 0).sum())}
                     yield {"arm": arm, "measure": measure, "value": values[at, number]} | ends | sizes
 
-    def pairs(self, chance: Chance) -> Rows:
+    def pairs(self, chance: ResamplingSettings) -> Rows:
         """Rows of `online_pairs`, without the tenant: each later arm against each earlier one."""
         values = self._values(self.counts.reshape(len(self.counts), -1).sum(axis=0))
         both = [
@@ -238,23 +238,25 @@ class SessionCounts:
             row["p_holm"] = corrected
         return rows
 
-    def _interval(self, other: int, arm: int, number: int, chance: Chance) -> tuple[float | None, float | None]:
+    def _interval(
+        self, other: int, arm: int, number: int, chance: ResamplingSettings
+    ) -> tuple[float | None, float | None]:
         """Of the difference in a measure; none where few sessions, or all alike, make an arm look certain."""
-        adds = np.stack([self._influence(one, number) for one in (arm, other)])
+        adds = np.stack([self._influence(arm_number, number) for arm_number in (arm, other)])
         counted = ~np.isnan(adds)
         adds = np.nan_to_num(adds)
         if counted.sum(axis=1).min() < MIN_CLUSTERS or np.abs(adds).max(axis=1).min() <= 1e-12:
             return None, None
         values = self._values(self.counts.reshape(len(self.counts), -1).sum(axis=0))[:, number]
-        return linearised(values[arm] - values[other], (adds[0] - adds[1])[counted.any(axis=0)], chance)
+        return linearized_interval(values[arm] - values[other], (adds[0] - adds[1])[counted.any(axis=0)], chance)
 
     def _influence(self, arm: int, number: int) -> Floats:
         """What each session adds to a share of an arm, shape (n_sessions,); NaN where it counts for nothing."""
-        part, whole = (self.counts[:, arm, COUNTS.index(name)] for name in list(MEASURES.values())[number])
-        total = whole.sum()
-        return np.where(whole > 0, (part - part.sum() / total * whole) / total, np.nan)
+        part, denominator = (self.counts[:, arm, COUNTS.index(name)] for name in list(MEASURES.values())[number])
+        total = denominator.sum()
+        return np.where(denominator > 0, (part - part.sum() / total * denominator) / total, np.nan)
 
-    def _p_values(self, other: int, arm: int, chance: Chance) -> Floats:
+    def _p_values(self, other: int, arm: int, chance: ResamplingSettings) -> Floats:
         """Two-sided p of each measure's difference, shape (n_measures,).
 
         By a permutation test: which arm a session of one arm had is shuffled, what a session of both arms did is
@@ -262,24 +264,24 @@ class SessionCounts:
         """
         sides = self.counts[:, [other, arm]]
         present: NDArray[np.bool_] = (sides != 0).any(axis=-1)
-        both = _merged(sides[present.all(axis=1)], len(sides))
-        single = [_merged(sides[present[:, at] & ~present[:, 1 - at]][:, at], len(sides)) for at in (0, 1)]
-        alone, of_arm = np.concatenate(single), np.repeat([False, True], [len(one) for one in single])
+        both = _merge_counts(sides[present.all(axis=1)], len(sides))
+        single = [_merge_counts(sides[present[:, at] & ~present[:, 1 - at]][:, at], len(sides)) for at in (0, 1)]
+        alone, of_arm = np.concatenate(single), np.repeat([False, True], [len(sessions) for sessions in single])
         total, random = alone.sum(axis=0) + both.sum(axis=(0, 1)), np.random.default_rng(chance.seed)
 
         def distance(sums: Floats) -> Floats:
-            values = [self._shares(one) for one in (sums, total - sums)]
+            values = [self._shares(arm_sums) for arm_sums in (sums, total - sums)]
             return np.abs(values[0] - values[1])
 
         least = distance(sides[:, 1].sum(axis=0)) * (1 - 1e-12) - 1e-12
-        reached = np.zeros(len(least), np.int64)
+        n_reached = np.zeros(len(least), np.int64)
         for start in range(0, chance.signs, _DRAWS_AT_ONCE):
             count = min(_DRAWS_AT_ONCE, chance.signs - start)
             shuffled = random.permuted(np.tile(of_arm, (count, 1)), axis=1)
-            kept = random.random((count, len(both))) < 0.5
-            sums = shuffled @ alone + kept @ (both[:, 1] - both[:, 0]) + both[:, 0].sum(axis=0)
-            reached += (~(distance(sums) < least)).sum(axis=0)
-        return np.asarray((reached + 1) / (chance.signs + 1))
+            stays = random.random((count, len(both))) < 0.5
+            sums = shuffled @ alone + stays @ (both[:, 1] - both[:, 0]) + both[:, 0].sum(axis=0)
+            n_reached += (~(distance(sums) < least)).sum(axis=0)
+        return np.asarray((n_reached + 1) / (chance.signs + 1))
 
     def _values(self, sums: Floats) -> Floats:
         """The shares of sums, shape (…, n_arms, n_measures); not a number where nothing is counted."""
@@ -288,15 +290,15 @@ class SessionCounts:
     @staticmethod
     def _shares(sums: Floats) -> Floats:
         """The measures of sums of shape (…, n_counts), shape (…, n_measures)."""
-        part, whole = (np.array([COUNTS.index(pair[side]) for pair in MEASURES.values()]) for side in (0, 1))
+        part, denominator = (np.array([COUNTS.index(pair[side]) for pair in MEASURES.values()]) for side in (0, 1))
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(sums[..., part] / sums[..., whole])
+            return np.asarray(sums[..., part] / sums[..., denominator])
 
 
-def _merged(counts: Floats, sessions: int) -> Floats:
+def _merge_counts(counts: Floats, sessions: int) -> Floats:
     """Sums of every few sessions, so that all kinds of sessions together have at most about `_MAX_UNITS` units."""
     units = -(-len(counts) * _MAX_UNITS // max(sessions, _MAX_UNITS))
-    found = np.zeros((units, *counts.shape[1:]))
+    merged = np.zeros((units, *counts.shape[1:]))
     if units:
-        np.add.at(found, np.arange(len(counts)) % units, counts)
-    return found
+        np.add.at(merged, np.arange(len(counts)) % units, counts)
+    return merged

@@ -17,8 +17,8 @@ from darklode.pipeline.evaluate.online import DEPTHS, SHOWN
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession, label_counts
 from darklode.pipeline.mine.evidence import Exposures
-from darklode.pipeline.mine.relevance.documents import AskedDocuments
-from darklode.pipeline.mine.relevance.ranker import OpenTenant, Ranker, Tenants
+from darklode.pipeline.mine.relevance.documents import JudgedDocuments
+from darklode.pipeline.mine.relevance.ranker import OpenTenant, OpenTenants, Ranker
 from darklode.schemas.evaluation_tables import ONLINE_VERDICTS
 from darklode.schemas.mining import LogSettings
 
@@ -85,42 +85,44 @@ def online_verdicts(
 
     Source: ScalingNote, 4.6.
     """
-    rows = _drawn(tables, settings, searches, seed)
+    rows = _draw_searches(tables, settings, searches, seed)
     keys = ["tenant", "block"]
     blocks = rows.group_by(keys).aggregate([]).sort_by([(key, "ascending") for key in keys]).to_pylist()
     with (
-        Tenants(tables, Ranker(judge_for, {}, "")) as tenants,
+        OpenTenants(tables, Ranker(judge_for, {}, "")) as tenants,
         JudgingSession(output, rows.num_rows, measure="shown") as session,
     ):
         for block in blocks:
             opened = tenants.get(block["tenant"])
-            mine = pc.and_(pc.equal(rows["tenant"], block["tenant"]), pc.equal(rows["block"], block["block"]))
+            in_block = pc.and_(pc.equal(rows["tenant"], block["tenant"]), pc.equal(rows["block"], block["block"]))
             if opened is not None:
-                _Block(opened, rows.filter(mine), session, output).judge(f"{block['tenant']}/{block['block']}")
+                _JudgedBlock(opened, rows.filter(in_block), session, output).judge(
+                    f"{block['tenant']}/{block['block']}"
+                )
     shown, total = session.counts["shown"], rows.num_rows
     lost = {"its tenant has no documents": total - shown} if total > shown else {}
     output.count(FunnelStep("online_verdicts", "drawn documents", total, "verdicts", shown, lost))
     output.facts |= {name: session.counts[name] for name in ("shown", "relevant", "not_relevant", "unknown", "chunks")}
 
 
-def _drawn(tables: Tables, settings: LogSettings, searches: int, seed: int) -> pa.Table:
+def _draw_searches(tables: Tables, settings: LogSettings, searches: int, seed: int) -> pa.Table:
     """The documents that the drawn searches were shown, in the order of `CHOSEN`."""
-    found: pa.Table | None = None
+    sample: pa.Table | None = None
     for day, parts in tables.by_day("impressions", "timestamp").items():
-        with tables.of("impressions", parts).connect() as connection:
-            impressions = view(connection, tables.of("impressions", parts), "impressions")
-            people = Exposures.of(connection, impressions, settings).people
-            given = {"seed": str(seed), "day": day, "most": searches}
+        with tables.with_parts("impressions", parts).connect() as connection:
+            impressions = view(connection, tables.with_parts("impressions", parts), "impressions")
+            people = Exposures.from_impressions(connection, impressions, settings).people
+            parameters = {"seed": str(seed), "day": day, "most": searches}
             query = DRAWN.format(impressions=impressions, people=people)
-            mine = connection.sql(query, params=given).to_arrow_table()
-        found = mine if found is None else pa.concat_tables([found, mine])
+            day_rows = connection.sql(query, params=parameters).to_arrow_table()
+        sample = day_rows if sample is None else pa.concat_tables([sample, day_rows])
         with scratch() as connection:
-            connection.register("found", found)
-            found = connection.sql(LEAST, params={"most": searches}).to_arrow_table()
-    if found is None:
+            connection.register("found", sample)
+            sample = connection.sql(LEAST, params={"most": searches}).to_arrow_table()
+    if sample is None:
         return ONLINE_VERDICTS.empty().append_column("block", pa.array([], pa.int64()))
     with scratch() as connection:
-        connection.register("found", found)
+        connection.register("found", sample)
         rows: pa.Table = connection.sql(CHOSEN).to_arrow_table()
         return rows
 
@@ -129,7 +131,7 @@ OWN = ("date", "arm", "search_id", "session", "query_id", "query", "doc_id", "po
 
 
 @dataclass(frozen=True)
-class _Block:
+class _JudgedBlock:
     """Documents that a tenant's searches were shown, and where their verdicts go."""
 
     opened: OpenTenant
@@ -141,22 +143,27 @@ class _Block:
         """Judge the documents unless that was done before."""
         judge, rows, texts = self.opened.judge, Digest(len(OWN)), Digest(2)
         rows.update([pc.fill_null(self.rows[name].cast(pa.string()), "") for name in OWN])
-        texts.update(self._asked.shown.select(["chunk_id", "chunk_hash"]).columns)
+        texts.update(self._judged_documents.shown.select(["chunk_id", "chunk_hash"]).columns)
         basis = f"{judge.judge_id} {rows.hexdigest()} {texts.hexdigest()}"
         self.session.unit(name, basis, self._write, judge)
 
     @cached_property
-    def _asked(self) -> AskedDocuments:
-        return AskedDocuments.of(self.opened, self.rows, self.rows["doc_id"])
+    def _judged_documents(self) -> JudgedDocuments:
+        return JudgedDocuments.from_queries(self.opened, self.rows, self.rows["doc_id"])
 
     def _write(self) -> Mapping[str, int]:
-        judge, asked = self.opened.judge, self._asked
-        replies = self.session.replies(judge, asked.shown, ahead=0)  # it counts documents shown, the judge their chunks
-        place, judge_id = pa.array(asked.place), pa.repeat(pa.scalar(judge.judge_id), self.rows.num_rows)
-        relevant, probability = (column.take(place) for column in asked.worth(replies))
-        said = {"relevant": relevant, "probability": probability, "judge_id": judge_id}
-        verdicts = ONLINE_VERDICTS.rows({name: self.rows[name] for name in ("tenant", *OWN)} | said)
+        judge, documents = self.opened.judge, self._judged_documents
+        replies = self.session.replies(
+            judge, documents.shown, ahead=0
+        )  # it counts documents shown, the judge their chunks
+        document_index, judge_id = (
+            pa.array(documents.document_index),
+            pa.repeat(pa.scalar(judge.judge_id), self.rows.num_rows),
+        )
+        relevant, probability = (column.take(document_index) for column in documents.label_documents(replies))
+        columns = {"relevant": relevant, "probability": probability, "judge_id": judge_id}
+        verdicts = ONLINE_VERDICTS.rows({name: self.rows[name] for name in ("tenant", *OWN)} | columns)
         self.output.write(ONLINE_VERDICTS.name, verdicts)
         labels = label_counts(verdicts["relevant"])
         labels["unknown"] = labels.pop("unreadable")
-        return {"shown": verdicts.num_rows, "chunks": asked.shown.num_rows} | labels
+        return {"shown": verdicts.num_rows, "chunks": documents.shown.num_rows} | labels

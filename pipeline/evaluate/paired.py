@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.bootstrap import ENDS, interval, resampled
+from darklode.pipeline.base.bootstrap import ENDS, interval, resample
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ LARGEST_LOSS = -1.0
 
 
 @dataclass(frozen=True)
-class Chance:
+class ResamplingSettings:
     """How much is drawn, and from which seed.
 
     Attributes:
@@ -59,14 +59,14 @@ class Chance:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """What one system has more than another, by measure; all but `clusters` of shape (n_measures,).
 
     Attributes:
         mean: over queries.
         low: lower end of the 95 % studentized bootstrap interval; NaN of one cluster.
         high: its upper end.
-        bounded_low: lower end that no skew of the differences can make too high; see `bounded_low`.
+        bounded_low: lower end that no skew of the differences can make too high; see `lower_bound`.
         p: of the two-sided test that the sign of each cluster's difference is chance.
         detectable: the least true difference that the test finds 4 times of 5; NaN of one cluster.
         wins: queries on which the first has more.
@@ -88,7 +88,10 @@ class Difference:
         """One measure as columns of a table; what is not known is None."""
         values = {"difference": self.mean, "low": self.low, "high": self.high, "bounded_low": self.bounded_low}
         values |= {"p": self.p, "detectable": self.detectable}
-        row: dict[str, Any] = {name: None if np.isnan(one[at]) else float(one[at]) for name, one in values.items()}
+        row: dict[str, Any] = {
+            name: None if np.isnan(values_of_name[at]) else float(values_of_name[at])
+            for name, values_of_name in values.items()
+        }
         return row | {"clusters": self.clusters}
 
 
@@ -115,12 +118,12 @@ def is_gain(row: Mapping[str, Any]) -> bool:
 def detectable_gain(standard_error: float, clusters: float) -> float:
     """The least true difference that `is_gain` finds about 4 times of 5.
 
-    `bounded_low` is a mean with one more cluster that loses 1: that moves it by 1/n and adds 1/n² to its variance.
+    `lower_bound` is a mean with one more cluster that loses 1: that moves it by 1/n and adds 1/n² to its variance.
     """
     return float(POWER * np.hypot(standard_error, 1 / clusters) + 1 / clusters)
 
 
-def means(values: Floats, groups: NDArray[np.int64], chance: Chance) -> tuple[Floats, Floats, Floats]:
+def means(values: Floats, groups: NDArray[np.int64], chance: ResamplingSettings) -> tuple[Floats, Floats, Floats]:
     """Mean over queries and its 95 % interval, each of shape (n_measures,).
 
     Args:
@@ -133,35 +136,37 @@ def means(values: Floats, groups: NDArray[np.int64], chance: Chance) -> tuple[Fl
     return values.mean(axis=0), low, high
 
 
-def compared(one: Floats, other: Floats, groups: NDArray[np.int64], chance: Chance) -> Difference:
+def compare_paired(
+    first: Floats, other: Floats, groups: NDArray[np.int64], chance: ResamplingSettings
+) -> PairedDifference:
     """What the first system has more than the second: interval, lower bound and sign-flip randomisation test.
 
     Args:
-        one: values of the first, shape (n_queries, n_measures), at least one query.
+        first: values of the first, shape (n_queries, n_measures), at least one query.
         other: those of the second on the same queries.
         groups: the group of each query, from 0.
         chance: how much is drawn.
 
     Source: Smucker, Allan and Carterette 2007 (randomisation over bootstrap and t-test); Efron 1979.
     """
-    close = np.isclose(one, other, rtol=0, atol=1e-12)
-    differences = np.where(close, 0.0, one - other)
+    close = np.isclose(first, other, rtol=0, atol=1e-12)
+    differences = np.where(close, 0.0, first - other)
     sums, sizes = _sums(differences, groups), np.bincount(groups)
-    low, high = studentized(sums, sizes, chance)
-    return Difference(
+    low, high = studentized_interval(sums, sizes, chance)
+    return PairedDifference(
         sums.sum(axis=0) / sizes.sum(),
         low,
         high,
-        bounded_low(sums, sizes, chance),
-        flipped(sums, chance),
+        lower_bound(sums, sizes, chance),
+        sign_flip_p(sums, chance),
         POWER * _standard_error(sums, sizes),
-        (~close & (one > other)).sum(axis=0),
-        (~close & (one < other)).sum(axis=0),
+        (~close & (first > other)).sum(axis=0),
+        (~close & (first < other)).sum(axis=0),
         len(sums),
     )
 
 
-def studentized(sums: Floats, sizes: NDArray[np.int64], chance: Chance) -> tuple[Floats, Floats]:
+def studentized_interval(sums: Floats, sizes: NDArray[np.int64], chance: ResamplingSettings) -> tuple[Floats, Floats]:
     """95 % bootstrap-t interval of means over queries in clusters, each end of shape (n_measures,); NaN of one cluster.
 
     It allows for skew, which a percentile interval does not. An end that resamples leave open is the least, or the
@@ -192,17 +197,17 @@ def studentized(sums: Floats, sizes: NDArray[np.int64], chance: Chance) -> tuple
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.where(off == 0, 0, off / errors))
 
-    drawn = resampled(counts, statistic, chance.resamples, chance.seed)
+    drawn = resample(counts, statistic, chance.resamples, chance.seed)
     least = np.percentile(drawn, ENDS[0], axis=0, method="lower")
     greatest = np.percentile(drawn, ENDS[1], axis=0, method="higher")
     limit = np.maximum(-LARGEST_LOSS, np.abs(sums / sizes[:, None]).max(axis=0))
     with np.errstate(invalid="ignore"):
-        ends = (np.where(error > 0, mean - one * error, mean) for one in (greatest, least))
+        ends = (np.where(error > 0, mean - quantile * error, mean) for quantile in (greatest, least))
         low, high = (np.clip(end, -limit, limit) for end in ends)
     return low, high
 
 
-def bounded_low(sums: Floats, sizes: NDArray[np.int64], chance: Chance) -> Floats:
+def lower_bound(sums: Floats, sizes: NDArray[np.int64], chance: ResamplingSettings) -> Floats:
     """97.5 % lower bound of means of differences that are `LARGEST_LOSS` at least, whatever their distribution.
 
     The Bayesian bootstrap with one more cluster that loses as much as can be: of values that are 0 or 1 it is the
@@ -223,12 +228,12 @@ def bounded_low(sums: Floats, sizes: NDArray[np.int64], chance: Chance) -> Float
     random, drawn = np.random.default_rng(chance.seed), list[Floats]()
     for start in range(0, chance.resamples, _AT_ONCE):
         weights = random.standard_exponential((min(_AT_ONCE, chance.resamples - start), len(sums) + 1))
-        found = weights[:, 1:] @ counts + weights[:, :1] * lost
-        drawn.append(found[:, :-1] / found[:, -1:])
+        totals = weights[:, 1:] @ counts + weights[:, :1] * lost
+        drawn.append(totals[:, :-1] / totals[:, -1:])
     return np.asarray(np.percentile(np.concatenate(drawn), ENDS[0], axis=0))
 
 
-def flipped(sums: Floats, chance: Chance) -> Floats:
+def sign_flip_p(sums: Floats, chance: ResamplingSettings) -> Floats:
     """Two-sided p of sums of differences when each cluster's sign is chance, shape (n_measures,).
 
     Exact where all signs are no more than would be drawn.
@@ -239,10 +244,10 @@ def flipped(sums: Floats, chance: Chance) -> Floats:
     """
     units = _units(sums)
     least = np.abs(units.sum(axis=0)) * (1 - 1e-12) - 1e-12
-    return turned_p(len(units), lambda bits: np.abs((2.0 * bits - 1.0) @ units) >= least, chance)
+    return rotation_p(len(units), lambda bits: np.abs((2.0 * bits - 1.0) @ units) >= least, chance)
 
 
-def turned_p(n: int, reaches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]], chance: Chance) -> Floats:
+def rotation_p(n: int, reaches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]], chance: ResamplingSettings) -> Floats:
     """p of a test that turns each of n clusters around by chance; all ways are tried where few, else drawn ones.
 
     Args:
@@ -256,13 +261,13 @@ def turned_p(n: int, reaches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]], 
     """
     exact = n - 1 <= 40 and 2 ** (n - 1) <= chance.signs  # a sign and its opposite are as extreme: one is left out
     total = 2 ** (n - 1) if exact else chance.signs
-    random, found = np.random.default_rng(chance.seed), list[NDArray[np.int64]]()
+    random, reached_counts = np.random.default_rng(chance.seed), list[NDArray[np.int64]]()
     for start in range(0, total, _AT_ONCE):
         count = min(_AT_ONCE, total - start)
         bits = _all_signs(start, count, n) if exact else _random_signs(random, count, n)
-        found.append(reaches(bits).sum(axis=0))
-    reached = np.sum(found, axis=0)
-    return np.asarray(reached / total if exact else (reached + 1) / (total + 1))
+        reached_counts.append(reaches(bits).sum(axis=0))
+    n_reached = np.sum(reached_counts, axis=0)
+    return np.asarray(n_reached / total if exact else (n_reached + 1) / (total + 1))
 
 
 def _all_signs(start: int, count: int, n: int) -> NDArray[np.uint8]:
@@ -278,7 +283,7 @@ def _random_signs(random: np.random.Generator, count: int, n: int) -> NDArray[np
     return np.unpackbits(drawn, axis=1, count=n)
 
 
-def linearised(estimate: float, influence: Floats, chance: Chance) -> tuple[float, float]:
+def linearized_interval(estimate: float, influence: Floats, chance: ResamplingSettings) -> tuple[float, float]:
     """95 % interval of a difference of two figures that are no means of queries, such as AUC.
 
     It is that of the mean of `estimate + n · influence` over clusters.
@@ -291,16 +296,16 @@ def linearised(estimate: float, influence: Floats, chance: Chance) -> tuple[floa
     n = len(influence)
     values = np.column_stack([estimate + n * influence, np.ones(n)])
     units = _units(np.where(np.abs(values) <= 1e-12, 0.0, values))
-    low, high = studentized(units[:, :1], units[:, 1].astype(np.int64), chance)
+    low, high = studentized_interval(units[:, :1], units[:, 1].astype(np.int64), chance)
     return float(low[0]), float(high[0])
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:
     """p corrected for as many tests as there are (Holm 1979), in their order."""
-    given = np.asarray(p, np.float64)
-    order = np.argsort(given, kind="stable")
-    steps = given[order] * np.arange(len(given), 0, -1)
-    corrected = np.empty(len(given))
+    p_values = np.asarray(p, np.float64)
+    order = np.argsort(p_values, kind="stable")
+    steps = p_values[order] * np.arange(len(p_values), 0, -1)
+    corrected = np.empty(len(p_values))
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return corrected
 

@@ -12,7 +12,7 @@ from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.evaluate.run_files import RunFile
 from darklode.pipeline.retrieve.retrievers.port import Factory
-from darklode.pipeline.retrieve.search import QUERY_BLOCK, Lists, rank
+from darklode.pipeline.retrieve.search import QUERY_BLOCK, RankedLists, rank
 from darklode.schemas.tables import TABLES
 
 RANKINGS_STAGE = Stage("test_rankings", 1, ("test_queries", "test_texts"), ("test_rankings",))
@@ -50,7 +50,7 @@ def rank_all(
     if len(set(names)) < len(names):
         raise SettingsError(f"two systems have one name ({', '.join(names)}); rename a run file")
     texts = "chunks" if "chunks" in tables else "test_texts"
-    searched = tables.of("chunks", tables.parts(texts)).of("queries", tables.parts("test_queries"))
+    searched = tables.with_parts("chunks", tables.parts(texts)).with_parts("queries", tables.parts("test_queries"))
     basis, done = [digest(tables.parts(name)) for name in (texts, "test_queries")], 0
     tenants = pc.unique(tables.read("test_queries", ["tenant"])["tenant"]).sort().to_pylist()
     total = len(systems) * len(tenants) + len(run_files)
@@ -58,29 +58,29 @@ def rank_all(
         for tenant in tenants:
             with output.unit(f"{tenant!r} {name!r}", key_of(*basis, identities[name])) as unit:
                 if not unit.done:
-                    _search(searched, output, unit, Lists(searched, tenant, ((name, factory),), depth, ""))
+                    _search(searched, output, unit, RankedLists(searched, tenant, ((name, factory),), depth, ""))
             done += 1
             output.progress(done, total, name)
     for run in runs:
-        for rows in run.lists(tables.of("chunks", tables.parts(texts)), output, depth):
+        for rows in run.lists(tables.with_parts("chunks", tables.parts(texts)), output, depth):
             output.write("test_rankings", rows)
         done += 1
         output.progress(done, total, run.name)
     _count(tables, output, len(names))
 
 
-def _search(tables: Tables, output: Output, unit: Unit, lists: Lists) -> None:
+def _search(tables: Tables, output: Output, unit: Unit, lists: RankedLists) -> None:
     queries = pc.sum(pc.equal(tables.read("queries", ["tenant"])["tenant"], lists.tenant)).as_py()
     if not TenantChunks(tables, lists.tenant).n:
         return
     for number, rows in enumerate(rank(lists)):
         if number < -(-queries // QUERY_BLOCK):
-            output.write("test_rankings", _ranked(rows, lists.retrievers[0][0]))
+            output.write("test_rankings", _rank_rows(rows, lists.retrievers[0][0]))
         else:
             unit.facts = rows.to_pylist()[0]
 
 
-def _ranked(rows: pa.Table, name: str) -> pa.Table:
+def _rank_rows(rows: pa.Table, name: str) -> pa.Table:
     columns = {column: rows[column] for column in ("tenant", "query_id", "rank", "score")}
     return TABLES["test_rankings"].rows(
         columns | {"system": pa.repeat(name, rows.num_rows), "text_id": rows["chunk_id"]}
@@ -88,6 +88,6 @@ def _ranked(rows: pa.Table, name: str) -> pa.Table:
 
 
 def _count(tables: Tables, output: Output, systems: int) -> None:
-    asked = tables.rows("test_queries") * systems
+    n_requested = tables.rows("test_queries") * systems
     ranked = sum(part.rows for part in output.parts["test_rankings"])
-    output.count(FunnelStep("test_rankings", "queries, of each system", asked, "places in lists", ranked))
+    output.count(FunnelStep("test_rankings", "queries, of each system", n_requested, "places in lists", ranked))

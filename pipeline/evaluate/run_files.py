@@ -110,14 +110,14 @@ class RunFile:
                 connection.execute(statement)
             dropped = self._reject(connection, output)
             if rows == sum(dropped.values()):
-                told = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "it is empty"
-                raise InputError(f"{self._path} ranks nothing for any test query ({told}); see docs/evaluate.md")
+                summary = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "it is empty"
+                raise InputError(f"{self._path} ranks nothing for any test query ({summary}); see docs/evaluate.md")
             output.count(FunnelStep(f"{STEP}.{self.name}", "rows", rows, "rows", rows - sum(dropped.values()), dropped))
             connection.execute(LISTS, {"depth": depth, "block": QUERY_BLOCK})
             blocks = connection.sql("SELECT DISTINCT tenant, block FROM lists ORDER BY ALL").fetchall()
             for tenant, block in blocks:
-                given = {"system": self.name, "tenant": tenant, "block": block}
-                yield connection.sql(BLOCK, params=given).to_arrow_table().cast(TABLES["test_rankings"].schema)
+                parameters = {"system": self.name, "tenant": tenant, "block": block}
+                yield connection.sql(BLOCK, params=parameters).to_arrow_table().cast(TABLES["test_rankings"].schema)
 
     def _read(self, connection: duckdb.DuckDBPyConnection) -> int:
         """Make the table `given` of the file's lines, and count them."""
@@ -158,20 +158,20 @@ class RunFile:
 def _fields(lines: pa.Array, first: int) -> pa.Table:
     """Rows of `GIVEN`, numbered from `first`; of a line with a fault the query is the whole line."""
     parts = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(lines))
-    whole = pc.equal(pc.list_value_length(parts), FIELDS)
+    is_complete = pc.equal(pc.list_value_length(parts), FIELDS)
     blank = pa.array(["", "0", "", "0", "", ""])
-    six = pc.if_else(whole, parts, pa.array([blank.to_pylist()] * len(lines), pa.list_(pa.string())))
-    query, text, score = (pc.list_element(six, place) for place in (0, 2, 4))
+    six = pc.if_else(is_complete, parts, pa.array([blank.to_pylist()] * len(lines), pa.list_(pa.string())))
+    query, text, score = (pc.list_element(six, field_index) for field_index in (0, 2, 4))
     numeric = pc.match_substring_regex(score, NUMBER)
     fault = pc.case_when(
-        pc.make_struct(pc.invert(whole), pc.invert(numeric)),
+        pc.make_struct(pc.invert(is_complete), pc.invert(numeric)),
         pa.scalar(f"not {FIELDS} fields"),
         pa.scalar("score is not a number"),
     )
     return pa.table(
         {
             "line": pa.array(range(first, first + len(lines)), pa.int64()),
-            "query": pc.if_else(whole, query, lines),
+            "query": pc.if_else(is_complete, query, lines),
             "text": text,
             "score": pc.if_else(numeric, score, None).cast(pa.float64()),
             "fault": fault,

@@ -52,26 +52,29 @@ def manual_scores(
         for tenant in tenants:
             with output.unit(f"{tenant!r} {name!r}", key_of(*basis, identities[name])) as unit:
                 if not unit.done:
-                    mine = labels.filter(pc.equal(labels["tenant"], tenant)).combine_chunks()
-                    output.write("manual_scores", _rows(mine, name, _scored(tables, tenant, mine, factory)))
+                    tenant_labels = labels.filter(pc.equal(labels["tenant"], tenant)).combine_chunks()
+                    output.write(
+                        "manual_scores",
+                        _rows(tenant_labels, name, _score_pairs(tables, tenant, tenant_labels, factory)),
+                    )
     release()
 
 
-def _scored(tables: Tables, tenant: str, pairs: pa.Table, factory: Factory) -> Floats:
+def _score_pairs(tables: Tables, tenant: str, pairs: pa.Table, factory: Factory) -> Floats:
     """Shape (n_pairs,); not a number where a retriever did not find the document at all."""
-    chunks = TenantChunks(tables.of("chunks", tables.parts("manual_texts")), tenant)
+    chunks = TenantChunks(tables.with_parts("chunks", tables.parts("manual_texts")), tenant)
     texts = pc.index_in(pairs["text_id"], chunks.chunk_ids).to_numpy().astype(np.int64)
     queries = pairs["query"].combine_chunks().dictionary_encode()
-    asked = queries.dictionary.to_pylist()
+    query_texts = queries.dictionary.to_pylist()
     if isinstance(factory, NeuralBuilder):
-        return _products(factory, chunks, asked, queries.indices.to_numpy(), texts)
-    return _searched(factory, chunks, asked, queries.indices.to_numpy(), texts)
+        return _products(factory, chunks, query_texts, queries.indices.to_numpy(), texts)
+    return _search_scores(factory, chunks, query_texts, queries.indices.to_numpy(), texts)
 
 
 def _products(
     builder: NeuralBuilder,
     chunks: TenantChunks,
-    asked: Sequence[str],
+    query_texts: Sequence[str],
     query: NDArray[np.int32],
     text: NDArray[np.int64],
 ) -> Floats:
@@ -81,37 +84,41 @@ def _products(
         EmbeddingCache(builder.cache.root, builder.cache.dtype),
     )
     documents = CachedTexts(encoder, cache)
-    vectors = np.concatenate([documents(batch) for batch in _hashed(chunks)])
-    of_queries = CachedQueries(encoder, cache)(asked)
-    found = [
+    vectors = np.concatenate([documents(batch) for batch in _iterate_hashes(chunks)])
+    of_queries = CachedQueries(encoder, cache)(query_texts)
+    score_blocks = [
         np.einsum("ij,ij->i", of_queries[query[at]].astype(np.float64), vectors[text[at]].astype(np.float64))
         for at in np.array_split(np.arange(len(query)), max(1, len(query) // PAIRS_AT_ONCE))
     ]
-    return np.concatenate(found).astype(np.float32)
+    return np.concatenate(score_blocks).astype(np.float32)
 
 
-def _hashed(chunks: TenantChunks) -> Iterator[tuple[pa.Array, pa.Array]]:
+def _iterate_hashes(chunks: TenantChunks) -> Iterator[tuple[pa.Array, pa.Array]]:
     for batch in chunks.scan(["title", "heading", "text", "content_hash"]):
         rows = pa.Table.from_batches([batch])
         yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
 
 
-def _searched(
-    factory: Factory, chunks: TenantChunks, asked: Sequence[str], query: NDArray[np.int32], text: NDArray[np.int64]
+def _search_scores(
+    factory: Factory,
+    chunks: TenantChunks,
+    query_texts: Sequence[str],
+    query: NDArray[np.int32],
+    text: NDArray[np.int64],
 ) -> Floats:
     scores = np.full(len(query), np.nan, np.float32)
     order = np.argsort(query, kind="stable")
     with tempfile.TemporaryDirectory(prefix="darklode-scores-") as scratch:
         retriever = factory(Corpus(chunks.batches, chunks.n, Path(scratch), None, chunks))
         size = max(1, CELLS // chunks.n)
-        for start in range(0, len(asked), size):
-            hits = retriever.search(asked[start : start + size], chunks.n)
-            whole = np.full((len(hits.rows), chunks.n), np.nan, np.float32)
-            row, place = np.nonzero(hits.rows >= 0)
-            whole[row, hits.rows[row, place]] = hits.scores[row, place]
-            low, high = np.searchsorted(query[order], [start, start + len(whole)])
-            mine = order[low:high]
-            scores[mine] = whole[query[mine] - start, text[mine]]
+        for start in range(0, len(query_texts), size):
+            hits = retriever.search(query_texts[start : start + size], chunks.n)
+            score_matrix = np.full((len(hits.rows), chunks.n), np.nan, np.float32)
+            row, rank = np.nonzero(hits.rows >= 0)
+            score_matrix[row, hits.rows[row, rank]] = hits.scores[row, rank]
+            low, high = np.searchsorted(query[order], [start, start + len(score_matrix)])
+            block_order = order[low:high]
+            scores[block_order] = score_matrix[query[block_order] - start, text[block_order]]
     return scores
 
 

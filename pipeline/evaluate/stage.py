@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.evaluate.measures import Floats, ceilings, measured
-from darklode.pipeline.evaluate.paired import Chance, compared, holm, means
+from darklode.pipeline.evaluate.measures import Floats, compute_measures, upper_bounds
+from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm, means
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
@@ -34,7 +34,7 @@ Count = Callable[[str, pa.Table, list[str]], Floats]
 
 
 @dataclass(frozen=True)
-class Questions:
+class TestQueries:
     """The test queries, by number.
 
     Attributes:
@@ -46,7 +46,7 @@ class Questions:
     groups: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tables: Tables) -> Questions:
+    def from_tables(cls, tables: Tables) -> TestQueries:
         """All test queries of a run."""
         rows = tables.read("test_queries").combine_chunks()
         names = pc.binary_join_element_wise(rows["tenant"], rows["group"], "\x00").combine_chunks()
@@ -61,19 +61,21 @@ class Questions:
         """Whose queries they are, shape (n_queries,); None: everybody's."""
         if tenant is None:
             return np.ones(self.rows.num_rows, bool)
-        return _true(pc.equal(self.rows["tenant"], tenant))
+        return _to_bool(pc.equal(self.rows["tenant"], tenant))
 
     def parts(self) -> dict[str, NDArray[np.bool_]]:
         """Which queries are of each part, shape (n_queries,); a part that holds all that are counted is left out."""
         kind, shares = self.rows["kind"], self.rows["shares_positive"]
-        counted = _true(pc.or_kleene(pc.is_null(kind), pc.equal(kind, "unseen")))
-        found = {"counted": counted, "all": np.ones(len(counted), bool)}
-        found |= {name: _true(pc.equal(kind, name)) for name in ("unseen", "variant", "seen")}
-        found |= {
-            "shared positive": counted & _true(shares),
-            "own positive": counted & _true(pc.invert(shares)),
+        counted = _to_bool(pc.or_kleene(pc.is_null(kind), pc.equal(kind, "unseen")))
+        parts = {"counted": counted, "all": np.ones(len(counted), bool)}
+        parts |= {name: _to_bool(pc.equal(kind, name)) for name in ("unseen", "variant", "seen")}
+        parts |= {
+            "shared positive": counted & _to_bool(shares),
+            "own positive": counted & _to_bool(pc.invert(shares)),
         }
-        return {name: one for name, one in found.items() if name == "counted" or (one.any() and (one != counted).any())}
+        return {
+            name: mask for name, mask in parts.items() if name == "counted" or (mask.any() and (mask != counted).any())
+        }
 
 
 def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: Sequence[str], seed: int) -> None:
@@ -88,38 +90,38 @@ def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, syst
         systems: names, in the order of the tables.
         seed: of resamples and flips.
     """
-    questions, names = Questions.of(tables), settings.measures
-    chance = Chance(settings.bootstrap, settings.flips, seed)
+    questions, names = TestQueries.from_tables(tables), settings.measures
+    chance = ResamplingSettings(settings.bootstrap, settings.flips, seed)
     labels = tables.read("test_labels")
-    most = _by_tenant(questions, labels, lambda _, right, ids: ceilings(right, ids, names))
+    upper_bound_values = _by_tenant(questions, labels, lambda _, right, ids: upper_bounds(right, ids, names))
     values: dict[str, Floats] = {}
     for number, system in enumerate(systems):
         output.progress(number, len(systems), system)
-        values[system] = _by_tenant(questions, labels, partial(_measured, tables, system, names))
+        values[system] = _by_tenant(questions, labels, partial(_measure_lists, tables, system, names))
         output.write("evaluation_queries", _of_queries(questions.rows, system, names, values[system]))
     rows: list[Row] = []
     pairs: list[Row] = []
     for scope in _scopes(questions):
-        rows += scope.means(values, most, names, chance)
+        rows += scope.means(values, upper_bound_values, names, chance)
         pairs += scope.pairs(values, names, chance)
     output.write("evaluation", pa.Table.from_pylist(rows, schema=TABLES["evaluation"].schema))
     output.write("evaluation_pairs", pa.Table.from_pylist(pairs, schema=TABLES["evaluation_pairs"].schema))
     output.facts |= {"systems": list(systems), "queries": questions.rows.num_rows}
 
 
-def _by_tenant(questions: Questions, labels: pa.Table, count: Count) -> Floats:
+def _by_tenant(questions: TestQueries, labels: pa.Table, count: Count) -> Floats:
     """What is counted tenant by tenant, shape (n_queries, n_measures), in the order of the queries."""
-    found = []
+    values = []
     for tenant in questions.tenants:
         ids = questions.rows.filter(pa.array(questions.of_tenant(tenant)))["query_id"].to_pylist()
-        found.append(count(tenant, labels.filter(pc.equal(labels["tenant"], tenant)), ids))
-    return np.concatenate(found)
+        values.append(count(tenant, labels.filter(pc.equal(labels["tenant"], tenant)), ids))
+    return np.concatenate(values)
 
 
-def _measured(
+def _measure_lists(
     tables: Tables, system: str, names: Sequence[str], tenant: str, labels: pa.Table, ids: Sequence[str]
 ) -> Floats:
-    return measured(_lists(tables, system, tenant), labels, ids, names)
+    return compute_measures(_lists(tables, system, tenant), labels, ids, names)
 
 
 def _lists(tables: Tables, system: str, tenant: str) -> Iterator[pa.Table]:
@@ -159,50 +161,52 @@ class _Scope:
     def _where(self) -> Row:
         return {"tenant": self.tenant, "part": self.part, "queries": int(self.chosen.sum())}
 
-    def means(self, values: dict[str, Floats], most: Floats, names: Sequence[str], chance: Chance) -> list[Row]:
+    def means(
+        self, values: dict[str, Floats], upper_bound_values: Floats, names: Sequence[str], chance: ResamplingSettings
+    ) -> list[Row]:
         rows: list[Row] = []
-        best = most[self.chosen].mean(axis=0)
+        upper_bound_means = upper_bound_values[self.chosen].mean(axis=0)
         for system, of_system in values.items():
             mean, low, high = means(of_system[self.chosen], self.groups, chance)
             for at, measure in enumerate(names):
-                row = {"system": system, "measure": measure, "value": mean[at], "ceiling": best[at]}
-                rows.append(self._where | row | self._between(low[at], high[at]))
+                row = {"system": system, "measure": measure, "value": mean[at], "ceiling": upper_bound_means[at]}
+                rows.append(self._where | row | self._interval_columns(low[at], high[at]))
         return rows
 
-    def pairs(self, values: dict[str, Floats], names: Sequence[str], chance: Chance) -> list[Row]:
+    def pairs(self, values: dict[str, Floats], names: Sequence[str], chance: ResamplingSettings) -> list[Row]:
         """Each later system against each earlier one, by all measures of quality."""
         tested = [at for at, name in enumerate(names) if not name.startswith(JUDGED)]
         rows: list[Row] = []
         systems = list(combinations(values, 2))
         chance = replace(chance, tests=len(systems) * len(tested))
         for other, system in systems:
-            one, two = (values[name][self.chosen][:, tested] for name in (system, other))
-            found = compared(one, two, self.groups, chance)
+            first, two = (values[name][self.chosen][:, tested] for name in (system, other))
+            difference = compare_paired(first, two, self.groups, chance)
             for at, number in enumerate(tested):
-                named = {"system": system, "other": other, "measure": names[number]}
-                counts = {"wins": int(found.wins[at]), "losses": int(found.losses[at])}
-                rows.append(self._where | named | counts | found.row(at))
+                key_columns = {"system": system, "other": other, "measure": names[number]}
+                counts = {"wins": int(difference.wins[at]), "losses": int(difference.losses[at])}
+                rows.append(self._where | key_columns | counts | difference.row(at))
         for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
             row["p_holm"] = corrected
         return rows
 
-    def _between(self, low: float, high: float) -> Row:
+    def _interval_columns(self, low: float, high: float) -> Row:
         """An interval; of one group there is none."""
         return {"low": low, "high": high} if self.groups.any() else {"low": None, "high": None}
 
 
-def _scopes(questions: Questions) -> Iterator[_Scope]:
+def _scopes(questions: TestQueries) -> Iterator[_Scope]:
     """Everybody's queries first, then, where there are several, each tenant's; all parts of each that have a query."""
     several = len(questions.tenants) > 1
     for tenant in [None, *(questions.tenants if several else [])]:
-        mine = questions.of_tenant(tenant)
+        tenant_queries = questions.of_tenant(tenant)
         for part, chosen in questions.parts().items():
-            both = mine & chosen
+            both = tenant_queries & chosen
             if both.any():
                 _, groups = np.unique(questions.groups[both], return_inverse=True)
                 yield _Scope(tenant, part, both, groups.astype(np.int64))
 
 
-def _true(values: pa.ChunkedArray) -> NDArray[np.bool_]:
+def _to_bool(values: pa.ChunkedArray) -> NDArray[np.bool_]:
     """As NumPy; null counts as false."""
     return np.asarray(pc.fill_null(values, False).to_numpy(), bool)

@@ -12,14 +12,14 @@ from pathlib import Path
 import duckdb
 
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.artifacts.tables import named
+from darklode.pipeline.base.artifacts.tables import select_tables
 from darklode.pipeline.base.errors import ExportError, UnknownFormat
 from darklode.pipeline.base.views import literal
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.writing import beside, require
-from darklode.schemas.kinds import Group, UnknownKind
+from darklode.pipeline.export.writing import require, temporary_folder_beside
+from darklode.schemas.kinds import KindGroup, UnknownKind
 
-EXPORTS = Group("exports", "darklode.pipeline.export.kinds", separator="-")
+EXPORTS = KindGroup("exports", "darklode.pipeline.export.kinds", separator="-")
 
 _HIDDEN = ("qrels", "rankings")  # rankings too: they name what was pooled, and every positive is of the pool
 
@@ -42,12 +42,12 @@ def format_of(name: str) -> Format:
         hint = f"did you mean {close[0]}?" if close else f"the formats are {', '.join(EXPORTS.names())}"
         raise UnknownFormat(f"there is no export format {name!r}; {hint}")
     try:
-        found = EXPORTS.load(name)
+        export_format = EXPORTS.load(name)
     except UnknownKind as error:
         raise ExportError(str(error)) from error
-    if not isinstance(found, Format):
-        raise ExportError(f"export format {name}: {found!r} must be a Format")
-    return found
+    if not isinstance(export_format, Format):
+        raise ExportError(f"export format {name}: {export_format!r} must be a Format")
+    return export_format
 
 
 def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, tenant: str | None = None) -> list[Path]:
@@ -75,13 +75,15 @@ def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, t
             built.replace(to)
         return _files(to)
     public, withheld = _public_and_withheld(run, format, kind, tenant)
-    kept = withhold_test.expanduser().resolve()
-    if to.is_relative_to(kept) or kept.is_relative_to(to):
-        raise ExportError(f"{kept} and {to} lie in one another; keep the test labels where the public folder is not")
-    with _built(kind, withheld, kept) as built_kept, _built(kind, public, to) as built:
-        built_kept.replace(kept)
+    withheld_folder = withhold_test.expanduser().resolve()
+    if to.is_relative_to(withheld_folder) or withheld_folder.is_relative_to(to):
+        raise ExportError(
+            f"{withheld_folder} and {to} lie in one another; keep the test labels where the public folder is not"
+        )
+    with _built(kind, withheld, withheld_folder) as built_kept, _built(kind, public, to) as built:
+        built_kept.replace(withheld_folder)
         built.replace(to)
-    return sorted(_files(to) + _files(kept))
+    return sorted(_files(to) + _files(withheld_folder))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -91,7 +93,7 @@ def _files(folder: Path) -> list[Path]:
 @contextmanager
 def _built(kind: Format, tables: Tables, to: Path) -> Iterator[Path]:
     """The folder in that format, beside its place; it goes away unless it is moved there."""
-    with beside(to) as built:
+    with temporary_folder_beside(to) as built:
         kind.write(tables, built)
         yield built
 
@@ -109,10 +111,10 @@ def _open(run: Run, format: str, kind: Format, tenant: str | None) -> Tables:
 
 def _check_tenant(run: Run, kind: Format, tenant: str) -> None:
     some = kind.tables[0]
-    known = run.tables(some).sql(f"SELECT DISTINCT tenant FROM {some} ORDER BY tenant")["tenant"].to_pylist()
-    if tenant not in known:
-        close = get_close_matches(tenant, known, n=1, cutoff=0.5) or known[:NAMED]
-        more = f" and {len(known) - NAMED} more" if len(known) > NAMED and close == known[:NAMED] else ""
+    tenants = run.tables(some).sql(f"SELECT DISTINCT tenant FROM {some} ORDER BY tenant")["tenant"].to_pylist()
+    if tenant not in tenants:
+        close = get_close_matches(tenant, tenants, n=1, cutoff=0.5) or tenants[:NAMED]
+        more = f" and {len(tenants) - NAMED} more" if len(tenants) > NAMED and close == tenants[:NAMED] else ""
         raise ExportError(f"{run.store.url} has no tenant {tenant!r}; it has {', '.join(map(repr, close))}{more}")
 
 
@@ -120,7 +122,7 @@ class _TenantTables(Tables):
     """Tables of a run with the rows of one tenant, or of all."""
 
     def __init__(self, run: Run, names: tuple[str, ...], tenant: str | None) -> None:
-        super().__init__(run.store, named(run.parts(), *names))
+        super().__init__(run.store, select_tables(run.parts(), *names))
         self._tenant = tenant
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:

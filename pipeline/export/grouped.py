@@ -60,8 +60,8 @@ _GROUPED = """
 """
 
 
-def grouped(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    """Make the table `grouped` for one block of queries after the other, ordered by split, tenant and query.
+def group_triplets(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    """Make the table `group_triplets` for one block of queries after the other, ordered by split, tenant and query.
 
     Its columns are tenant, query_id, query, positives and negatives; the latter two are lists of {id, text, score},
     negatives possibly empty. Order its rows: it has no order of its own.
@@ -83,7 +83,7 @@ def grouped(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
         raise ExportError("every negative of the triplets is a positive of its query elsewhere; look at `triplets`")
 
 
-def bare(connection: duckdb.DuckDBPyConnection) -> int:
-    """How many queries of the table `grouped` have no negative."""
+def n_without_negative(connection: duckdb.DuckDBPyConnection) -> int:
+    """How many queries of the table `group_triplets` have no negative."""
     count: int = connection.execute("SELECT count(*) FROM grouped WHERE len(negatives) = 0").fetchall()[0][0]
     return count

@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.export.engines import Engine, engines
 from darklode.pipeline.export.writing import whole_folder
-from darklode.pipeline.serve.vectors.given import WORDS, Given
+from darklode.pipeline.serve.vectors.given import WORDS, VectorSource
 
 BLOCK = 1 << 11
 """Texts in memory at a time."""
@@ -30,11 +30,11 @@ _LINES = """
 """
 
 
-def export_points(given: Given, name: str, to: Path, ids: pa.Table | None = None) -> list[Path]:
+def export_points(source: VectorSource, name: str, to: Path, ids: pa.Table | None = None) -> list[Path]:
     """Write one tenant's vectors with their ids and texts, ascending by text_id.
 
     Args:
-        given: texts and vectors.
+        source: texts and vectors.
         name: of the engine.
         to: a folder that is empty or does not exist.
         ids: text_id and semantic_id of the texts; None: they have none.
@@ -45,14 +45,14 @@ def export_points(given: Given, name: str, to: Path, ids: pa.Table | None = None
     Raises:
         ExportError: there is no such engine, or the folder is not empty or cannot be made.
     """
-    known = engines()
-    if name not in known:
-        raise ExportError(f"there is no engine {name!r}; there are {', '.join(known)}")
+    engine_names = engines()
+    if name not in engine_names:
+        raise ExportError(f"there is no engine {name!r}; there are {', '.join(engine_names)}")
     with whole_folder(to.expanduser().resolve()) as folder:
-        dimensions, count = _write(given, known[name], ids, folder)
-        file, definition = known[name].definition(dimensions)
+        dimensions, count = _write(source, engine_names[name], ids, folder)
+        file, definition = engine_names[name].definition(dimensions)
         (folder / file).write_text(json.dumps(definition, indent=1) + "\n", encoding="utf-8")
-        page = _page(given, name, dimensions, count) + known[name].loading
+        page = _page(source, name, dimensions, count) + engine_names[name].loading
         (folder / "README.md").write_text(page, encoding="utf-8")
     return sorted(path for path in to.expanduser().resolve().iterdir() if path.is_file())
 
@@ -65,13 +65,13 @@ def semantic_ids(tables: Tables) -> pa.Table:
     """)
 
 
-def _write(given: Given, engine: Engine, ids: pa.Table | None, folder: Path) -> tuple[int, int]:
+def _write(source: VectorSource, engine: Engine, ids: pa.Table | None, folder: Path) -> tuple[int, int]:
     dimensions = count = files = 0
     with scratch() as connection:
-        for block in _blocks(given, ids):
+        for block in _blocks(source, ids):
             dimensions, count = block["vector"].type.list_size, count + block.num_rows
             connection.register("block", block)
-            lines = connection.sql(_LINES.format(line=engine.line), params={"tenant": given.tenant}).to_arrow_table()
+            lines = connection.sql(_LINES.format(line=engine.line), params={"tenant": source.tenant}).to_arrow_table()
             for part in _parts(lines["line"].combine_chunks()):
                 body = engine.between.join(value.as_buffer() for value in part)
                 (folder / f"points-{files:05}.{engine.ending}").write_bytes(engine.before + body + engine.after)
@@ -87,13 +87,13 @@ def _parts(lines: pa.Array) -> Iterator[pa.Array]:
         yield lines.slice(start, end - start)
 
 
-def _blocks(given: Given, ids: pa.Table | None) -> Iterator[pa.Table]:
+def _blocks(source: VectorSource, ids: pa.Table | None) -> Iterator[pa.Table]:
     """Texts with vector, semantic_id and place."""
-    for piece in given.words():
+    for piece in source.text_tables():
         codes = pa.nulls(len(piece), pa.string())
         if ids is not None:
             codes = ids["semantic_id"].take(pc.index_in(piece["text_id"], value_set=ids["text_id"].combine_chunks()))
-        for start, vectors in given.kept.blocks(piece["content_hash"], BLOCK):
+        for start, vectors in source.stored_vectors.blocks(piece["content_hash"], BLOCK):
             rows = piece.slice(start, len(vectors)).select([n for n in WORDS.names if n != "content_hash"])
             numbers = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
             rows = rows.append_column("semantic_id", codes.slice(start, len(vectors)))
@@ -101,9 +101,9 @@ def _blocks(given: Given, ids: pa.Table | None) -> Iterator[pa.Table]:
             yield rows.append_column("place", pa.array(np.arange(len(vectors))))
 
 
-def _page(given: Given, name: str, dimensions: int, count: int) -> str:
-    encoder = given.kept.encoder.encoder_id()
+def _page(source: VectorSource, name: str, dimensions: int, count: int) -> str:
+    encoder = source.stored_vectors.encoder.encoder_id()
     return (
-        f"# {count:,} texts for {name}\n\nOf the tenant {given.tenant}; vectors of {dimensions} numbers and length 1, "
+        f"# {count:,} texts for {name}\n\nOf the tenant {source.tenant}; vectors of {dimensions} numbers and length 1, "
         f"by `{encoder}`. It, or an adapter of it, encodes the queries. Written by Darklode.\n"
     )

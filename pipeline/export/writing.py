@@ -28,7 +28,7 @@ ROW_GROUP = 8192
 
 
 @contextmanager
-def beside(to: Path) -> Iterator[Path]:
+def temporary_folder_beside(to: Path) -> Iterator[Path]:
     """An empty folder beside the target, on the same disk, that goes away whatever happens unless it is moved there.
 
     Raises:
@@ -49,8 +49,8 @@ def beside(to: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(to: Path) -> Iterator[Path]:
-    """A folder that is at its place when the block has ended, and not before; raises as `beside` does."""
-    with beside(to) as built:
+    """A folder that appears at its target only when the block has ended without an error."""
+    with temporary_folder_beside(to) as built:
         yield built
         built.replace(to)
 
@@ -198,11 +198,11 @@ def write_card(folder: Path, configs: Files, text: str, front: Mapping[str, obje
         text: what follows the front matter.
         front: further keys of the front matter.
     """
-    written = {
+    written_files = {
         config: {split: path for split, path in files.items() if (folder / path).exists()}
         for config, files in configs.items()
     }
-    (folder / "README.md").write_text(with_front_matter(text, front or {}, written), encoding="utf-8")
+    (folder / "README.md").write_text(with_front_matter(text, front or {}, written_files), encoding="utf-8")
 
 
 def whose_labels(connection: duckdb.DuckDBPyConnection) -> str:

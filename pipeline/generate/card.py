@@ -59,7 +59,7 @@ def coverage(run: Run) -> pa.Table:
     return run.tables("generation_documents").sql(REACHED)
 
 
-def told(run: Run) -> str:
+def summary_sentence(run: Run) -> str:
     """How many are kept, as a sentence."""
     rows = run.tables("generated_queries").sql(KEPT).to_pylist()
     each = ", ".join(f"{row['kept']:,} of {row['written']:,} queries of {row['tenant']}" for row in rows)

@@ -28,7 +28,7 @@ BLOCK = 500
 FOLDS = 5
 
 
-def compared(real: pa.ChunkedArray, generated: pa.ChunkedArray, seed: int) -> list[dict[str, Any]]:
+def compare_queries(real: pa.ChunkedArray, generated: pa.ChunkedArray, seed: int) -> list[dict[str, Any]]:
     """Rows of `generation_check`, without the tenant.
 
     Args:
@@ -38,19 +38,19 @@ def compared(real: pa.ChunkedArray, generated: pa.ChunkedArray, seed: int) -> li
     """
     rows = [{"measure": "queries", "real": float(len(real)), "generated": float(len(generated))}]
     for share in (5, 25, 50, 75, 95):
-        each = [float(np.percentile(count_words(one), share)) if len(one) else None for one in (real, generated)]
+        each = [float(np.percentile(count_words(texts), share)) if len(texts) else None for texts in (real, generated)]
         rows.append({"measure": f"words, percentile {share}", "real": each[0], "generated": each[1]})
-    each = [_share(one) for one in (real, generated)]
+    each = [_share(texts) for texts in (real, generated)]
     rows.append({"measure": "share that asks (how, what, …, ?)", "real": each[0], "generated": each[1]})
-    told = told_apart(real.to_pylist(), generated.to_pylist(), seed)
-    return [*rows, {"measure": TOLD_APART, "real": None, "generated": told}]
+    auc = discrimination_auc(real.to_pylist(), generated.to_pylist(), seed)
+    return [*rows, {"measure": TOLD_APART, "real": None, "generated": auc}]
 
 
 def _share(texts: pa.ChunkedArray) -> float | None:
     return float(np.mean([bool(ASKING.search(text)) for text in texts.to_pylist()])) if len(texts) else None
 
 
-def told_apart(real: list[str], generated: list[str], seed: int) -> float | None:
+def discrimination_auc(real: list[str], generated: list[str], seed: int) -> float | None:
     """AUC of a logistic regression on letters that never saw the query; None: too few of either, or of both.
 
     Args:
@@ -66,12 +66,16 @@ def told_apart(real: list[str], generated: list[str], seed: int) -> float | None
     count, draws = min(len(real), len(generated)), np.random.default_rng(seed)
     if count < LEAST:
         return None
-    texts = [one[place] for one in (real, generated) for place in np.sort(draws.permutation(len(one))[:count])]
+    texts = [
+        texts_of_side[position]
+        for texts_of_side in (real, generated)
+        for position in np.sort(draws.permutation(len(texts_of_side))[:count])
+    ]
     right = np.repeat([0, 1], count)
     model = make_pipeline(_letters(), LogisticRegression(max_iter=1000))
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    said = cross_val_predict(model, texts, right, cv=folds, method="predict_proba")[:, 1]
-    return float(roc_auc_score(right, said))
+    predicted = cross_val_predict(model, texts, right, cv=folds, method="predict_proba")[:, 1]
+    return float(roc_auc_score(right, predicted))
 
 
 def _letters() -> Any:
@@ -80,7 +84,7 @@ def _letters() -> Any:
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
 
 
-def covered(real: pa.Table, generated: pa.Table, seed: int) -> tuple[pa.Table, float | None]:
+def cluster_coverage(real: pa.Table, generated: pa.Table, seed: int) -> tuple[pa.Table, float | None]:
     """Which clusters of real queries have a generated one near.
 
     Near is a cosine of letters' tf-idf from the median of what real queries have with their nearest of another cluster
@@ -95,59 +99,61 @@ def covered(real: pa.Table, generated: pa.Table, seed: int) -> tuple[pa.Table, f
         Rows of `generation_clusters`, and the share of the clusters that have a real query of another one near; None
         where there are not two, so that nobody knows what is near.
     """
-    real, generated = _some(real, seed), _some(generated, seed)
+    real, generated = _sample_texts(real, seed), _sample_texts(generated, seed)
     if not real.num_rows:
         return GENERATION_CLUSTERS.empty(), None
     groups = real["group"].combine_chunks().dictionary_encode()
     number, names = groups.indices.to_numpy(), groups.dictionary
     model = _letters().fit([*real["text"].to_pylist(), *generated["text"].to_pylist()])
-    asked, made = (model.transform(one["text"].to_pylist()) if len(one) else None for one in (real, generated))
-    best, place = _nearest(asked, made)
-    order = np.lexsort((np.arange(len(best)), -best, number))
+    real_vectors, made = (
+        model.transform(rows["text"].to_pylist()) if len(rows) else None for rows in (real, generated)
+    )
+    best_similarity, nearest_row = _nearest(real_vectors, made)
+    order = np.lexsort((np.arange(len(best_similarity)), -best_similarity, number))
     first = order[np.searchsorted(number[order], np.arange(len(names)))]
     several, nothing = len(names) > 1, made is None
-    other = _nearest(asked, asked, number)[0] if several else np.empty(0)
-    near = float(np.median(other)) if several else np.nan
-    ids = pa.nulls(len(names), pa.string()) if nothing else generated["query_id"].take(pa.array(place[first]))
-    found = {
+    other = _nearest(real_vectors, real_vectors, number)[0] if several else np.empty(0)
+    typical_similarity = float(np.median(other)) if several else np.nan
+    ids = pa.nulls(len(names), pa.string()) if nothing else generated["query_id"].take(pa.array(nearest_row[first]))
+    coverage = {
         "tenant": pa.repeat(real["tenant"][0], len(names)),
         "group": names,
         "queries": np.bincount(number),
         "query_id": ids,
-        "similarity": pa.array(best[first], mask=np.full(len(names), nothing)),
-        "covered": pa.array(best[first] >= near, mask=np.full(len(names), not several)),
+        "similarity": pa.array(best_similarity[first], mask=np.full(len(names), nothing)),
+        "covered": pa.array(best_similarity[first] >= typical_similarity, mask=np.full(len(names), not several)),
     }
-    usual = len(np.unique(number[other >= near])) / len(names) if several else None
-    return GENERATION_CLUSTERS.rows(found), usual
+    usual = len(np.unique(number[other >= typical_similarity])) / len(names) if several else None
+    return GENERATION_CLUSTERS.rows(coverage), usual
 
 
 def shares(clusters: pa.Table, usual: float | None) -> list[dict[str, Any]]:
-    """The row of `generation_check` on what `covered` found, without the tenant."""
-    known = clusters["covered"].drop_null()
-    share = pc.mean(known.cast(pa.float64())).as_py() if len(known) else None
+    """The row of `generation_check` on what `cluster_coverage` found, without the tenant."""
+    covered_or_null = clusters["covered"].drop_null()
+    share = pc.mean(covered_or_null.cast(pa.float64())).as_py() if len(covered_or_null) else None
     return [{"measure": COVERED, "real": usual, "generated": share}]
 
 
-def _some(rows: pa.Table, seed: int) -> pa.Table:
+def _sample_texts(rows: pa.Table, seed: int) -> pa.Table:
     drawn = np.random.default_rng(seed).permutation(rows.num_rows)[:MOST]
     return rows.take(pa.array(np.sort(drawn)))
 
 
-def _nearest(asked: Any, among: Any, own: Ints | None = None) -> tuple[NDArray[np.float64], Ints]:
+def _nearest(query_vectors: Any, among: Any, own: Ints | None = None) -> tuple[NDArray[np.float64], Ints]:
     """The largest cosine of each row with one of `among`, and which: the first of several.
 
     Args:
-        asked: sparse rows of length 1.
+        query_vectors: sparse rows of length 1.
         among: likewise; None: there is none, and all cosines are 0.
         own: the cluster of each of both, where a row of its own does not count.
     """
-    n = asked.shape[0]
-    best, place = np.zeros(n), np.zeros(n, np.int64)
+    n = query_vectors.shape[0]
+    best_similarity, nearest_row = np.zeros(n), np.zeros(n, np.int64)
     for start in range(0, n if among is not None else 0, BLOCK):
         rows = slice(start, start + BLOCK)
-        scores = (asked[rows] @ among.T).toarray()
+        scores = (query_vectors[rows] @ among.T).toarray()
         if own is not None:
             scores[own[rows, None] == own[None, :]] = -1.0
-        place[rows] = scores.argmax(axis=1)
-        best[rows] = scores.max(axis=1)
-    return best, place
+        nearest_row[rows] = scores.argmax(axis=1)
+        best_similarity[rows] = scores.max(axis=1)
+    return best_similarity, nearest_row

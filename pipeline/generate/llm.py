@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.chat_prompt import ChatPrompt
-from darklode.pipeline.base.memory.parts import settled
+from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
-from darklode.pipeline.base.remote.asked_once import AskedOnce, Question, Unreadable, object_in
+from darklode.pipeline.base.remote.asked_once import Question, SingleFlight, UnreadableReply, object_in
 from darklode.pipeline.base.remote.budget import Counters, SpendingBook
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.tokens import cut
 from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
-from darklode.pipeline.generate.port import WRITTEN, Writer
+from darklode.pipeline.generate.port import WRITTEN, QueryWriter
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.judge import endpoint_of
 from darklode.schemas.settings import CacheSettings
@@ -38,7 +38,7 @@ REPLIES = RowKind(
 """What a writer answered to a question, which is named by all that it was told."""
 
 
-class LlmWriter(Writer):
+class LlmWriter(QueryWriter):
     """Asks once for each text, and once more for each query whether it stands alone; replies are kept as they come.
 
     Args:
@@ -53,10 +53,10 @@ class LlmWriter(Writer):
         self._settings, self._judge, self._root = settings, judge, root
         self._prompt = ChatPrompt.load("generate", settings.prompt, "examples", "text")
         self._alone = ChatPrompt.load("generate", "self_contained", "query")
-        told = f"{self._prompt.digest()} {self._alone.digest()} {settings.temperature:g} {settings.examples}"
+        identity_text = f"{self._prompt.digest()} {self._alone.digest()} {settings.temperature:g} {settings.examples}"
         sent = f" {json.dumps(judge.parameters, sort_keys=True)}" if judge.parameters else ""
         model = f"{judge.model} {judge.revision or ''}".strip()
-        self.generator_id = f"llm writer 1 {model} {told} {settings.max_text_tokens}{sent}"
+        self.generator_id = f"llm writer 1 {model} {identity_text} {settings.max_text_tokens}{sent}"
 
     @cached_property
     def _client(self) -> Client:
@@ -70,7 +70,7 @@ class LlmWriter(Writer):
     @cached_property
     def _entries(self) -> Entries:
         """What is kept of this writer, opened once: to open it is to read every key."""
-        self._store.tidy(self.generator_id)
+        self._store.merge_small_parts(self.generator_id)
         return self._store.open(self.generator_id)
 
     @property
@@ -79,35 +79,35 @@ class LlmWriter(Writer):
         return self._client.counters
 
     @property
-    def workers(self) -> int:
+    def max_workers(self) -> int:
         """See `Writer`."""
-        return self._judge.workers
+        return self._judge.max_workers
 
     def portion(self, share: float, at_once: int) -> LlmWriter:
         """See `Writer`: its part of the calls under way, and of what is left of the judge's limits."""
-        cache = settled(CacheSettings(root=self._root))
+        cache = resolve_cache(CacheSettings(root=self._root))
         return LlmWriter(self._settings, self._judge.portion(cache, share, at_once), cache.root)
 
-    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:
+    def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:
         """See `Writer`.
 
         Raises:
             DarklodeError: no call can succeed, or a limit is reached. What was answered is kept.
         """
-        asked = [self._about(row, examples) for row in texts.to_pylist()]
-        said = self._answers(asked, self._settings.temperature, told)
-        queries = [None if reply is None else query_in(reply) for reply, _ in said]
-        known = [query for query in queries if query is not None]
-        verdicts = iter(self._answers([self._alone_about(query) for query in known], 0.0, lambda _done: None))
-        alone = [None if query is None else _told(next(verdicts)[0]) for query in queries]
-        return pa.table([queries, [error for _, error in said], alone], schema=WRITTEN)
+        questions = [self._about(row, examples) for row in texts.to_pylist()]
+        answers = self._answers(questions, self._settings.temperature, on_progress)
+        queries = [None if reply is None else query_in(reply) for reply, _ in answers]
+        non_null = [query for query in queries if query is not None]
+        verdicts = iter(self._answers([self._alone_about(query) for query in non_null], 0.0, lambda _done: None))
+        alone = [None if query is None else _parse_self_contained(next(verdicts)[0]) for query in queries]
+        return pa.table([queries, [error for _, error in answers], alone], schema=WRITTEN)
 
     def _about(self, row: Mapping[str, Any], examples: list[str]) -> Question:
         draws = np.random.default_rng(row["draw"])
         count = min(self._settings.examples, len(examples))
-        shown = [examples[place] for place in draws.choice(len(examples), count, replace=False)] if count else []
-        said = "\n".join(filter(None, [row["title"], row["heading"], row["text"]]))
-        text = cut(said, self._settings.max_text_tokens)
+        shown = [examples[index] for index in draws.choice(len(examples), count, replace=False)] if count else []
+        passage_text = "\n".join(filter(None, [row["title"], row["heading"], row["text"]]))
+        text = cut(passage_text, self._settings.max_text_tokens)
         return _question(
             self._prompt, {"examples": "\n".join(shown), "text": text}, f"text {row['chunk_id']}", query_in
         )
@@ -116,28 +116,28 @@ class LlmWriter(Writer):
         return _question(self._alone, {"query": query}, f"query {query[:60]!r}", alone_in)
 
     def _answers(
-        self, questions: list[Question], temperature: float, told: Callable[[int], None]
+        self, questions: list[Question], temperature: float, on_progress: Callable[[int], None]
     ) -> list[tuple[str | None, str | None]]:
         """Reply and error of each question."""
-        entries, keys = self._entries, [one.key for one in questions]
-        named = pa.table({"question": pa.array(keys, pa.string())})
-        if keys and len(entries.find(named).rows) < len(keys):
+        entries, keys = self._entries, [question.key for question in questions]
+        key_table = pa.table({"question": pa.array(keys, pa.string())})
+        if keys and len(entries.find(key_table).rows) < len(keys):
             entries.refresh()  # others may have asked since
-        there = set(np.array(keys)[entries.find(named).rows].tolist()) if keys else set()
-        open_ = {one.key: one for one in questions if one.key not in there}
+        known_rows = set(np.array(keys)[entries.find(key_table).rows].tolist()) if keys else set()
+        open_ = {question.key: question for question in questions if question.key not in known_rows}
         if open_:
             request = {"model": self._judge.model, "temperature": temperature, **self._judge.parameters}
-            AskedOnce(self._client, self._store, request).ask(self.generator_id, open_.values(), told)
+            SingleFlight(self._client, self._store, request).ask(self.generator_id, open_.values(), on_progress)
             entries.refresh()
-        found = entries.find(named)
-        rows = zip(found.values["reply"].to_pylist(), found.values["error"].to_pylist(), strict=True)
-        by_row = dict(zip(found.rows.tolist(), rows, strict=True))
+        cached = entries.find(key_table)
+        rows = zip(cached.values["reply"].to_pylist(), cached.values["error"].to_pylist(), strict=True)
+        by_row = dict(zip(cached.rows.tolist(), rows, strict=True))
         return [by_row[number] for number in range(len(questions))]
 
 
 def _question(prompt: ChatPrompt, shown: Mapping[str, str], name: str, read: Callable[[object], object]) -> Question:
-    said = json.dumps(prompt.messages(shown)[1:])
-    key = hashlib.sha256(f"{prompt.digest()} {said}".encode()).hexdigest()[:32]
+    content = json.dumps(prompt.messages(shown)[1:])
+    key = hashlib.sha256(f"{prompt.digest()} {content}".encode()).hexdigest()[:32]
     return Question(key, name, lambda unreadable: prompt.messages(shown, unreadable), read)
 
 
@@ -147,10 +147,10 @@ def query_in(reply: object) -> str:
     Raises:
         Unreadable: it holds none.
     """
-    said = object_in(reply).get("query")
-    if not isinstance(said, str) or not said.strip():
-        raise Unreadable("query is no text")
-    return " ".join(said.split())
+    value = object_in(reply).get("query")
+    if not isinstance(value, str) or not value.strip():
+        raise UnreadableReply("query is no text")
+    return " ".join(value.split())
 
 
 def alone_in(reply: object) -> bool:
@@ -159,11 +159,11 @@ def alone_in(reply: object) -> bool:
     Raises:
         Unreadable: neither true nor false.
     """
-    said = object_in(reply).get("self_contained")
-    if not isinstance(said, bool):
-        raise Unreadable("self_contained is neither true nor false")
-    return said
+    value = object_in(reply).get("self_contained")
+    if not isinstance(value, bool):
+        raise UnreadableReply("self_contained is neither true nor false")
+    return value
 
 
-def _told(reply: str | None) -> bool | None:
+def _parse_self_contained(reply: str | None) -> bool | None:
     return None if reply is None else alone_in(reply)

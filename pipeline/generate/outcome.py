@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.generate.likeness import compared, covered, shares
+from darklode.pipeline.generate.likeness import cluster_coverage, compare_queries, shares
 from darklode.schemas.generation_tables import (
     GENERATED_QUERIES,
     GENERATION_CHECK,
@@ -45,7 +45,7 @@ REAL = """
 """
 
 
-def outcome(tables: Tables, output: Output, *, source: str, generator_id: str, seed: int) -> None:
+def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: str, seed: int) -> None:
     """Write what became of each query, and hold those that stay against the tenant's real train queries.
 
     Args:
@@ -59,16 +59,16 @@ def outcome(tables: Tables, output: Output, *, source: str, generator_id: str, s
     output.write(GENERATED_QUERIES.name, rows)
     real = tables.sql(REAL)
     for tenant in pc.unique(rows["tenant"]).to_pylist():
-        kept = rows.filter(pc.and_(rows["kept"], pc.equal(rows["tenant"], tenant)))
-        asked = real.filter(pc.equal(real["tenant"], tenant))
-        clusters, usual = covered(asked, kept, seed)
+        retained = rows.filter(pc.and_(rows["kept"], pc.equal(rows["tenant"], tenant)))
+        real_queries = real.filter(pc.equal(real["tenant"], tenant))
+        clusters, usual = cluster_coverage(real_queries, retained, seed)
         output.write(GENERATION_CLUSTERS.name, clusters.cast(GENERATION_CLUSTERS.schema))
-        found = [*compared(asked["text"], kept["text"], seed), *shares(clusters, usual)]
-        named = [{"tenant": tenant, **one} for one in found]
-        output.write(GENERATION_CHECK.name, pa.Table.from_pylist(named, GENERATION_CHECK.schema))
+        measures = [*compare_queries(real_queries["text"], retained["text"], seed), *shares(clusters, usual)]
+        measure_rows = [{"tenant": tenant, **measure} for measure in measures]
+        output.write(GENERATION_CHECK.name, pa.Table.from_pylist(measure_rows, GENERATION_CHECK.schema))
     _reject(output, rows, tables.read(SIEVED_QUERIES.name))
     reasons = rows["reason"].drop_null()
-    counts = {one["values"]: one["counts"] for one in pc.value_counts(reasons).to_pylist()}
+    counts = {measure["values"]: measure["counts"] for measure in pc.value_counts(reasons).to_pylist()}
     kept_count = rows.num_rows - len(reasons)
     output.count(
         FunnelStep(OUTCOME.name, "written queries", rows.num_rows, "queries", kept_count, dict(sorted(counts.items())))
@@ -80,5 +80,10 @@ def _reject(output: Output, rows: pa.Table, sieved: pa.Table) -> None:
     passed = sieved.filter(pc.is_null(sieved["reason"]))["query_id"].combine_chunks()
     gone = rows.filter(pc.and_(pc.is_in(rows["query_id"], passed), pc.invert(rows["kept"])))
     if gone.num_rows:
-        told = {"tenant": gone["tenant"], "id": gone["query_id"], "payload": gone["text"], "reason": gone["reason"]}
-        output.reject(OUTCOME.name, "queries", told)
+        reject_columns = {
+            "tenant": gone["tenant"],
+            "id": gone["query_id"],
+            "payload": gone["text"],
+            "reason": gone["reason"],
+        }
+        output.reject(OUTCOME.name, "queries", reject_columns)

@@ -28,7 +28,7 @@ WRITTEN = pa.schema([("text", pa.string()), ("error", pa.string()), ("self_conta
 """A query, or why there is none; null: its writer was not asked whether it can be understood alone."""
 
 
-class Writer(ABC):
+class QueryWriter(ABC):
     """Writes one query for a text.
 
     Attributes:
@@ -40,13 +40,13 @@ class Writer(ABC):
     keeps: bool = False
 
     @abstractmethod
-    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:
+    def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:
         """Rows of `WRITTEN`, one for each text.
 
         Args:
             texts: rows of `ASKED`, of one tenant.
             examples: the tenant's own train queries, by their id; may be empty.
-            told: is told how many texts are done, now and then.
+            on_progress: is told how many texts are done, now and then.
         """
 
     @property
@@ -55,11 +55,11 @@ class Writer(ABC):
         return None
 
     @property
-    def workers(self) -> int | None:
+    def max_workers(self) -> int | None:
         """How many workers at once it can serve; None: any number."""
         return None
 
-    def portion(self, _share: float, _at_once: int) -> Writer:
+    def portion(self, _share: float, _at_once: int) -> QueryWriter:
         """The same writer for one of several workers.
 
         Args:
@@ -69,8 +69,8 @@ class Writer(ABC):
         return self
 
 
-def simply(queries: list[str]) -> pa.Table:
+def query_table(queries: list[str]) -> pa.Table:
     """Rows of `WRITTEN` by a writer that is not asked again; an empty query is none."""
     errors = [None if query else "nothing was written" for query in queries]
-    said = [query or None for query in queries]
-    return pa.table([said, errors, [None] * len(said)], schema=WRITTEN)
+    queries_or_null = [query or None for query in queries]
+    return pa.table([queries_or_null, errors, [None] * len(queries_or_null)], schema=WRITTEN)

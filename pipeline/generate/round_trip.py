@@ -25,9 +25,9 @@ def round_trip(tables: Tables, output: Output, *, depth: int) -> None:
         output: takes `pool`.
         depth: how many of a list are the first.
     """
-    with output.filled("pool", PART_ROWS) as take:
+    with output.row_group_writer("pool", PART_ROWS) as take:
         for rows in tables.stream(OWN, {"depth": depth}, TABLE_GROUP_ROWS):
             take(POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
-    total, found = tables.rows("queries"), sum(part.rows for part in output.parts["pool"])
-    lost = {"its own text is not found": total - found} if total > found else {}
-    output.count(FunnelStep(ROUND_TRIP.name, "queries", total, "queries with their texts", found, lost))
+    total, n_pairs = tables.rows("queries"), sum(part.rows for part in output.parts["pool"])
+    lost = {"its own text is not found": total - n_pairs} if total > n_pairs else {}
+    output.count(FunnelStep(ROUND_TRIP.name, "queries", total, "queries with their texts", n_pairs, lost))

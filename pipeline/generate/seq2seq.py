@@ -14,10 +14,10 @@ from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.local import locate, versioned_name
 from darklode.pipeline.generate.kinds.t5 import T5Settings
-from darklode.pipeline.generate.port import Writer, simply
+from darklode.pipeline.generate.port import QueryWriter, query_table
 
 
-class Seq2SeqWriter(Writer):
+class Seq2SeqWriter(QueryWriter):
     """Draws each query by its text's own random number; the same again for the same texts on one machine.
 
     Args:
@@ -29,11 +29,13 @@ class Seq2SeqWriter(Writer):
 
     def __init__(self, settings: T5Settings) -> None:
         self._settings = settings
-        given = settings.model_dump(mode="json", include={"max_tokens", "query_tokens", "top_k", "dtype", "batch_size"})
-        self.generator_id = f"t5 1 {versioned_name(settings)} {json.dumps(given)}"
+        identity_fields = settings.model_dump(
+            mode="json", include={"max_tokens", "query_tokens", "top_k", "dtype", "batch_size"}
+        )
+        self.generator_id = f"t5 1 {versioned_name(settings)} {json.dumps(identity_fields)}"
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def _load_model(self) -> tuple[Any, Any]:
         import torch
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -42,32 +44,36 @@ class Seq2SeqWriter(Writer):
         fetch_model(self._settings)  # this may be another machine than the flow's
         logging: Any = import_module("transformers.utils").logging
         logging.disable_progress_bar()  # it would break into Darklode's own output
-        found = locate(self._settings)
-        assert found is not None
+        location = locate(self._settings)
+        assert location is not None
         try:
-            tokens = AutoTokenizer.from_pretrained(found.folder)
-            model = AutoModelForSeq2SeqLM.from_pretrained(found.folder, dtype=getattr(torch, self._settings.dtype))
+            tokens = AutoTokenizer.from_pretrained(location.folder)
+            model = AutoModelForSeq2SeqLM.from_pretrained(location.folder, dtype=getattr(torch, self._settings.dtype))
         except (OSError, ValueError) as error:
-            raise MissingPart(f"generate.model {found.name} is no such model: {str(error).splitlines()[0]}") from error
+            raise MissingPart(
+                f"generate.model {location.name} is no such model: {str(error).splitlines()[0]}"
+            ) from error
         return tokens, model.eval().to(devices(self._settings.device)[0])
 
-    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
+    def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
         """See `Writer`."""
-        said = texts["text"].to_pylist()
-        found: list[str] = []
-        for start in range(0, len(said), self._settings.batch_size):
-            found += self._asked(said[start : start + self._settings.batch_size], int(texts["draw"][start].as_py()))
-            told(len(found))
-        return simply(found)
+        passages = texts["text"].to_pylist()
+        queries: list[str] = []
+        for start in range(0, len(passages), self._settings.batch_size):
+            queries += self._generate(
+                passages[start : start + self._settings.batch_size], int(texts["draw"][start].as_py())
+            )
+            on_progress(len(queries))
+        return query_table(queries)
 
-    def _asked(self, texts: list[str], draw: int) -> list[str]:
+    def _generate(self, texts: list[str], draw: int) -> list[str]:
         import torch
 
-        given, (tokens, model) = self._settings, self._loaded
-        batch = tokens(texts, truncation=True, max_length=given.max_tokens, padding=True, return_tensors="pt")
+        settings, (tokens, model) = self._settings, self._load_model
+        batch = tokens(texts, truncation=True, max_length=settings.max_tokens, padding=True, return_tensors="pt")
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(draw >> 33)  # a CPU takes 32 bits
             drawn = model.generate(
-                **batch.to(model.device), max_new_tokens=given.query_tokens, do_sample=True, top_k=given.top_k
+                **batch.to(model.device), max_new_tokens=settings.query_tokens, do_sample=True, top_k=settings.top_k
             )
-        return [" ".join(one.split()) for one in tokens.batch_decode(drawn, skip_special_tokens=True)]
+        return [" ".join(decoded.split()) for decoded in tokens.batch_decode(drawn, skip_special_tokens=True)]

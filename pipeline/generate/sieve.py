@@ -49,7 +49,9 @@ NEAR_OTHERS = """
 """
 
 
-def sieve(tables: Tables, output: Output, settings: CleanSettings, documents: Tables, *, copies: bool) -> None:
+def filter_generated(
+    tables: Tables, output: Output, settings: CleanSettings, documents: Tables, *, copies: bool
+) -> None:
     """Leave out what no user would ask so, and what would give a test away; all that stays is of the train split.
 
     Args:
@@ -59,48 +61,58 @@ def sieve(tables: Tables, output: Output, settings: CleanSettings, documents: Ta
         documents: holds the run's `documents`, whose words tell a query's language.
         copies: whether the writer's queries are copies by nature.
     """
-    written = tables.read(WRITTEN_QUERIES.name).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
-    candidates = _Candidates(tables, written, settings, documents)
+    generated = tables.read(WRITTEN_QUERIES.name).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
+    candidates = _Candidates(tables, generated, settings, documents)
     filters: list[tuple[str, Callable[[Mask], Mask]]] = [
         ("unreadable", lambda _: candidates.unreadable),
         ("shorter than real queries", lambda _: candidates.words < candidates.bounds[0]),
         ("longer than real queries", lambda _: candidates.words > candidates.bounds[1]),
-        ("another language", lambda _: candidates.foreign),
+        ("another language", lambda _: candidates.is_other_language),
         ("personal data", lambda _: candidates.personal),
         ("near to a held-out query", lambda _: candidates.near_held),
         ("near to another one", candidates.near_others),
-        ("not understood without its text", lambda _: candidates.dangling),
+        ("not understood without its text", lambda _: candidates.has_dangling_reference),
     ]
     if not copies:
-        filters.insert(4, ("copied from its text", lambda _: candidates.copied))
-    reasons = np.full(written.num_rows, None, object)
-    for reason, looked in filters:
-        left = np.asarray(reasons == None, bool)  # noqa: E711 (elementwise)
-        reasons[looked(left) & left] = reason
+        filters.insert(4, ("copied from its text", lambda _: candidates.is_copied))
+    reasons = np.full(generated.num_rows, None, object)
+    for reason, apply_filter in filters:
+        is_remaining = np.asarray(reasons == None, bool)  # noqa: E711 (elementwise)
+        reasons[apply_filter(is_remaining) & is_remaining] = reason
     _write(output, candidates, reasons)
 
 
 def _write(output: Output, candidates: _Candidates, reasons: NDArray[np.object_]) -> None:
-    written, said = candidates.written, pa.array(reasons, pa.string())
-    ids = {name: written[name] for name in ("tenant", "query_id")}
-    output.write(SIEVED_QUERIES.name, SIEVED_QUERIES.rows(ids | {"reason": said}))
-    stays = pc.is_null(said)
-    kept = candidates.spoken.filter(stays)
-    count = kept.num_rows
-    columns = {name: kept[name] for name in ("tenant", "query_id", "text", "language", "language_score", "n_words")}
+    generated, reason_column = candidates.generated, pa.array(reasons, pa.string())
+    ids = {name: generated[name] for name in ("tenant", "query_id")}
+    output.write(SIEVED_QUERIES.name, SIEVED_QUERIES.rows(ids | {"reason": reason_column}))
+    stays = pc.is_null(reason_column)
+    retained = candidates.with_language.filter(stays)
+    count = retained.num_rows
+    columns = {name: retained[name] for name in ("tenant", "query_id", "text", "language", "language_score", "n_words")}
     # Each is a cluster of its own: none is held out.
     numbers = pa.array(np.arange(count), pa.int32())
     columns |= {"cluster_id": numbers, "n_represented": pa.repeat(1, count), "split": pa.repeat("train", count)}
     output.write(QUERIES.name, QUERIES.rows(columns))
-    gone = written.filter(pc.invert(stays))
+    gone = generated.filter(pc.invert(stays))
     payload = pc.coalesce(gone["text"], gone["error"])
     output.reject(
         SIEVE.name,
         QUERIES.name,
-        {"tenant": gone["tenant"], "id": gone["query_id"], "payload": payload, "reason": said.filter(pc.invert(stays))},
+        {
+            "tenant": gone["tenant"],
+            "id": gone["query_id"],
+            "payload": payload,
+            "reason": reason_column.filter(pc.invert(stays)),
+        },
     )
-    counts = {one["values"]: one["counts"] for one in pc.value_counts(said.drop_null()).to_pylist()}
-    output.count(FunnelStep(SIEVE.name, "written queries", len(said), "queries", count, dict(sorted(counts.items()))))
+    counts = {
+        reason_count["values"]: reason_count["counts"]
+        for reason_count in pc.value_counts(reason_column.drop_null()).to_pylist()
+    }
+    output.count(
+        FunnelStep(SIEVE.name, "written queries", len(reason_column), "queries", count, dict(sorted(counts.items())))
+    )
 
 
 @dataclass(frozen=True)
@@ -108,13 +120,13 @@ class _Candidates:
     """Written queries, by tenant and id, and what each filter says of them."""
 
     tables: Tables
-    written: pa.Table
+    generated: pa.Table
     settings: CleanSettings
     documents: Tables
 
     @cached_property
     def texts(self) -> pa.Array:
-        return pc.fill_null(self.written["text"], "").combine_chunks()
+        return pc.fill_null(self.generated["text"], "").combine_chunks()
 
     @property
     def unreadable(self) -> Mask:
@@ -127,35 +139,42 @@ class _Candidates:
     @cached_property
     def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Least and most words of each; none where its tenant has no train query."""
-        asked = self.tables.sql("SELECT tenant, text FROM real_queries WHERE split = 'train' ORDER BY tenant, query_id")
-        words, owners = np.asarray(count_words(asked["text"])), np.asarray(asked["tenant"])
+        training_queries = self.tables.sql(
+            "SELECT tenant, text FROM real_queries WHERE split = 'train' ORDER BY tenant, query_id"
+        )
+        words, owners = np.asarray(count_words(training_queries["text"])), np.asarray(training_queries["tenant"])
         low, high = np.zeros(len(self.words)), np.full(len(self.words), np.inf)
-        mine = np.asarray(self.written["tenant"])
+        tenant_column = np.asarray(self.generated["tenant"])
         for tenant in np.unique(owners):
-            own, of = mine == tenant, words[owners == tenant]
-            low[own] = np.percentile(of, SHORTEST, method="lower")
-            high[own] = np.percentile(of, LONGEST, method="higher")
+            own, tenant_words = tenant_column == tenant, words[owners == tenant]
+            low[own] = np.percentile(tenant_words, SHORTEST, method="lower")
+            high[own] = np.percentile(tenant_words, LONGEST, method="higher")
         return low, high
 
     @cached_property
     def _language(self) -> tuple[pa.Table, Mask]:
-        rows = self.written.select(["tenant", "query_id"]).append_column("text", pa.chunked_array([self.texts]))
-        found = drop_other_languages(rows, self.settings, self.documents)
-        return found.queries, np.asarray(found.dropped)
+        rows = self.generated.select(["tenant", "query_id"]).append_column("text", pa.chunked_array([self.texts]))
+        filter_result = drop_other_languages(rows, self.settings, self.documents)
+        return filter_result.queries, np.asarray(filter_result.is_dropped)
 
     @property
-    def spoken(self) -> pa.Table:
+    def with_language(self) -> pa.Table:
         """All of them, with language, its score and words."""
         return self._language[0].append_column("n_words", pa.array(self.words))
 
     @property
-    def foreign(self) -> Mask:
+    def is_other_language(self) -> Mask:
         return self._language[1]
 
     @property
-    def copied(self) -> Mask:
+    def is_copied(self) -> Mask:
         texts = self.tables.sql(OWN_TEXTS)["text"].to_pylist()
-        return np.array([copied_share(one, of) > COPIED for one, of in zip(self.texts.to_pylist(), texts, strict=True)])
+        return np.array(
+            [
+                copied_share(query, source_text) > COPIED
+                for query, source_text in zip(self.texts.to_pylist(), texts, strict=True)
+            ]
+        )
 
     @property
     def personal(self) -> Mask:
@@ -165,9 +184,11 @@ class _Candidates:
     @cached_property
     def keys(self) -> pa.Table:
         """What tells near ones: n and key, of these queries and, from their number on, of the held-out ones."""
-        ours = self.written.select(["tenant"]).append_column("text", pa.chunked_array([self.texts]))
-        held = self.tables.sql("SELECT tenant, text FROM real_queries WHERE split <> 'train' ORDER BY tenant, query_id")
-        both = pa.concat_tables([ours.cast(held.schema), held])
+        ours = self.generated.select(["tenant"]).append_column("text", pa.chunked_array([self.texts]))
+        held_out_queries = self.tables.sql(
+            "SELECT tenant, text FROM real_queries WHERE split <> 'train' ORDER BY tenant, query_id"
+        )
+        both = pa.concat_tables([ours.cast(held_out_queries.schema), held_out_queries])
         with self.tables.connect() as connection:
             connection.register("numbered", both.append_column("n", pa.array(np.arange(both.num_rows))))
             return connection.sql(f"FROM {near_keys(connection, Relation('numbered'))}").to_arrow_table()
@@ -175,30 +196,30 @@ class _Candidates:
     @property
     def near_held(self) -> Mask:
         """Near to a query of validation or test."""
-        return self._near(NEAR_HELD, count=len(self.words))
+        return self._near_mask(NEAR_HELD, count=len(self.words))
 
-    def near_others(self, left: Mask) -> Mask:
+    def near_others(self, is_remaining: Mask) -> Mask:
         """Of those that are left, near to one that comes before."""
-        return self._near(NEAR_OTHERS, open=np.flatnonzero(left).tolist())
+        return self._near_mask(NEAR_OTHERS, open=np.flatnonzero(is_remaining).tolist())
 
-    def _near(self, query: str, **given: object) -> Mask:
+    def _near_mask(self, query: str, **parameters: object) -> Mask:
         with self.tables.connect() as connection:
             connection.register("keys", self.keys)
-            found = connection.sql(query, params=given).to_arrow_table()
-        return np.isin(np.arange(len(self.words)), found["n"].to_numpy())
+            near_rows = connection.sql(query, params=parameters).to_arrow_table()
+        return np.isin(np.arange(len(self.words)), near_rows["n"].to_numpy())
 
     @property
-    def dangling(self) -> Mask:
-        return np.asarray(pc.equal(pc.fill_null(self.written["self_contained"], True), False))
+    def has_dangling_reference(self) -> Mask:
+        return np.asarray(pc.equal(pc.fill_null(self.generated["self_contained"], True), False))
 
 
 def copied_share(query: str, text: str) -> float:
     """The longest run of a query's words that the text has, too, one after the other, as a share of its words."""
-    asked, said = query.lower().split(), text.lower().split()
-    if not asked:
+    query_words, text_words = query.lower().split(), text.lower().split()
+    if not query_words:
         return 0.0
-    longest, runs = 0, [0] * (len(said) + 1)
-    for word in asked:
-        runs = [0, *(before + 1 if word == other else 0 for before, other in zip(runs[:-1], said, strict=True))]
+    longest, runs = 0, [0] * (len(text_words) + 1)
+    for word in query_words:
+        runs = [0, *(before + 1 if word == other else 0 for before, other in zip(runs[:-1], text_words, strict=True))]
         longest = max(longest, *runs)
-    return longest / len(asked)
+    return longest / len(query_words)

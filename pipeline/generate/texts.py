@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.generate.port import PREFIX
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.generation_tables import GENERATION_DOCUMENTS, GENERATION_TEXTS, REAL_QUERIES
 from darklode.schemas.tables import TABLES
 
@@ -40,7 +40,7 @@ DOCUMENTS = """
 """
 
 
-def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
+def sample_texts(source: TrainingSource, output: Output, *, max_texts: int, seed: int) -> None:
     """Choose texts: those of documents without a positive first, one of each document, drawn by the seed.
 
     Queries that were generated before, and that the run was built with, are none of its users'.
@@ -48,7 +48,7 @@ def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
     Args:
         source: a build, or a mined run.
         output: takes `chunks` as the run has them, `real_queries`, `generation_documents` and `generation_texts`.
-        most: texts of a tenant.
+        max_texts: texts of a tenant.
         seed: of the draw.
 
     Raises:
@@ -60,24 +60,24 @@ def texts(source: Source, output: Output, *, most: int, seed: int) -> None:
     for tenant in tenants:
         for rows in source.texts(tenant):
             output.write("chunks", TABLES["chunks"].rows({name: rows[name] for name in rows.column_names}))
-        asked = _real(source.queries(tenant))
-        named = asked.append_column("tenant", pa.repeat(tenant, asked.num_rows))
-        output.write(REAL_QUERIES.name, named.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
-    written, chosen = output.so_far("chunks"), 0
+        real_queries = _real_queries(source.queries(tenant))
+        tenant_queries = real_queries.append_column("tenant", pa.repeat(tenant, real_queries.num_rows))
+        output.write(REAL_QUERIES.name, tenant_queries.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
+    chunk_tables, chosen = output.so_far("chunks"), 0
     for tenant in tenants:
-        with written.connect() as connection:
-            connection.register("labels", _real(source.labels(tenant, (), 0.0)))
-            known = connection.sql(DOCUMENTS, params={"tenant": tenant}).to_arrow_table()
-            given = {"tenant": tenant, "seed": str(seed), "texts": most}
-            found = connection.sql(CHOSEN, params=given).to_arrow_table()
-        chosen += found.num_rows
-        output.write(GENERATION_DOCUMENTS.name, known.cast(GENERATION_DOCUMENTS.schema))
-        output.write(GENERATION_TEXTS.name, found.cast(GENERATION_TEXTS.schema))
-    total = written.rows("chunks")
-    left = {"not drawn": total - chosen} if total > chosen else {}
-    output.count(FunnelStep(TEXTS.name, "texts", total, "texts to write for", chosen, left))
+        with chunk_tables.connect() as connection:
+            connection.register("labels", _real_queries(source.labels(tenant, (), 0.0)))
+            documents = connection.sql(DOCUMENTS, params={"tenant": tenant}).to_arrow_table()
+            parameters = {"tenant": tenant, "seed": str(seed), "texts": max_texts}
+            sampled = connection.sql(CHOSEN, params=parameters).to_arrow_table()
+        chosen += sampled.num_rows
+        output.write(GENERATION_DOCUMENTS.name, documents.cast(GENERATION_DOCUMENTS.schema))
+        output.write(GENERATION_TEXTS.name, sampled.cast(GENERATION_TEXTS.schema))
+    total = chunk_tables.rows("chunks")
+    drop_counts = {"not drawn": total - chosen} if total > chosen else {}
+    output.count(FunnelStep(TEXTS.name, "texts", total, "texts to write for", chosen, drop_counts))
 
 
-def _real(rows: pa.Table) -> pa.Table:
+def _real_queries(rows: pa.Table) -> pa.Table:
     """Rows of queries that somebody asked."""
     return rows.filter(pc.invert(pc.starts_with(rows["query_id"], PREFIX)))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import InputError, MissingColumns
-from darklode.pipeline.ingest.likely import MOST_COLUMNS, hint, likeliest, option
+from darklode.pipeline.ingest.likely import MOST_COLUMNS, hint, likeliest_column, option
 from darklode.schemas.mining import LogColumns
 from darklode.schemas.settings import DocumentColumns, QueryColumns
 
@@ -68,12 +68,12 @@ UBI_QUERIES = {
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnMapping:
     """The parts (roles) that columns play: the names that the settings give, and those that are looked for else.
 
     Attributes:
         section: the settings that name columns, for messages.
-        named: the names that the settings give, by role.
+        names: the names that the settings give, by role.
         usual: the names that are looked for else, the first present first.
         needed: roles without which a source cannot be read.
         key: the role that names a row, where rows without one are named by their place.
@@ -83,7 +83,7 @@ class Columns:
     """
 
     section: str
-    named: dict[str, str]
+    names: dict[str, str]
     usual: Mapping[str, tuple[str, ...]] = field(repr=False)
     needed: tuple[str, ...] = ("text",)
     key: str | None = None
@@ -97,96 +97,106 @@ class Columns:
             MissingColumns: there is none for a role that is needed.
             InputError: a column that the settings name is not there, or two have the name of one.
         """
-        for role, name in self.named.items():
+        for role, name in self.names.items():
             self.check(where, role, name, present)
-        found = self._roles(present)
+        columns_by_role = self._roles(present)
         if guesses := self.guesses(present):
-            lacking = [self._lacking(where, role, guess, present) for role, guess in guesses.items()]
+            lacking = [self._missing_column_message(where, role, guess, present) for role, guess in guesses.items()]
             raise MissingColumns(*lacking, present=list(present), guesses=guesses)
-        twice = [name for name in found.values() if list(present).count(name) > 1]
+        twice = [name for name in columns_by_role.values() if list(present).count(name) > 1]
         if twice:
             raise InputError(f"{where} has several columns named {twice[0]!r}; rename all but one")
-        return found
+        return columns_by_role
 
     def fits(self, present: Collection[str]) -> bool:
         """Whether all that the settings name and all that is needed is there."""
-        return set(self.named.values()) <= set(present) and set(self.needed) <= self._roles(present).keys()
+        return set(self.names.values()) <= set(present) and set(self.needed) <= self._roles(present).keys()
 
     def guesses(self, present: Collection[str]) -> dict[str, str | None]:
         """The likeliest column of each role that is needed and has none, each column once; None: there is none."""
-        found = self._roles(present)
-        taken, guesses = set(found.values()), dict[str, str | None]()
+        columns_by_role = self._roles(present)
+        taken, guesses = set(columns_by_role.values()), dict[str, str | None]()
         for role in self.needed:
-            if role not in found:
-                guesses[role] = likeliest(role, self.usual[role], [name for name in present if name not in taken])
+            if role not in columns_by_role:
+                guesses[role] = likeliest_column(
+                    role, self.usual[role], [name for name in present if name not in taken]
+                )
                 taken.add(guesses[role] or "")
         return guesses
 
-    def _lacking(self, where: str, role: str, guess: str | None, present: Collection[str]) -> str:
-        said = f"{where} has no column for the {role} (none of {', '.join(self.usual[role])}); it has {_list(present)}"
-        return f"{said}; {hint(option(self.section, role, guess), guess)}"
+    def _missing_column_message(self, where: str, role: str, guess: str | None, present: Collection[str]) -> str:
+        message = (
+            f"{where} has no column for the {role} (none of {', '.join(self.usual[role])}); it has {_list(present)}"
+        )
+        return f"{message}; {hint(option(self.section, role, guess), guess)}"
 
-    def everywhere(self, found: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    def optional_columns(self, columns_by_role: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         """The names of each role in a file whose rows may omit what others have: of those not found yet, all usual.
 
         The key is none of these: a file whose first rows have no ids has rows that are named by their place.
         """
         usual = {role: names for role, names in self.usual.items() if role != self.key}
-        return usual | {role: (name,) for role, name in found.items()}
+        return usual | {role: (name,) for role, name in columns_by_role.items()}
 
     def check(self, where: str, role: str, name: str, present: Collection[str]) -> None:
         """Raise an InputError where a column that the settings name is not present."""
         if name in present:
             return
-        near = difflib.get_close_matches(name, list(islice(present, MOST_COLUMNS)), n=1)
-        guess = near[0] if near else likeliest(role, self.usual[role], present)
-        said = hint(option(self.section, role, guess), guess) if guess else "name one of them or none"
-        raise InputError(f"{where} has no column {name!r} ({self.section}.{role}); it has {_list(present)}; {said}")
+        close_matches = difflib.get_close_matches(name, list(islice(present, MOST_COLUMNS)), n=1)
+        guess = close_matches[0] if close_matches else likeliest_column(role, self.usual[role], present)
+        remedy = hint(option(self.section, role, guess), guess) if guess else "name one of them or none"
+        raise InputError(f"{where} has no column {name!r} ({self.section}.{role}); it has {_list(present)}; {remedy}")
 
     def pick(self, values: Mapping[str, str]) -> dict[str, str]:
         """The values of front matter or of HTML meta elements by role, for those that are there; never the text."""
         return {role: values[name] for role, name in self._roles(values).items() if role != "text"}
 
     def _roles(self, present: Collection[str]) -> dict[str, str]:
-        found, folded = set(present), {name.casefold(): name for name in reversed(list(present))}
-        firsts = ((role, self._first(role, found, folded)) for role in self.usual)
+        present_names, folded = set(present), {name.casefold(): name for name in reversed(list(present))}
+        firsts = ((role, self._first(role, present_names, folded)) for role in self.usual)
         return {role: name for role, name in firsts if name is not None}
 
     def _first(self, role: str, present: Collection[str], folded: Mapping[str, str]) -> str | None:
-        if role in self.named:
-            return self.named[role] if self.named[role] in present else None
+        if role in self.names:
+            return self.names[role] if self.names[role] in present else None
         exact = next((name for name in self.usual[role] if name in present), None)
         return exact or next((folded[name] for name in self.usual[role] if name in folded), None)
 
 
-def document_columns(settings: DocumentColumns) -> Columns:
+def document_columns(settings: DocumentColumns) -> ColumnMapping:
     """The roles of a document's columns."""
-    return Columns("ingest.documents.columns", settings.model_dump(exclude_none=True), DOCUMENT_COLUMNS, key="doc_id")
+    return ColumnMapping(
+        "ingest.documents.columns", settings.model_dump(exclude_none=True), DOCUMENT_COLUMNS, key="doc_id"
+    )
 
 
-def query_columns(settings: QueryColumns) -> Columns:
+def query_columns(settings: QueryColumns) -> ColumnMapping:
     """The roles of a query's columns."""
-    return Columns("ingest.queries.columns", settings.model_dump(exclude_none=True), QUERY_COLUMNS, key="query_id")
+    return ColumnMapping(
+        "ingest.queries.columns", settings.model_dump(exclude_none=True), QUERY_COLUMNS, key="query_id"
+    )
 
 
-def log_columns(settings: LogColumns) -> Columns:
+def log_columns(settings: LogColumns) -> ColumnMapping:
     """The roles of a search log's columns."""
     needed = ("timestamp", "query", "doc_id", "clicked")
-    return Columns(
+    return ColumnMapping(
         "logs.columns", settings.model_dump(exclude_none=True), LOG_COLUMNS, needed, text="query", events=True
     )
 
 
-def event_columns(settings: LogColumns) -> Columns:
+def event_columns(settings: LogColumns) -> ColumnMapping:
     """The roles of the fields of `ubi_events`; of the settings only the tenant and what UBI has no field for count."""
-    named = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "arm", "tenant"})
-    return Columns("logs.columns", named, _of_hits(UBI_EVENTS), ("action", "timestamp"), text="query", events=True)
+    column_names = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "arm", "tenant"})
+    return ColumnMapping(
+        "logs.columns", column_names, _of_hits(UBI_EVENTS), ("action", "timestamp"), text="query", events=True
+    )
 
 
-def search_columns(settings: LogColumns) -> Columns:
+def search_columns(settings: LogColumns) -> ColumnMapping:
     """The roles of the fields of `ubi_queries`."""
-    named = settings.model_dump(exclude_none=True, include={"tenant"})
-    return Columns("logs.columns", named, _of_hits(UBI_QUERIES), ("search_id",), text="query", events=True)
+    column_names = settings.model_dump(exclude_none=True, include={"tenant"})
+    return ColumnMapping("logs.columns", column_names, _of_hits(UBI_QUERIES), ("search_id",), text="query", events=True)
 
 
 def _of_hits(usual: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -221,16 +231,16 @@ def at_path(row: Values, name: str) -> object:
     """The value of a field, None where there is none."""
     if name in row or "." not in name:
         return row.get(name)
-    head, _, rest = name.partition(".")
+    head, _, tail = name.partition(".")
     inner = row.get(head)
-    return at_path(inner, rest) if isinstance(inner, dict) else None
+    return at_path(inner, tail) if isinstance(inner, dict) else None
 
 
-def kind_of(given: Sequence[object], role: str) -> pa.DataType:
+def kind_of(values: Sequence[object], role: str) -> pa.DataType:
     """The type of a field of events by some of its values: numbers, truth values, lists of ids, else text."""
-    first = given[0] if given else None
+    first = values[0] if values else None
     if isinstance(first, list):
-        inside = [value for some in given if isinstance(some, list) for value in some]
+        inside = [value for some in values if isinstance(some, list) for value in some]
         return pa.list_(kind_of(inside, "")) if role == "hits" else pa.string()
     if isinstance(first, bool):
         return pa.bool_() if role in TRUTHS else pa.string()
@@ -238,14 +248,14 @@ def kind_of(given: Sequence[object], role: str) -> pa.DataType:
         return pa.float64()
     if not isinstance(first, int | float):
         return pa.string()
-    return pa.float64() if any(isinstance(value, float) for value in given) else pa.int64()
+    return pa.float64() if any(isinstance(value, float) for value in values) else pa.int64()
 
 
-def schema_of(kinds: dict[str, pa.DataType], whole: Collection[str]) -> pa.Schema:
-    """The schema in which each name has its type; those with dots lie within structs, unless they are `whole` names."""
+def schema_of(kinds: dict[str, pa.DataType], integer_columns: Collection[str]) -> pa.Schema:
+    """The schema of these columns; names with dots lie within structs, unless listed in `integer_columns`."""
     tree: dict[str, Any] = {}
     for name, kind in kinds.items():
-        *heads, last = [name] if name in whole else name.split(".")
+        *heads, last = [name] if name in integer_columns else name.split(".")
         inner = tree
         for head in heads:
             inner = inner.setdefault(head, {})
@@ -272,17 +282,17 @@ def column_at(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
     """A column, or a field within one."""
     head = name if name in rows.schema.names else name.partition(".")[0]
     column = rows.column(head)
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     path = name[len(head) + 1 :].split(".") if head != name else []
-    return pc.struct_field(whole, path) if path else whole
+    return pc.struct_field(combined, path) if path else combined
 
 
-def joined_lists(values: pa.Array) -> pa.Array:
+def join_lists(values: pa.Array) -> pa.Array:
     """Lists of ids as texts, one id a line and an empty line for a missing one; any other column as it is."""
     if not pa.types.is_list(values.type):
         return values
     texts = values.cast(pa.list_(pa.string()))
     if not texts.flatten().null_count:
         return pc.binary_join(texts, "\n")
-    lists = [None if some is None else "\n".join(one or "" for one in some) for some in texts.to_pylist()]
+    lists = [None if some is None else "\n".join(item or "" for item in some) for some in texts.to_pylist()]
     return pa.array(lists, pa.string())

@@ -8,13 +8,23 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Output, Stage
 from darklode.pipeline.base.errors import DamagedFile
-from darklode.pipeline.ingest.columns import DOCUMENT_COLUMNS, Columns, document_columns
-from darklode.pipeline.ingest.files import Choice, File, choose_documents
+from darklode.pipeline.ingest.columns import DOCUMENT_COLUMNS, ColumnMapping, document_columns
+from darklode.pipeline.ingest.files import FileChoice, InputFile, choose_documents
 from darklode.pipeline.ingest.readers.markup import BadDocumentError, Prose, read_prose
 from darklode.pipeline.ingest.readers.tabular import read_tabular
-from darklode.pipeline.ingest.readers.text import whole
+from darklode.pipeline.ingest.readers.text import read_all
 from darklode.pipeline.ingest.rejects import LONGEST, Intake
-from darklode.pipeline.ingest.rows import BOUNDARY, Block, Keys, Parts, Seen, common_faults, emptied, keys_of, weed
+from darklode.pipeline.ingest.rows import (
+    BOUNDARY,
+    Keys,
+    PartBuffer,
+    RowBlock,
+    SeenKeys,
+    blank_to_null,
+    common_faults,
+    drop_faulty,
+    keys_of,
+)
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import DOCUMENTS
 
@@ -22,7 +32,7 @@ BLOCK_BYTES = 1 << 20
 Row = dict[str, str | None]
 
 
-class Folder:
+class FolderReader:
     """Reads a folder's documents.
 
     Args:
@@ -32,25 +42,25 @@ class Folder:
         limit: the longest file that is read, in bytes.
     """
 
-    def __init__(self, path: str, columns: Columns, intake: Intake, limit: int) -> None:
+    def __init__(self, path: str, columns: ColumnMapping, intake: Intake, limit: int) -> None:
         self._path = path
         self._columns = columns
         self._intake = intake
         self._limit = limit
         self._keys: dict[str, None] = {}
 
-    def read(self, choice: Choice) -> Iterator[Block]:
+    def read(self, choice: FileChoice) -> Iterator[RowBlock]:
         """The documents in the order of their paths, in blocks of about a megabyte.
 
         Raises:
             InputError: a file cannot be opened, or no file has a key that the settings name.
         """
         yield from self.blocks(choice.files)
-        for role, name in self._columns.named.items():
+        for role, name in self._columns.names.items():
             if role != "text":
                 self._columns.check(self._path, role, name, self._keys)
 
-    def blocks(self, documents: Iterable[File]) -> Iterator[Block]:
+    def blocks(self, documents: Iterable[InputFile]) -> Iterator[RowBlock]:
         """The documents of some files, whatever keys they have."""
         rows: list[Row] = []
         files: list[str] = []
@@ -67,14 +77,14 @@ class Folder:
         if rows:
             yield _block(rows, files)
 
-    def _read(self, file: File) -> Row | None:
-        self._intake.saw(1)
+    def _read(self, file: InputFile) -> Row | None:
+        self._intake.count_rows(1)
         data: bytes | None = None
         try:
             try:
-                data = whole(file, self._intake.at, self._limit)
+                data = read_all(file, self._intake.set_position, self._limit)
             finally:
-                self._intake.closed(file)
+                self._intake.close_file(file)
             prose = self._prose(data, file)
             head = self._head(prose)
         except (BadDocumentError, DamagedFile) as reason:
@@ -82,19 +92,19 @@ class Folder:
             self._intake.reject(str(reason), file.name, None, shown or None)
             return None
         for why, removed in prose.removed.items():
-            self._intake.saw(1)
+            self._intake.count_rows(1)
             self._intake.reject(why, file.name, None, removed, aside=True)
         return {"doc_id": file.name, "title": prose.title, "text": prose.text, **head}
 
     def _head(self, prose: Prose) -> dict[str, str]:
-        given = {key: (value or "").strip() for key, value in prose.head.items()}
-        self._keys.update({key: None for key, value in given.items() if value})
-        found = self._columns.pick(given)
-        if not found.get("tenant", "whoever"):  # or it would go to the tenant of rows that name none
+        head = {key: (value or "").strip() for key, value in prose.head.items()}
+        self._keys.update({key: None for key, value in head.items() if value})
+        fields = self._columns.pick(head)
+        if not fields.get("tenant", "whoever"):  # or it would go to the tenant of rows that name none
             raise BadDocumentError("its head names a tenant, but not by a plain value")
-        return {role: value for role, value in found.items() if value}
+        return {role: value for role, value in fields.items() if value}
 
-    def _prose(self, data: bytes | None, file: File) -> Prose:
+    def _prose(self, data: bytes | None, file: InputFile) -> Prose:
         if data is None:
             raise BadDocumentError(f"row longer than {self._limit} bytes")
         if b"\0" in data:
@@ -106,9 +116,9 @@ class Folder:
         return read_prose(text, file.format or "text")
 
 
-def _block(rows: list[Row], files: list[str]) -> Block:
+def _block(rows: list[Row], files: list[str]) -> RowBlock:
     columns = {role: pa.array([row.get(role) for row in rows], pa.string()) for role in DOCUMENT_COLUMNS}
-    return Block(pa.array(files, pa.string()), columns, pa.nulls(len(rows), pa.int64()))
+    return RowBlock(pa.array(files, pa.string()), columns, pa.nulls(len(rows), pa.int64()))
 
 
 INGEST_DOCUMENTS = Stage("ingest_documents", 4, (), ("documents",))
@@ -125,42 +135,44 @@ def ingest_documents(path: str, output: Output, settings: IngestSettings) -> Non
     """
     choice = choose_documents(path, settings.documents.format)
     intake = Intake(output, "documents", path, choice.files)
-    parts, seen = Parts(output, "documents"), Seen()
-    for file in choice.others:
-        intake.foreign(file)
+    parts, seen_keys = PartBuffer(output, "documents"), SeenKeys()
+    for file in choice.other_files:
+        intake.reject_file(file)
     for block in _blocks(path, choice, intake, settings):
-        clean, keys = usable(block, intake, seen, settings)
+        clean, keys = select_usable(block, intake, seen_keys, settings)
         parts.add(_rows(clean), keys % BOUNDARY == 0)
     parts.close()
     intake.close(settings.max_reject_share)
 
 
-def _blocks(path: str, choice: Choice, intake: Intake, settings: IngestSettings) -> Iterator[Block]:
+def _blocks(path: str, choice: FileChoice, intake: Intake, settings: IngestSettings) -> Iterator[RowBlock]:
     columns = document_columns(settings.documents.columns)
     if choice.format == "folder":
-        yield from Folder(path, columns, intake, settings.max_row_bytes).read(choice)
+        yield from FolderReader(path, columns, intake, settings.max_row_bytes).read(choice)
         return
     for file in choice.files:
         yield from read_tabular(file, choice.format, columns, intake, settings.max_row_bytes)
 
 
-def usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> tuple[Block, Keys]:
+def select_usable(
+    block: RowBlock, intake: Intake, seen_keys: SeenKeys, settings: IngestSettings
+) -> tuple[RowBlock, Keys]:
     """The rows with an id of their own and a text, and the hashes of their ids."""
-    sound = weed(block, common_faults(block, "doc_id", settings), intake)
-    whole = (sound if "doc_id" in sound.columns else _named(sound)).completed(settings)
-    keys = keys_of(whole.columns["tenant"].to_pylist(), whole.columns["doc_id"].to_pylist())
-    repeated = seen.repeated(keys)
-    return weed(whole, [("duplicate id", repeated)], intake), keys[~repeated]
+    sound = drop_faulty(block, common_faults(block, "doc_id", settings), intake)
+    complete = (sound if "doc_id" in sound.columns else _with_ids(sound)).complete(settings)
+    keys = keys_of(complete.columns["tenant"].to_pylist(), complete.columns["doc_id"].to_pylist())
+    repeated = seen_keys.find_repeated(keys)
+    return drop_faulty(complete, [("duplicate id", repeated)], intake), keys[~repeated]
 
 
-def _named(block: Block) -> Block:
+def _with_ids(block: RowBlock) -> RowBlock:
     """Rows of a source without ids are named by their file and line."""
     names = pc.binary_join_element_wise(block.files, block.lines.cast(pa.string()), ":")
-    return Block(block.files, block.columns | {"doc_id": names}, block.lines)
+    return RowBlock(block.files, block.columns | {"doc_id": names}, block.lines)
 
 
-def _rows(block: Block) -> pa.Table:
-    titles = emptied(block.columns.get("title", block.nulls()))
+def _rows(block: RowBlock) -> pa.Table:
+    titles = blank_to_null(block.columns.get("title", block.nulls()))
     texts = block.columns["text"]
     pairs = zip(titles.to_pylist(), texts.to_pylist(), strict=True)
     hashes = [hashlib.sha256(f"{title or ''}\0{text}".encode()).hexdigest()[:32] for title, text in pairs]
@@ -169,9 +181,9 @@ def _rows(block: Block) -> pa.Table:
             "tenant": block.columns["tenant"],
             "doc_id": block.columns["doc_id"],
             "title": titles,
-            "topic": emptied(block.columns.get("topic", block.nulls())),
+            "topic": blank_to_null(block.columns.get("topic", block.nulls())),
             "text": texts,
-            "url": emptied(block.columns.get("url", block.nulls())),
+            "url": blank_to_null(block.columns.get("url", block.nulls())),
             "source": block.files,
             "content_hash": hashes,
         }

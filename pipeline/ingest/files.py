@@ -46,7 +46,7 @@ CONVERSIONS = {
 
 
 @dataclass(frozen=True)
-class File:
+class InputFile:
     """A file below the folder that was given.
 
     Attributes:
@@ -76,7 +76,7 @@ class File:
         return FORMATS.get(self.ending)
 
 
-def listing(path: str, *, remote: bool = False) -> list[File]:
+def listing(path: str, *, remote: bool = False) -> list[InputFile]:
     """The file itself, or all files below a folder by relative path; `remote`: also below an `s3://` prefix.
 
     Hidden files and folders are left out. Listed as skipped are links that lead out of the folder or nowhere, links to
@@ -91,7 +91,7 @@ def listing(path: str, *, remote: bool = False) -> list[File]:
     root = Path(path).expanduser()
     try:
         if root.is_file():
-            return [_file(root, _named(Path(root.name)))]
+            return [_file(root, _display_name(Path(root.name)))]
         if root.is_dir():
             return sorted(_below(root), key=lambda file: file.name)
     except OSError as error:
@@ -99,22 +99,22 @@ def listing(path: str, *, remote: bool = False) -> list[File]:
     raise InputError(f"{path} does not exist; name a file or a folder to read")
 
 
-def with_columns(files: list[File]) -> list[File]:
+def with_columns(files: list[InputFile]) -> list[InputFile]:
     """The files with columns; those that end with `.json` alone where there are no others: mostly they tell of them."""
-    known = [file for file in files if file.format in TABULAR]
-    return [file for file in known if file.ending != ".json"] or known
+    tabular = [file for file in files if file.format in TABULAR]
+    return [file for file in tabular if file.ending != ".json"] or tabular
 
 
-def conversions(files: list[File]) -> list[str]:
+def conversions(files: list[InputFile]) -> list[str]:
     """How those of some files that are not read can become ones that are: a phrase for each ending."""
-    found: dict[str, list[File]] = {}
+    files_by_ending: dict[str, list[InputFile]] = {}
     for file in files:
         if file.ending in CONVERSIONS:
-            found.setdefault(file.ending, []).append(file)
+            files_by_ending.setdefault(file.ending, []).append(file)
     return [
         f"{len(some)} {ending} file{'s' * (len(some) > 1)} cannot be read; "
         f"{CONVERSIONS[ending].format(name=shlex.quote(some[0].path.name))}"
-        for ending, some in found.items()
+        for ending, some in files_by_ending.items()
     ]
 
 
@@ -122,7 +122,7 @@ SMALL_BYTES = 1 << 20
 """Local files up to this size are compared by content; larger ones by size and times."""
 
 
-def files_fingerprint(files: Iterable[File]) -> str:
+def files_fingerprint(files: Iterable[InputFile]) -> str:
     """Hash the names of some files and what tells each from other versions of itself (16 hex digits).
 
     Archives, `rsync --times` and version control restore old modification times, so these alone do not show a change.
@@ -130,7 +130,7 @@ def files_fingerprint(files: Iterable[File]) -> str:
     return key_of([[file.name, file.size, *_version(file)] for file in files])
 
 
-def _version(file: File) -> list[str | int | None]:
+def _version(file: InputFile) -> list[str | int | None]:
     if file.changed_ns is not None and file.size <= SMALL_BYTES:
         try:
             return [sha256(file.path.read_bytes()).hexdigest()]
@@ -151,16 +151,16 @@ def source_fingerprint(path: str) -> str:
     return files_fingerprint(files)
 
 
-def _below(root: Path) -> Iterator[File]:
+def _below(root: Path) -> Iterator[InputFile]:
     inside = root.resolve()
     for folder, folders, names in os.walk(root, onerror=_raise):
-        seen = [name for name in sorted(folders) if not name.startswith(".")]
-        skipped = {name: reason for name in seen if (reason := _not_entered(Path(folder, name)))}
-        folders[:] = [name for name in seen if name not in skipped]
+        visible = [name for name in sorted(folders) if not name.startswith(".")]
+        skipped = {name: reason for name in visible if (reason := _not_entered(Path(folder, name)))}
+        folders[:] = [name for name in visible if name not in skipped]
         for name in [*skipped, *names]:
             path = Path(folder, name)
             if not name.startswith("."):
-                yield _file(path, _named(path.relative_to(root)), skipped.get(name) or _not_read(path, inside))
+                yield _file(path, _display_name(path.relative_to(root)), skipped.get(name) or _not_read(path, inside))
 
 
 RUNS_OWN = "inputs.json", "settings.yaml"
@@ -182,11 +182,11 @@ def _not_read(path: Path, inside: Path) -> str | None:
     return "link to what lies outside the folder" if outside else None
 
 
-def _named(path: Path) -> str:
+def _display_name(path: Path) -> str:
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
-def _remote(store: Store) -> Iterator[File]:
+def _remote(store: Store) -> Iterator[InputFile]:
     root = store.path("").rstrip("/")
     try:
         itself = store.filesystem.get_file_info(root)
@@ -199,14 +199,14 @@ def _remote(store: Store) -> Iterator[File]:
     for info in below:
         name = info.base_name if itself.is_file else info.path.removeprefix(f"{root}/")
         if info.is_file and not any(part.startswith(".") for part in name.split("/")):
-            yield File(Path(info.path), name, info.size, info.mtime_ns or 0)
+            yield InputFile(Path(info.path), name, info.size, info.mtime_ns or 0)
 
 
-def _file(path: Path, name: str, skipped: str | None = None) -> File:
+def _file(path: Path, name: str, skipped: str | None = None) -> InputFile:
     if skipped:
-        return File(path, name, 0, 0, skipped=skipped)
+        return InputFile(path, name, 0, 0, skipped=skipped)
     status = path.stat()
-    return File(path, name, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return InputFile(path, name, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _raise(error: OSError) -> None:
@@ -217,103 +217,103 @@ QUERY_ENDINGS = {".txt", ".text", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", 
 
 
 @dataclass(frozen=True)
-class Choice:
+class FileChoice:
     """What to read: `format` is "folder" or one of the tabular formats for all files, or None for each file's own."""
 
-    files: list[File]
+    files: list[InputFile]
     format: str | None
-    others: list[File] = field(default_factory=list)
+    other_files: list[InputFile] = field(default_factory=list)
 
 
-def choose_documents(path: str, wanted: str) -> Choice:
+def choose_documents(path: str, file_format: str) -> FileChoice:
     """Pick the files that hold documents.
 
     Raises:
         InputError: there is no such path, or nothing in it that the format can read.
     """
     files = listing(path)
-    if wanted == "beir" or (wanted == "auto" and _of_beir(files, "corpus")):
+    if file_format == "beir" or (file_format == "auto" and _of_beir(files, "corpus")):
         return _beir(path, files, "corpus")
-    if wanted == "folder" or (wanted == "auto" and any(file.format in PROSE for file in files)):
+    if file_format == "folder" or (file_format == "auto" and any(file.format in PROSE for file in files)):
         return _split(path, files, PROSE, "folder")
-    if wanted == "auto":
+    if file_format == "auto":
         return _split(path, files, TABULAR, None)
-    return _forced(path, files, {wanted}, wanted)
+    return _choose_format(path, files, {file_format}, file_format)
 
 
-def choose_queries(path: str, wanted: str) -> Choice:
+def choose_queries(path: str, file_format: str) -> FileChoice:
     """Pick the files that hold queries; in a folder, one named `queries.*` is taken alone.
 
     Raises:
         InputError: there is no such path, nothing in it that the format can read, or several `queries.*`.
     """
     files = listing(path)
-    if wanted == "beir":
+    if file_format == "beir":
         return _beir(path, files, "queries")
-    if wanted != "auto":
-        return _forced(path, files, {wanted}, wanted)
-    named = [file for file in files if file.name.startswith("queries.") and file.ending in QUERY_ENDINGS]
-    if len(named) > 1:
-        names = ", ".join(file.name for file in named)
+    if file_format != "auto":
+        return _choose_format(path, files, {file_format}, file_format)
+    query_files = [file for file in files if file.name.startswith("queries.") and file.ending in QUERY_ENDINGS]
+    if len(query_files) > 1:
+        names = ", ".join(file.name for file in query_files)
         raise InputError(f"{path} has several files of queries ({names}); name the one to read")
-    known = [file for file in files if file.ending in QUERY_ENDINGS]
-    known = [file for file in known if file.ending != ".json"] or known
-    if not known:
+    readable = [file for file in files if file.ending in QUERY_ENDINGS]
+    readable = [file for file in readable if file.ending != ".json"] or readable
+    if not readable:
         raise InputError(
             nothing_to_read(path, "queries", files, "a .txt, .csv, .tsv, .jsonl or .parquet file, or a folder of them")
         )
-    if named:
-        return Choice(named, None, [file for file in files if file.skipped])
-    return Choice(known, None, _without(files, known))
+    if query_files:
+        return FileChoice(query_files, None, [file for file in files if file.skipped])
+    return FileChoice(readable, None, _without(files, readable))
 
 
-def _of_beir(files: list[File], stem: str) -> list[File]:
+def _of_beir(files: list[InputFile], stem: str) -> list[InputFile]:
     return [file for file in files if file.name in {f"{stem}.jsonl", f"{stem}.jsonl.gz"} and not file.skipped]
 
 
-def _beir(path: str, files: list[File], stem: str) -> Choice:
-    found = _of_beir(files, stem)
-    if not found:
+def _beir(path: str, files: list[InputFile], stem: str) -> FileChoice:
+    beir_files = _of_beir(files, stem)
+    if not beir_files:
         raise InputError(f"{path} has no {stem}.jsonl; a BEIR folder has corpus.jsonl and queries.jsonl")
-    if len(found) > 1:
+    if len(beir_files) > 1:
         raise InputError(f"{path} has both {stem}.jsonl and {stem}.jsonl.gz; name the one to read")
-    return Choice(found, "jsonl")
+    return FileChoice(beir_files, "jsonl")
 
 
-def _split(path: str, files: list[File], formats: frozenset[str], reader: str | None) -> Choice:
-    known = [file for file in files if file.format in formats] if formats is PROSE else with_columns(files)
-    if not known:
+def _split(path: str, files: list[InputFile], formats: frozenset[str], reader: str | None) -> FileChoice:
+    with_known_format = [file for file in files if file.format in formats] if formats is PROSE else with_columns(files)
+    if not with_known_format:
         readable = (
             "a folder of Markdown, HTML or text files, or .jsonl, .csv, .tsv or .parquet files, or set "
             "ingest.documents.format"
         )
         raise InputError(nothing_to_read(path, "documents", files, readable))
-    return Choice(known, reader, _without(files, known))
+    return FileChoice(with_known_format, reader, _without(files, with_known_format))
 
 
-def nothing_to_read(path: str, what: str, files: list[File], readable: str) -> str:
+def nothing_to_read(path: str, content: str, files: list[InputFile], readable: str) -> str:
     """What to say where nothing can be read: what the files are, and what could be read instead.
 
     Args:
         path: as the user named it.
-        what: was looked for, such as `documents`.
+        content: was looked for, such as `documents`.
         files: those that are there.
         readable: what to name.
     """
     endings = Counter(file.ending or "no ending" for file in files if not file.skipped)
-    seen = ", ".join(f"{count:,} of {ending}" for ending, count in endings.most_common(3))
-    holds = f"{path} holds no {what}" + (f", but files: {seen}" if seen else "")
+    summary = ", ".join(f"{count:,} of {ending}" for ending, count in endings.most_common(3))
+    holds = f"{path} holds no {content}" + (f", but files: {summary}" if summary else "")
     return "; ".join([holds, *conversions(files), f"name {readable}"])
 
 
-def _forced(path: str, files: list[File], formats: set[str], reader: str) -> Choice:
+def _choose_format(path: str, files: list[InputFile], formats: set[str], reader: str) -> FileChoice:
     if not files:
         raise InputError(f"{path} holds no files; name a file or a folder to read")
-    known = [file for file in files if file.format in formats]
-    chosen = known or [file for file in files if not file.skipped]
-    return Choice(chosen, reader, _without(files, chosen))
+    readable = [file for file in files if file.format in formats]
+    chosen = readable or [file for file in files if not file.skipped]
+    return FileChoice(chosen, reader, _without(files, chosen))
 
 
-def _without(files: Iterable[File], chosen: Iterable[File]) -> list[File]:
+def _without(files: Iterable[InputFile], chosen: Iterable[InputFile]) -> list[InputFile]:
     names = {file.name for file in chosen}
     return [file for file in files if file.name not in names]

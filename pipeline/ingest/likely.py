@@ -28,7 +28,7 @@ MOST_COLUMNS, LONGEST_NAME = 500, 64
 _CAMEL, _BORDER = re.compile(r"(?<=[a-z])(?=[A-Z])"), re.compile(r"[\W_]+")
 
 
-def likeliest(role: str, usual: Sequence[str], present: Collection[str]) -> str | None:
+def likeliest_column(role: str, usual: Sequence[str], present: Collection[str]) -> str | None:
     """The column that most likely plays a role, by its name alone; None where none speaks for itself.
 
     Args:
@@ -37,10 +37,10 @@ def likeliest(role: str, usual: Sequence[str], present: Collection[str]) -> str 
         present: the source's columns.
     """
     words = WORDS[role].split() if role in WORDS else [word for name in usual for word in parts(name)]
-    looked = islice(dict.fromkeys(present), MOST_COLUMNS)
-    rated = [(_rating(role, name, words), -place, name) for place, name in enumerate(looked)]
-    best = max(rated, default=None)
-    return best[2] if best and best[0] > 0 else None
+    names = islice(dict.fromkeys(present), MOST_COLUMNS)
+    rated = [(_rating(role, name, words), -position, name) for position, name in enumerate(names)]
+    best_rated = max(rated, default=None)
+    return best_rated[2] if best_rated and best_rated[0] > 0 else None
 
 
 def _rating(role: str, name: str, words: Sequence[str]) -> float:
@@ -53,9 +53,9 @@ def _rating(role: str, name: str, words: Sequence[str]) -> float:
     hits = [1.0 - words.index(word) / (2 * len(words)) for word in own if word in words]
     if hits:
         return max(hits) + 0.1 * (len(hits) - 1)
-    near = [difflib.SequenceMatcher(None, name.lower(), word).ratio() for word in words if len(word) > 3]
-    best = max(near, default=0.0)
-    return best / 2 if best >= NEAR else 0.0
+    ratios = [difflib.SequenceMatcher(None, name.lower(), word).ratio() for word in words if len(word) > 3]
+    best_ratio = max(ratios, default=0.0)
+    return best_ratio / 2 if best_ratio >= NEAR else 0.0
 
 
 def parts(name: str) -> list[str]:
@@ -71,8 +71,8 @@ def hint(typed: str, guess: str | None) -> str:
 def option(section: str, role: str, name: str | None) -> str:
     """The option that names a column, as it is to be typed; `NAME` where it is not known."""
     value = "NAME" if name is None else name
-    given = value if _plain(value) and "\n" not in value else yaml.safe_dump(value).strip()
-    return f"--set {shlex.quote(f'{section}.{role}={given}')}"
+    text = value if _plain(value) and "\n" not in value else yaml.safe_dump(value).strip()
+    return f"--set {shlex.quote(f'{section}.{role}={text}')}"
 
 
 def _plain(value: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.files import File, files_fingerprint, nothing_to_read, with_columns
+from darklode.pipeline.ingest.files import InputFile, files_fingerprint, nothing_to_read, with_columns
 
 DATES = (
     re.compile(r"(?<!\d)((?:19|20)\d\d)-(\d\d)-(\d\d)(?!\d)"),
@@ -18,7 +18,7 @@ UNDATED_UBI = "ubi"
 
 
 @dataclass(frozen=True)
-class Partition:
+class LogPartition:
     """Files that are read together.
 
     Attributes:
@@ -26,18 +26,18 @@ class Partition:
         date: the day, or None.
         files: what holds impressions, by name.
         searches: of a UBI log, what holds its queries.
-        others: files that are no log.
+        other_files: files that are no log.
     """
 
     name: str
     date: date | None
-    files: list[File] = field(default_factory=list)
-    searches: list[File] = field(default_factory=list)
-    others: list[File] = field(default_factory=list)
+    files: list[InputFile] = field(default_factory=list)
+    searches: list[InputFile] = field(default_factory=list)
+    other_files: list[InputFile] = field(default_factory=list)
 
     @property
-    def all(self) -> list[File]:
-        return [*self.files, *self.searches, *self.others]
+    def all(self) -> list[InputFile]:
+        return [*self.files, *self.searches, *self.other_files]
 
     @property
     def mark(self) -> str:
@@ -50,30 +50,30 @@ class Partition:
         return files_fingerprint(self.searches)
 
 
-def is_ubi(files: Iterable[File], wanted: str) -> bool:
+def is_ubi(files: Iterable[InputFile], file_format: str) -> bool:
     """Whether a log is one of User Behavior Insights: by its settings, or by a file of events."""
-    return wanted == "ubi" or (wanted == "auto" and any(_named(file, EVENTS) for file in files))
+    return file_format == "ubi" or (file_format == "auto" and any(_has_stem(file, EVENTS) for file in files))
 
 
-def require_log_format(path: str, files: Sequence[File], wanted: str) -> None:
+def require_log_format(path: str, files: Sequence[InputFile], file_format: str) -> None:
     """See that a folder with files has one of a format that logs come in.
 
     Args:
         path: the log as the user named it.
         files: the files below it.
-        wanted: the setting `logs.format`; another than `auto` reads files of any ending.
+        file_format: the setting `logs.format`; another than `auto` reads files of any ending.
 
     Raises:
         InputError: all of its files are of other formats.
     """
     readable = [file for file in files if not file.skipped]
-    if wanted == "auto" and readable and not with_columns(readable):
+    if file_format == "auto" and readable and not with_columns(readable):
         raise InputError(
             nothing_to_read(path, "search log", readable, "a folder of .jsonl, .csv, .tsv or .parquet files")
         )
 
 
-def partitions_of(files: Sequence[File], wanted: str) -> dict[str, Partition]:
+def partitions_of(files: Sequence[InputFile], file_format: str) -> dict[str, LogPartition]:
     """The partitions that some files make up, by name and in the order of their names.
 
     All files of one day are a partition, and so is each file without one; the latter of a UBI log are one together.
@@ -81,36 +81,36 @@ def partitions_of(files: Sequence[File], wanted: str) -> dict[str, Partition]:
 
     Args:
         files: the files, by name.
-        wanted: the setting `logs.format`.
+        file_format: the setting `logs.format`.
     """
-    ubi = is_ubi(files, wanted)
-    logs = {file.name for file in _logs(files, wanted, ubi=ubi)}
-    found: dict[str, Partition] = {}
+    ubi = is_ubi(files, file_format)
+    logs = {file.name for file in _logs(files, file_format, ubi=ubi)}
+    partitions: dict[str, LogPartition] = {}
     for file in files:
         day = date_in(file.name)
         if day is None and file.name not in logs:
             continue
         name = day.isoformat() if day else UNDATED_UBI if ubi else file.name
-        partition = found.setdefault(name, Partition(name, day))
-        kind = partition.searches if ubi and _named(file, SEARCHES) else partition.files
-        (kind if file.name in logs else partition.others).append(file)
-    return dict(sorted(found.items()))
+        partition = partitions.setdefault(name, LogPartition(name, day))
+        kind = partition.searches if ubi and _has_stem(file, SEARCHES) else partition.files
+        (kind if file.name in logs else partition.other_files).append(file)
+    return dict(sorted(partitions.items()))
 
 
-def without_markers(files: Iterable[File]) -> list[File]:
+def without_markers(files: Iterable[InputFile]) -> list[InputFile]:
     """The files but for those that Hadoop and Spark leave beside their own, in names or folders that begin with `_`."""
     return [file for file in files if not any(part.startswith("_") for part in file.name.split("/"))]
 
 
-def _logs(files: Sequence[File], wanted: str, *, ubi: bool) -> list[File]:
+def _logs(files: Sequence[InputFile], file_format: str, *, ubi: bool) -> list[InputFile]:
     if ubi:
-        known = with_columns(list(files))
-        named = [file for file in known if _named(file, EVENTS) or _named(file, SEARCHES)]
-        return known if wanted == "ubi" else named
-    if wanted == "auto":
-        known = with_columns(list(files))
-        return [file for file in known if date_in(file.name)] or known
-    return [file for file in files if file.format == wanted] or [file for file in files if not file.skipped]
+        tabular = with_columns(list(files))
+        ubi_files = [file for file in tabular if _has_stem(file, EVENTS) or _has_stem(file, SEARCHES)]
+        return tabular if file_format == "ubi" else ubi_files
+    if file_format == "auto":
+        tabular = with_columns(list(files))
+        return [file for file in tabular if date_in(file.name)] or tabular
+    return [file for file in files if file.format == file_format] or [file for file in files if not file.skipped]
 
 
 def date_in(name: str) -> date | None:
@@ -124,5 +124,5 @@ def date_in(name: str) -> date | None:
     return None
 
 
-def _named(file: File, stem: str) -> bool:
+def _has_stem(file: InputFile, stem: str) -> bool:
     return any(part.startswith(stem) for part in file.name.split("/"))

@@ -17,7 +17,7 @@ from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.personal_data import mask as masked
 from darklode.pipeline.base.spelling import normal_form
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import Block, Mask, blank, common_faults, emptied, mask, weed
+from darklode.pipeline.ingest.rows import Mask, RowBlock, blank, blank_to_null, common_faults, drop_faulty, mask
 from darklode.pipeline.ingest.times import UTC_MICROSECONDS, read_times
 from darklode.schemas.mined_tables import IMPRESSIONS
 from darklode.schemas.mining import LogSettings
@@ -60,7 +60,7 @@ ORDER BY day, tenant, time, search_id, position NULLS FIRST, doc_id, event_id,
 """
 
 
-class Staging:
+class LogStaging:
     """Rows that wait until a partition is read to its end."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -76,10 +76,10 @@ class Staging:
         self._connection.execute("INSERT INTO staged SELECT * FROM arriving")
         self._connection.unregister("arriving")
 
-    def shown(self, tenants: pa.Array, searches: pa.Array) -> Mask:
+    def is_shown(self, tenants: pa.Array, searches: pa.Array) -> Mask:
         """Which of some searches have a staged row that is no click."""
-        asked = {"tenant": tenants, "search_id": searches, "place": pa.array(range(len(searches)), pa.int64())}
-        self._connection.register("asked", pa.table(asked))
+        searches_table = {"tenant": tenants, "search_id": searches, "place": pa.array(range(len(searches)), pa.int64())}
+        self._connection.register("asked", pa.table(searches_table))
         answer = self._connection.sql("""
             SELECT EXISTS (
                 FROM staged s WHERE s.tenant = a.tenant AND s.search_id = a.search_id AND NOT s.clicked
@@ -95,19 +95,19 @@ class Staging:
         reader = self._connection.sql(ORDERED, params={"shift": shift}).to_arrow_reader(BATCH_ROWS)
         ahead: pa.Table = reader.schema.empty_table()
         for day, rows in sizes:
-            left = rows
-            while left:
+            remaining_rows = rows
+            while remaining_rows:
                 ahead = ahead if ahead.num_rows else pa.Table.from_batches([next(reader)])
-                mine = ahead.slice(0, left)
-                yield date(1970, 1, 1) + timedelta(days=day), _impressions(mine)
-                left, ahead = left - mine.num_rows, ahead.slice(mine.num_rows)
+                own_rows = ahead.slice(0, remaining_rows)
+                yield date(1970, 1, 1) + timedelta(days=day), _impressions(own_rows)
+                remaining_rows, ahead = remaining_rows - own_rows.num_rows, ahead.slice(own_rows.num_rows)
 
 
 @contextmanager
-def staging() -> Iterator[Staging]:
+def staging() -> Iterator[LogStaging]:
     """An empty staging area; what it keeps on disk is gone afterwards."""
     with scratch() as connection:
-        yield Staging(connection)
+        yield LogStaging(connection)
 
 
 def _impressions(rows: pa.Table) -> pa.Table:
@@ -121,21 +121,21 @@ WHOLE = r"^[+-]?[0-9]{1,9}(\.0*)?$"
 DECIMAL = r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$"
 
 
-def spaced(texts: pa.Array) -> pa.Array:
+def normalize_spaces(texts: pa.Array) -> pa.Array:
     """Texts with single spaces between their words, and none around them."""
     return pc.binary_join(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts)), " ")
 
 
 def without_personal_data(texts: pa.Array) -> pa.Array:
     """Texts with single spaces, since numbers may hold odd ones, and with personal data masked."""
-    return masked(spaced(pc.utf8_normalize(texts, "NFC")))
+    return masked(normalize_spaces(pc.utf8_normalize(texts, "NFC")))
 
 
 def spellings(queries: pa.Array, *, masking: bool) -> pa.Array:
     """Queries as they were typed, in NFC and with single spaces; personal data is masked."""
     coded = queries.dictionary_encode()
     distinct = coded.dictionary
-    sound = without_personal_data(distinct) if masking else spaced(pc.utf8_normalize(distinct, "NFC"))
+    sound = without_personal_data(distinct) if masking else normalize_spaces(pc.utf8_normalize(distinct, "NFC"))
     return sound.take(coded.indices)
 
 
@@ -158,27 +158,27 @@ def read_seconds(texts: pa.Array) -> tuple[pa.Array, Mask]:
 def _by_distinct(texts: pa.Array, read: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, Mask]:
     """The values that `read` gives for the distinct texts, and where it gives none for a text that has one."""
     coded = texts.dictionary_encode()
-    given = emptied(coded.dictionary)
-    known = pc.if_else(pc.equal(pc.utf8_lower(given), "nan"), None, given)
-    values = read(known)
-    lost = pc.and_(values.is_null(), known.is_valid())
+    distinct_values = blank_to_null(coded.dictionary)
+    cleaned = pc.if_else(pc.equal(pc.utf8_lower(distinct_values), "nan"), None, distinct_values)
+    values = read(cleaned)
+    lost = pc.and_(values.is_null(), cleaned.is_valid())
     return values.take(coded.indices), mask(lost.take(coded.indices))
 
 
-def _positions(given: pa.Array) -> pa.Array:
-    digits = pc.replace_substring_regex(pc.utf8_ltrim(given, "+"), r"\..*$", "")
-    return pc.if_else(pc.match_substring_regex(given, WHOLE), digits, None).cast(pa.int32())
+def _positions(texts: pa.Array) -> pa.Array:
+    digits = pc.replace_substring_regex(pc.utf8_ltrim(texts, "+"), r"\..*$", "")
+    return pc.if_else(pc.match_substring_regex(texts, WHOLE), digits, None).cast(pa.int32())
 
 
-def _clicks(given: pa.Array) -> pa.Array:
-    lower = pc.utf8_lower(given)
+def _clicks(texts: pa.Array) -> pa.Array:
+    lower = pc.utf8_lower(texts)
     count = pc.if_else(pc.match_substring_regex(lower, COUNT), pc.match_substring_regex(lower, r"^[^.]*[1-9]"), None)
     yes, no = pc.is_in(lower, pa.array(TRUE)), pc.is_in(lower, pa.array(FALSE))
     return pc.coalesce(count, pc.if_else(yes, True, pc.if_else(no, False, None)))
 
 
-def _seconds(given: pa.Array) -> pa.Array:
-    numbers = pc.if_else(pc.match_substring_regex(given, DECIMAL), given, None).cast(pa.float32())
+def _seconds(texts: pa.Array) -> pa.Array:
+    numbers = pc.if_else(pc.match_substring_regex(texts, DECIMAL), texts, None).cast(pa.float32())
     return pc.if_else(pc.is_finite(numbers), numbers, None)
 
 
@@ -186,7 +186,7 @@ Faults = list[tuple[str, Mask]]
 
 
 @dataclass(frozen=True)
-class Rules:
+class LogRules:
     """How the rows of one partition are read.
 
     Attributes:
@@ -215,19 +215,19 @@ class Rules:
         return int(zero) if first == "auto" else 1 - first
 
 
-def usable(block: Block, rules: Rules, intake: Intake) -> pa.Table:
+def select_usable(block: RowBlock, rules: LogRules, intake: Intake) -> pa.Table:
     """The rows that can be used, with the schema STAGED; positions count from where the log begins to."""
     faults = common_faults(block, "", rules.ingest, "query")
     faults.append(("empty doc_id", blank(block.columns["doc_id"])))
-    sound = weed(block, faults, intake).completed(rules.ingest)
+    sound = drop_faulty(block, faults, intake).complete(rules.ingest)
     values, bad = _values(sound, rules)
-    kept = ~np.logical_or.reduce([hit for _, hit in bad])
-    weed(sound, bad, intake)
+    is_usable = ~np.logical_or.reduce([hit for _, hit in bad])
+    drop_faulty(sound, bad, intake)
     rows = pa.table([values[name] for name in STAGED.names], schema=STAGED)
-    return rows if kept.all() else rows.filter(pa.array(kept))
+    return rows if is_usable.all() else rows.filter(pa.array(is_usable))
 
 
-def _values(block: Block, rules: Rules) -> tuple[dict[str, pa.Array], Faults]:
+def _values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array], Faults]:
     columns = {role: block.columns.get(role, block.nulls()) for role in (*STAGED.names, "timestamp")}
     times, untimely = read_times(columns["timestamp"], rules.settings.time_zone)
     positions, unplaced = read_positions(columns["position"])
@@ -246,8 +246,8 @@ def _values(block: Block, rules: Rules) -> tuple[dict[str, pa.Array], Faults]:
     if rules.date is not None:
         first, last = rules.days
         faults.append(("outside its partition's days", mask(pc.or_(pc.less(days, first), pc.greater(days, last)))))
-    ids = {role: emptied(columns[role]) for role in ("event_id", "search_id", "session_id", "doc_id", "arm")}
+    ids = {role: blank_to_null(columns[role]) for role in ("event_id", "search_id", "session_id", "doc_id", "arm")}
     typed = {"day": days, "time": times.cast(pa.int64()), "position": positions, "clicked": clicks}
     query = spellings(columns["query"], masking=rules.settings.mask_personal_data)
-    asked = {"tenant": columns["tenant"], "query": query, "normal_form": normal_form(query)}
-    return ids | typed | asked | {"dwell_seconds": seconds}, faults
+    query_columns = {"tenant": columns["tenant"], "query": query, "normal_form": normal_form(query)}
+    return ids | typed | query_columns | {"dwell_seconds": seconds}, faults

@@ -18,18 +18,18 @@ from darklode.pipeline.base.artifacts import Output, Stage, Store, Unit, key_of
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.columns import log_columns
-from darklode.pipeline.ingest.files import REMOTE, File, listing
+from darklode.pipeline.ingest.files import REMOTE, InputFile, listing
 from darklode.pipeline.ingest.log_partitions import (
-    Partition,
+    LogPartition,
     is_ubi,
     partitions_of,
     require_log_format,
     without_markers,
 )
-from darklode.pipeline.ingest.log_rows import Rules, Staging, staging, usable, without_personal_data
+from darklode.pipeline.ingest.log_rows import LogRules, LogStaging, select_usable, staging, without_personal_data
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.readers.ubi import UbiFiles, read_ubi
-from darklode.pipeline.ingest.rejects import Intake, Tally
+from darklode.pipeline.ingest.rejects import Intake, RowCounts
 from darklode.pipeline.ingest.times import check_zone
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
@@ -39,7 +39,7 @@ NEAREST = 3
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedDay:
     """A partition on its way into a table.
 
     Attributes:
@@ -47,72 +47,80 @@ class Planned:
         source: its files; None where they are gone.
         basis: what its rows hang on, as its source is now; None where it is gone.
         recorded: the basis on which it was read before, or None.
-        wanted: whether it is to be read where its basis is another now.
+        is_selected: whether it is to be read where its basis is another now.
         earlier: the partitions of the days before that a UBI log needs, nearest first.
     """
 
     name: str
-    source: Partition | None
+    source: LogPartition | None
     basis: str | None
     recorded: str | None
-    wanted: bool
-    earlier: tuple[Partition, ...] = ()
+    is_selected: bool
+    earlier: tuple[LogPartition, ...] = ()
 
     @property
-    def stays(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether it was read before, and is not to be read again."""
-        return self.recorded is not None and (not self.wanted or self.basis == self.recorded)
+        return self.recorded is not None and (not self.is_selected or self.basis == self.recorded)
 
 
-def planned(
-    partitions: Mapping[str, Partition], dates: Collection[date] | None, known: Mapping[str, Any], days_before: int
-) -> list[Planned]:
+def plan_days(
+    partitions: Mapping[str, LogPartition],
+    dates: Collection[date] | None,
+    earlier_days: Mapping[str, Any],
+    days_before: int,
+) -> list[PlannedDay]:
     """The partitions that were read before and those to read, by name.
 
     Args:
         partitions: those that are there, by name.
         dates: the days to read; None: all there is.
-        known: the basis of each partition that was read before, by name.
+        earlier_days: the basis of each partition that was read before, by name.
         days_before: so many days before its own a partition may need.
 
     Raises:
         InputError: a day that is asked for has no partition.
     """
-    _check(partitions, dates, known)
-    found = []
-    for name in sorted({*partitions, *known}):
-        source, recorded = partitions.get(name), known.get(name)
-        wanted = source is not None and (dates is None or source.date in dates)
-        if not wanted and recorded is None:
+    _check_days(partitions, dates, earlier_days)
+    plans = []
+    for name in sorted({*partitions, *earlier_days}):
+        source, recorded = partitions.get(name), earlier_days.get(name)
+        is_selected = source is not None and (dates is None or source.date in dates)
+        if not is_selected and recorded is None:
             continue
-        earlier = dict(_earlier(source, partitions, days_before)) if source else {}
+        earlier = dict(_earlier_days(source, partitions, days_before)) if source else {}
         basis = _basis(source, earlier, recorded) if source else None
-        near = tuple(one for one in earlier.values() if one)
-        found.append(Planned(name, source, basis, recorded, wanted, near))
-    return found
+        neighbors = tuple(day_plan for day_plan in earlier.values() if day_plan)
+        plans.append(PlannedDay(name, source, basis, recorded, is_selected, neighbors))
+    return plans
 
 
-def _check(partitions: Mapping[str, Partition], dates: Collection[date] | None, known: Mapping[str, Any]) -> None:
-    there = sorted(partition.date for partition in partitions.values() if partition.date)
+def _check_days(
+    partitions: Mapping[str, LogPartition], dates: Collection[date] | None, earlier_days: Mapping[str, Any]
+) -> None:
+    available = sorted(partition.date for partition in partitions.values() if partition.date)
     for day in sorted(dates or ()):
-        if day not in there and day.isoformat() not in known:
-            near = sorted(sorted(there, key=lambda other: abs(other - day))[:NEAREST])
-            named = ", ".join(other.isoformat() for other in near) or "none with a date"
-            raise InputError(f"the log has no partition of {day.isoformat()}; the nearest there are: {named}")
+        if day not in available and day.isoformat() not in earlier_days:
+            nearest_days = sorted(sorted(available, key=lambda other: abs(other - day))[:NEAREST])
+            day_names = ", ".join(other.isoformat() for other in nearest_days) or "none with a date"
+            raise InputError(f"the log has no partition of {day.isoformat()}; the nearest there are: {day_names}")
 
 
-def _earlier(
-    source: Partition, partitions: Mapping[str, Partition], days: int
-) -> Iterator[tuple[str, Partition | None]]:
+def _earlier_days(
+    source: LogPartition, partitions: Mapping[str, LogPartition], days: int
+) -> Iterator[tuple[str, LogPartition | None]]:
     if source.date:
         for back in range(1, days + 1):
             name = (source.date - timedelta(days=back)).isoformat()
             yield name, partitions.get(name)
 
 
-def _basis(source: Partition, earlier: Mapping[str, Partition | None], recorded: str | None) -> str:
+def _basis(source: LogPartition, earlier: Mapping[str, LogPartition | None], recorded: str | None) -> str:
     """The marks of a partition and of its neighbours. A neighbour that is gone counts as it was when it was read."""
-    marks = [source.mark, *(one.search_mark if one and one.searches else NOTHING for one in earlier.values())]
+    marks = [
+        source.mark,
+        *(day_plan.search_mark if day_plan and day_plan.searches else NOTHING for day_plan in earlier.values()),
+    ]
     before = (recorded or "").split("-")
     if len(before) == len(marks) and before[0] == marks[0]:
         marks = [old if new == NOTHING else new for old, new in zip(before, marks, strict=True)]
@@ -120,7 +128,7 @@ def _basis(source: Partition, earlier: Mapping[str, Partition | None], recorded:
 
 
 @contextmanager
-def at_hand(path: str, files: Sequence[File]) -> Iterator[list[File]]:
+def at_hand(path: str, files: Sequence[InputFile]) -> Iterator[list[InputFile]]:
     """The files where they can be opened: those below an `s3://` prefix as copies that are gone afterwards.
 
     Raises:
@@ -132,12 +140,12 @@ def at_hand(path: str, files: Sequence[File]) -> Iterator[list[File]]:
     store = Store(path)
     with tempfile.TemporaryDirectory(prefix="darklode-log-") as folder:
         try:
-            yield [_copied(store, file, Path(folder)) for file in files]
+            yield [_local_copy(store, file, Path(folder)) for file in files]
         except InputError as error:
             raise InputError(str(error).replace(folder, store.url)) from error
 
 
-def _copied(store: Store, file: File, folder: Path) -> File:
+def _local_copy(store: Store, file: InputFile, folder: Path) -> InputFile:
     target = folder / file.name
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -167,10 +175,10 @@ class LogReader:
         self.sources: dict[str, str] = {}
         self.days: dict[str, list[int]] = {}
 
-    def read(self, plans: list[Planned], others: list[File]) -> tuple[Tally, Tally]:
+    def read(self, plans: list[PlannedDay], other_files: list[InputFile]) -> tuple[RowCounts, RowCounts]:
         """Read the partitions that are new and take those that stay; return the counts of all, and of the new."""
-        self.intake.expect(file for plan in plans if plan.source and not plan.stays for file in plan.source.all)
-        everything, fresh = Tally(), Tally()
+        self.intake.expect(file for plan in plans if plan.source and not plan.is_unchanged for file in plan.source.all)
+        everything, fresh = RowCounts(), RowCounts()
         for plan in plans:
             basis = self._basis(plan)
             with self._output.unit(plan.name, basis) as unit:
@@ -178,29 +186,29 @@ class LogReader:
                     self._fill(unit, plan)
             self._place(unit)
             self.sources[plan.name] = basis
-            everything.add(Tally.of(unit.facts["tally"]))
+            everything.add(RowCounts.from_facts(unit.facts["tally"]))
             if basis != plan.recorded:
-                fresh.add(Tally.of(unit.facts["tally"]))
-        everything.add(self._turned_away(others))
+                fresh.add(RowCounts.from_facts(unit.facts["tally"]))
+        everything.add(self._reject_others(other_files))
         return everything, fresh
 
-    def _turned_away(self, others: list[File]) -> Tally:
-        with self._output.unit(OTHERS, key_of([file.name for file in others])) as unit:
+    def _reject_others(self, other_files: list[InputFile]) -> RowCounts:
+        with self._output.unit(OTHERS, key_of([file.name for file in other_files])) as unit:
             if not unit.done:
-                for file in others:
-                    self.intake.foreign(file)
+                for file in other_files:
+                    self.intake.reject_file(file)
                 unit.facts["tally"] = self.intake.tally().facts()
-        return Tally.of(unit.facts["tally"])
+        return RowCounts.from_facts(unit.facts["tally"])
 
-    def _basis(self, plan: Planned) -> str:
+    def _basis(self, plan: PlannedDay) -> str:
         """What the partition's unit hangs on: as it was read before, unless it is to be read again, or has to be."""
-        if plan.recorded is None or not plan.stays:
+        if plan.recorded is None or not plan.is_unchanged:
             return plan.basis or ""
-        if plan.basis is None or plan.basis == plan.recorded or self._output.stands(plan.name, plan.recorded):
+        if plan.basis is None or plan.basis == plan.recorded or self._output.is_done(plan.name, plan.recorded):
             return plan.recorded
         return plan.basis
 
-    def _fill(self, unit: Unit, plan: Planned) -> None:
+    def _fill(self, unit: Unit, plan: PlannedDay) -> None:
         if plan.source is None:
             raise InputError(
                 f"{plan.name} has to be read again (for other settings, or as its parts are damaged), but is gone from "
@@ -211,18 +219,18 @@ class LogReader:
             shift = self._stage(plan.source, plan.earlier, staged)
             for day, pieces in groupby(staged.pieces(shift), itemgetter(0)):
                 before = len(self._output.parts["impressions"])
-                with self._output.filled("impressions", PART_ROWS) as take:
+                with self._output.row_group_writer("impressions", PART_ROWS) as take:
                     for _, rows in pieces:
                         take(rows)
                 days += [day.isoformat()] * (len(self._output.parts["impressions"]) - before)
         unit.facts |= {"tally": self.intake.tally().facts(), "days": days}
 
-    def _stage(self, source: Partition, earlier: Sequence[Partition], staged: Staging) -> int:
+    def _stage(self, source: LogPartition, earlier: Sequence[LogPartition], staged: LogStaging) -> int:
         """Stage a partition's rows; return what is to be added to their positions."""
-        rules = Rules(self._settings, self._ingest, source.date)
-        for file in source.others:
-            self.intake.foreign(file)
-        before = [file for one in earlier for file in one.searches]
+        rules = LogRules(self._settings, self._ingest, source.date)
+        for file in source.other_files:
+            self.intake.reject_file(file)
+        before = [file for day_plan in earlier for file in day_plan.searches]
         with (
             at_hand(self._path, source.files) as files,
             at_hand(self._path, source.searches) as searches,
@@ -234,12 +242,12 @@ class LogReader:
                 self._read_rows(files, rules, staged)
         return rules.shift(zero=staged.zero)
 
-    def _read_rows(self, files: Sequence[File], rules: Rules, staged: Staging) -> None:
+    def _read_rows(self, files: Sequence[InputFile], rules: LogRules, staged: LogStaging) -> None:
         form = None if self._settings.format == "auto" else self._settings.format
         columns = log_columns(self._settings.columns)
         for file in files:
             for block in read_tabular(file, form, columns, self.intake, self._ingest.max_row_bytes):
-                staged.add(usable(block, rules, self.intake))
+                staged.add(select_usable(block, rules, self.intake))
 
     def _place(self, unit: Unit) -> None:
         """Note which parts hold which days."""
@@ -259,7 +267,7 @@ def ingest_logs(
     ingest: IngestSettings,
     *,
     dates: Collection[date] | None = None,
-    known: Mapping[str, Any] | None = None,
+    earlier_days: Mapping[str, Any] | None = None,
 ) -> None:
     """Read search logs into `impressions`, a unit for each partition; what cannot be read goes to `rejects`.
 
@@ -273,7 +281,7 @@ def ingest_logs(
         settings: how the log is read.
         ingest: the tenant, the longest row, and the share of rejects that passes.
         dates: read only the partitions of these days, besides those read before; None: all.
-        known: `facts["sources"]` of the last complete run: what was read then stays, even when its files are gone.
+        earlier_days: `facts["sources"]` of the last complete run: its days stay, even when their files are gone.
 
     Raises:
         SettingsError: the time zone is not known.
@@ -284,14 +292,14 @@ def ingest_logs(
     """
     check_zone(settings.time_zone)
     files = without_markers(listing(path, remote=True))
-    if not known:
+    if not earlier_days:
         require_log_format(path, files, settings.format)
     partitions = partitions_of(files, settings.format)
     ubi = is_ubi(files, settings.format)
-    plans = planned(partitions, dates, known or {}, settings.late_days if ubi else 0)
+    plans = plan_days(partitions, dates, earlier_days or {}, settings.late_days if ubi else 0)
     reader = LogReader(path, output, settings, ingest, ubi=ubi)
-    everything, fresh = reader.read(plans, _others(files, partitions))
-    checked = fresh if fresh.own else everything
+    everything, fresh = reader.read(plans, _other_files(files, partitions))
+    checked = fresh if fresh.n_own else everything
     checked.check(path, "impressions", reader.intake.kind.columns, ingest.max_reject_share)
     output.count(everything.step("impressions"))
     output.facts["sources"] = reader.sources
@@ -299,7 +307,7 @@ def ingest_logs(
 
 
 def log_sources(
-    path: str, settings: LogSettings, dates: Collection[date] | None, known: Mapping[str, Any]
+    path: str, settings: LogSettings, dates: Collection[date] | None, earlier_days: Mapping[str, Any]
 ) -> dict[str, str | None]:
     """What `ingest_logs` would read, without reading it: the basis of each partition, by name.
 
@@ -308,10 +316,10 @@ def log_sources(
     """
     files = without_markers(listing(path, remote=True))
     late_days = settings.late_days if is_ubi(files, settings.format) else 0
-    plans = planned(partitions_of(files, settings.format), dates, known, late_days)
-    return {plan.name: plan.recorded if plan.stays else plan.basis for plan in plans}
+    plans = plan_days(partitions_of(files, settings.format), dates, earlier_days, late_days)
+    return {plan.name: plan.recorded if plan.is_unchanged else plan.basis for plan in plans}
 
 
-def _others(files: list[File], partitions: Mapping[str, Partition]) -> list[File]:
+def _other_files(files: list[InputFile], partitions: Mapping[str, LogPartition]) -> list[InputFile]:
     inside = {file.name for partition in partitions.values() for file in partition.all}
     return [file for file in files if file.name not in inside]

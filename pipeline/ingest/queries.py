@@ -11,7 +11,7 @@ from darklode.pipeline.ingest.columns import query_columns
 from darklode.pipeline.ingest.files import choose_queries
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import Block, Parts, Seen, common_faults, keys_of, mask, weed
+from darklode.pipeline.ingest.rows import PartBuffer, RowBlock, SeenKeys, common_faults, drop_faulty, keys_of, mask
 from darklode.pipeline.ingest.times import read_times
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import RAW_QUERIES
@@ -32,53 +32,53 @@ def ingest_queries(path: str, output: Output, settings: IngestSettings) -> None:
     choice = choose_queries(path, settings.queries.format)
     columns = query_columns(settings.queries.columns)
     intake = Intake(output, "queries", path, choice.files)
-    parts, seen = Parts(output, "raw_queries"), Seen()
-    for file in choice.others:
-        intake.foreign(file)
+    parts, seen_keys = PartBuffer(output, "raw_queries"), SeenKeys()
+    for file in choice.other_files:
+        intake.reject_file(file)
     for file in choice.files:
         for block in read_tabular(file, choice.format, columns, intake, settings.max_row_bytes):
-            rows = usable(block, intake, seen, settings)
+            rows = select_usable(block, intake, seen_keys, settings)
             parts.add(rows, np.zeros(rows.num_rows, dtype=bool))
     parts.close()
     intake.close(settings.max_reject_share)
 
 
-def usable(block: Block, intake: Intake, seen: Seen, settings: IngestSettings) -> pa.Table:
+def select_usable(block: RowBlock, intake: Intake, seen_keys: SeenKeys, settings: IngestSettings) -> pa.Table:
     """The rows of `raw_queries` that a block makes; the others are turned away."""
-    sound = weed(block, common_faults(block, "query_id", settings), intake)
+    sound = drop_faulty(block, common_faults(block, "query_id", settings), intake)
     times, untimely = read_times(sound.columns.get("timestamp", sound.nulls()))
     counts, uncounted = _counts(sound.columns.get("count", sound.nulls()))
     faults = [*untimely, ("count is not a positive whole number", uncounted)]
     bad = np.logical_or.reduce([hit for _, hit in faults])
-    whole = _named(weed(sound, faults, intake)).completed(settings)
-    tenants, names = whole.columns["tenant"], whole.columns["query_id"]
-    repeated = seen.repeated(keys_of(tenants.to_pylist(), names.to_pylist()))
-    left = weed(whole, [("duplicate id", repeated)], intake)
-    kept = np.flatnonzero(~bad)[~repeated]
+    complete = _with_ids(drop_faulty(sound, faults, intake)).complete(settings)
+    tenants, names = complete.columns["tenant"], complete.columns["query_id"]
+    repeated = seen_keys.find_repeated(keys_of(tenants.to_pylist(), names.to_pylist()))
+    remaining = drop_faulty(complete, [("duplicate id", repeated)], intake)
+    first_rows = np.flatnonzero(~bad)[~repeated]
     return RAW_QUERIES.rows(
         {
-            "tenant": left.columns["tenant"],
-            "query_id": left.columns["query_id"],
-            "text": left.columns["text"],
-            "timestamp": times.take(kept),
-            "count": counts.take(kept),
+            "tenant": remaining.columns["tenant"],
+            "query_id": remaining.columns["query_id"],
+            "text": remaining.columns["text"],
+            "timestamp": times.take(first_rows),
+            "count": counts.take(first_rows),
         }
     )
 
 
 def _counts(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """Counts as numbers, 1 where there is none; and where a count is no positive whole number."""
-    given = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\.0+$", "")
-    absent = mask(pc.equal(given, "")) | ~mask(given.is_valid())
-    good = mask(pc.match_substring_regex(given, r"^\+?0*[1-9][0-9]{0,17}$"))
-    numbers = pc.if_else(pa.array(good), pc.utf8_ltrim(given, "+"), "1").cast(pa.int64())
+    texts_trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\.0+$", "")
+    absent = mask(pc.equal(texts_trimmed, "")) | ~mask(texts_trimmed.is_valid())
+    good = mask(pc.match_substring_regex(texts_trimmed, r"^\+?0*[1-9][0-9]{0,17}$"))
+    numbers = pc.if_else(pa.array(good), pc.utf8_ltrim(texts_trimmed, "+"), "1").cast(pa.int64())
     return numbers, ~good & ~absent
 
 
-def _named(block: Block) -> Block:
+def _with_ids(block: RowBlock) -> RowBlock:
     """Rows of a source without ids are named by a hash of their file and line: the same file, the same names."""
     if "query_id" in block.columns:
         return block
     places = zip(block.files.to_pylist(), block.lines.to_pylist(), strict=True)
     names = ["q-" + hashlib.sha256(f"{file}\0{line}".encode()).hexdigest()[:ID_DIGITS] for file, line in places]
-    return Block(block.files, block.columns | {"query_id": pa.array(names, pa.string())}, block.lines)
+    return RowBlock(block.files, block.columns | {"query_id": pa.array(names, pa.string())}, block.lines)

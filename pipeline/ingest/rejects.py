@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep
 from darklode.pipeline.base.artifacts.output import PAYLOAD_CHARACTERS
 from darklode.pipeline.base.errors import InputError, TooManyRejects
-from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.readers.guise import LATIN, recoding
-from darklode.pipeline.ingest.rows import Block
+from darklode.pipeline.ingest.rows import RowBlock
 from darklode.schemas.tables import REJECTS
 
 NOT_UTF8 = "not UTF-8"
 
 
 @dataclass
-class Tally:
+class RowCounts:
     """Counts of some rows.
 
     Attributes:
@@ -37,7 +37,7 @@ class Tally:
     aside: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, facts: dict[str, Any]) -> "Tally":
+    def from_facts(cls, facts: dict[str, Any]) -> "RowCounts":
         """A tally from the plain values that `facts` gave."""
         return cls(**facts | {"reasons": Counter(facts["reasons"])})
 
@@ -52,7 +52,7 @@ class Tally:
         if aside and reason not in self.aside:
             self.aside.append(reason)
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "RowCounts") -> None:
         """Count another's rows, too."""
         self.rows += other.rows
         self.reasons += other.reasons
@@ -60,18 +60,18 @@ class Tally:
         self.aside += [reason for reason in other.aside if reason not in self.aside]
 
     @property
-    def kept(self) -> int:
+    def n_kept(self) -> int:
         return self.rows - self.reasons.total()
 
     @property
-    def own(self) -> int:
+    def n_own(self) -> int:
         """The rows that came in, without those of another kind."""
         return self.rows - sum(self.reasons[reason] for reason in self.aside)
 
     def step(self, kind: str) -> FunnelStep:
         """The funnel's step."""
         dropped = {reason: count for reason, count in sorted(self.reasons.items()) if count}
-        return FunnelStep(f"ingest.{kind}", "rows", self.rows, "rows", self.kept, dropped)
+        return FunnelStep(f"ingest.{kind}", "rows", self.rows, "rows", self.n_kept, dropped)
 
     def check(self, path: str, kind: str, columns: str, share: float) -> None:
         """Check that enough of the rows could be read.
@@ -86,26 +86,26 @@ class Tally:
             InputError: nothing was read.
             TooManyRejects: more than `share` of the rows could not be read, or none could.
         """
-        if not self.own:
+        if not self.n_own:
             raise InputError(f"{path} holds no {kind}: every file is empty; check the path")
-        if self.own - self.kept > share * self.own or not self.kept:
-            raise TooManyRejects(self._complaint(path, columns, share))
+        if self.n_own - self.n_kept > share * self.n_own or not self.n_kept:
+            raise TooManyRejects(self._limit_message(path, columns, share))
 
-    def worst(self) -> str:
+    def main_reasons(self) -> str:
         """The three commonest reasons, with a place for each."""
-        found = [item for item in self.reasons.most_common() if item[0] not in self.aside][:3]
-        return "; ".join(f"{reason}: {count}, such as {self.examples[reason]}" for reason, count in found)
+        reasons = [item for item in self.reasons.most_common() if item[0] not in self.aside][:3]
+        return "; ".join(f"{reason}: {count}, such as {self.examples[reason]}" for reason, count in reasons)
 
     def remedy(self) -> str:
         """What to do where text is no UTF-8; empty where all is."""
         name = self.examples.get(NOT_UTF8, "").rpartition("/")[2].partition(":")[0]
         return f"if it is Latin-1: {recoding(name, LATIN)}; " if self.reasons[NOT_UTF8] and name else ""
 
-    def _complaint(self, path: str, columns: str, share: float) -> str:
-        bound = f", more than {share:.0%}" if self.kept else ""
+    def _limit_message(self, path: str, columns: str, share: float) -> str:
+        bound = f", more than {share:.0%}" if self.n_kept else ""
         return (
-            f"{self.own - self.kept} of {self.own} rows of {path} could not be read{bound} ({self.worst()}); "
-            f"{self.remedy()}check {columns} and the file, or raise ingest.max_reject_share"
+            f"{self.n_own - self.n_kept} of {self.n_own} rows of {path} could not be read{bound} "
+            f"({self.main_reasons()}); {self.remedy()}check {columns} and the file, or raise ingest.max_reject_share"
         )
 
 
@@ -142,7 +142,7 @@ Masking = Callable[[pa.Array], pa.Array]
 
 
 @dataclass(frozen=True)
-class Kind:
+class RejectKind:
     """What is read: the table it becomes, the role that names a row, the reason for other files, its settings."""
 
     table: str
@@ -152,14 +152,14 @@ class Kind:
 
 
 KINDS = {
-    "documents": Kind("documents", "doc_id", "not a document format", "ingest.documents.columns"),
-    "queries": Kind("raw_queries", "query_id", "not a query format", "ingest.queries.columns"),
-    "labels": Kind("manual_labels", "document", "not a label format", "evaluate.labels"),
-    "impressions": Kind("impressions", "event_id", "not a log format", "logs.columns"),
+    "documents": RejectKind("documents", "doc_id", "not a document format", "ingest.documents.columns"),
+    "queries": RejectKind("raw_queries", "query_id", "not a query format", "ingest.queries.columns"),
+    "labels": RejectKind("manual_labels", "document", "not a label format", "evaluate.labels"),
+    "impressions": RejectKind("impressions", "event_id", "not a log format", "logs.columns"),
 }
 
 
-class Sink(Protocol):
+class RejectSink(Protocol):
     """Where rejects, progress and the funnel's step go: an `Output`, or nowhere, where a source is only tried."""
 
     def progress(self, done: int, total: int | None = None, note: str = "") -> None: ...
@@ -181,7 +181,7 @@ class Intake:
     """
 
     def __init__(
-        self, output: Sink, kind: str, path: str, files: Sequence[File], masking: Masking | None = None
+        self, output: RejectSink, kind: str, path: str, files: Sequence[InputFile], masking: Masking | None = None
     ) -> None:
         self._output = output
         self.name = kind
@@ -189,37 +189,37 @@ class Intake:
         self._path = path
         self._total = sum(file.size for file in files)
         self._finished = 0
-        self._tally = Tally()
+        self._tally = RowCounts()
         self._rows: list[tuple[str | int | None, ...]] = []
         self._tables: list[pa.Table] = []
         self._masking = masking
         self._heard = True
         self.remarks: dict[str, None] = {}
 
-    def expect(self, files: Iterable[File]) -> None:
+    def expect(self, files: Iterable[InputFile]) -> None:
         """Add files to those that will be read."""
         self._total += sum(file.size for file in files)
 
-    def saw(self, rows: int) -> None:
+    def count_rows(self, rows: int) -> None:
         """Count rows on their way in, good and bad; a negative number takes back what turned out to be none."""
         self._tally.rows += rows * self._heard
 
-    def at(self, position: int) -> None:
+    def set_position(self, position: int) -> None:
         """Report how far the open file is read, in bytes."""
         if self._heard:
             self._output.progress(self._finished + position, self._total)
 
-    def remark(self, sentence: str) -> None:
+    def add_remark(self, sentence: str) -> None:
         """Note what is worth knowing of a file; a trial tells it."""
         self.remarks[sentence] = None
 
-    def closed(self, file: File) -> None:
+    def close_file(self, file: InputFile) -> None:
         """Report a file as read to its end."""
         self._finished += file.size * self._heard
-        self.at(0)
+        self.set_position(0)
 
     @contextmanager
-    def deaf(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Count and reject nothing: for rows that are only looked at, and counted where they belong."""
         self._heard = False
         try:
@@ -234,12 +234,12 @@ class Intake:
             self._rows.append((reason, None, None, file, line, None, payload and payload[:LONGEST]))
             self._flush(FLUSH_ROWS)
 
-    def foreign(self, file: File) -> None:
+    def reject_file(self, file: InputFile) -> None:
         """Turn away a file of another kind, or a skipped one; it counts as a row, but not as an unreadable one."""
-        self.saw(1)
+        self.count_rows(1)
         self.reject(file.skipped or self.kind.foreign, file.name, None, None, aside=True)
 
-    def drop(self, reason: str, block: Block, *, aside: bool = False) -> None:
+    def drop(self, reason: str, block: RowBlock, *, aside: bool = False) -> None:
         """Turn away rows that were read but cannot be used; `aside`: since they are of another kind."""
         if not (self._heard and len(block)):
             return
@@ -278,10 +278,10 @@ class Intake:
         self._output.reject(f"ingest.{self.name}", self.kind.table, columns)
         self._tables = []
 
-    def tally(self) -> Tally:
+    def tally(self) -> RowCounts:
         """Write the last rejects; return the counts since the last call, and begin anew."""
         self._flush(1)
-        tally, self._tally = self._tally, Tally()
+        tally, self._tally = self._tally, RowCounts()
         return tally
 
     def close(self, share: float) -> None:
@@ -301,10 +301,10 @@ def _place(file: str, line: int | None) -> str:
 
 
 @dataclass(frozen=True)
-class Aside:
+class SetAside:
     """Keeps rows of another kind apart: they do not count as unreadable."""
 
     intake: Intake
 
-    def drop(self, reason: str, block: Block) -> None:
+    def drop(self, reason: str, block: RowBlock) -> None:
         self.intake.drop(reason, block, aside=True)

@@ -16,20 +16,20 @@ from darklode.schemas.settings import IngestSettings
 Mask = NDArray[np.bool_]
 
 
-def from_file(file: str, columns: dict[str, pa.Array], lines: pa.Array) -> "Block":
+def from_file(file: str, columns: dict[str, pa.Array], lines: pa.Array) -> "RowBlock":
     """Rows that all come from one file."""
-    return Block(pa.repeat(file, len(lines)), columns, lines)
+    return RowBlock(pa.repeat(file, len(lines)), columns, lines)
 
 
-def joined(blocks: Sequence["Block"]) -> "Block":
+def concat_blocks(blocks: Sequence["RowBlock"]) -> "RowBlock":
     """Blocks with the same roles as one."""
     files, lines = (pa.concat_arrays([getattr(block, name) for block in blocks]) for name in ("files", "lines"))
     columns = {role: pa.concat_arrays([block.columns[role] for block in blocks]) for role in blocks[0].columns}
-    return Block(files, columns, lines)
+    return RowBlock(files, columns, lines)
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Some rows.
 
     Attributes:
@@ -46,30 +46,30 @@ class Block:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def filter(self, mask: Mask) -> "Block":
+    def filter(self, mask: Mask) -> "RowBlock":
         """The rows where the mask is true."""
-        kept = pa.array(mask)
-        columns = {role: values.filter(kept) for role, values in self.columns.items()}
-        return Block(self.files.filter(kept), columns, self.lines.filter(kept))
+        retained = pa.array(mask)
+        columns = {role: values.filter(retained) for role, values in self.columns.items()}
+        return RowBlock(self.files.filter(retained), columns, self.lines.filter(retained))
 
-    def completed(self, settings: IngestSettings) -> "Block":
+    def complete(self, settings: IngestSettings) -> "RowBlock":
         """The rows with a tenant each: their own, or the one of the settings, unless every row has to name its own."""
-        own = emptied(self.columns.get("tenant", self.nulls()))
-        whole = own if settings.require_tenant else pc.fill_null(own, settings.tenant)
-        return Block(self.files, self.columns | {"tenant": whole}, self.lines)
+        own = blank_to_null(self.columns.get("tenant", self.nulls()))
+        tenants = own if settings.require_tenant else pc.fill_null(own, settings.tenant)
+        return RowBlock(self.files, self.columns | {"tenant": tenants}, self.lines)
 
     def nulls(self) -> pa.Array:
         """A column of nothing, for a role that the file does not have."""
         return pa.nulls(len(self), pa.string())
 
 
-class Drops(Protocol):
+class DropSink(Protocol):
     """Whoever keeps the rows that are turned away."""
 
-    def drop(self, reason: str, block: Block) -> None: ...
+    def drop(self, reason: str, block: RowBlock) -> None: ...
 
 
-def weed(block: Block, faults: Sequence[tuple[str, Mask]], drops: Drops) -> Block:
+def drop_faulty(block: RowBlock, faults: Sequence[tuple[str, Mask]], drops: DropSink) -> RowBlock:
     """Turn away the rows with a fault, each for the first of its reasons."""
     standing = np.ones(len(block), dtype=bool)
     for reason, bad in faults:
@@ -91,13 +91,13 @@ def blank(values: pa.Array) -> Mask:
     return ~mask(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 0))
 
 
-def emptied(values: pa.Array) -> pa.Array:
+def blank_to_null(values: pa.Array) -> pa.Array:
     """The texts without white space around them; null where nothing is left."""
     trimmed = pc.utf8_trim_whitespace(values)
     return pc.if_else(pc.fill_null(pc.equal(trimmed, ""), True), pa.scalar(None, pa.string()), trimmed)
 
 
-def common_faults(block: Block, key: str, settings: IngestSettings, role: str = "text") -> list[tuple[str, Mask]]:
+def common_faults(block: RowBlock, key: str, settings: IngestSettings, role: str = "text") -> list[tuple[str, Mask]]:
     """The faults that a row of any table can have: NUL bytes, too long, no tenant, no id, no text (of this role)."""
     text = block.columns[role]
     texts = [values for values in block.columns.values() if not pa.types.is_timestamp(values.type)]
@@ -122,14 +122,14 @@ MOST_BYTES = 8 << 20
 BOUNDARY = 256
 
 
-class Parts:
+class PartBuffer:
     """Writes a table's rows as parts of at most about 8 MB of text."""
 
     def __init__(self, output: Output, table: str) -> None:
         self._output = output
         self._table = table
         self._waiting: list[pa.Table] = []
-        self._held = 0
+        self._n_buffered = 0
         self.rows = 0
 
     def add(self, rows: pa.Table, ends: Mask) -> None:
@@ -140,11 +140,11 @@ class Parts:
         self.rows += rows.num_rows
         sizes = pc.binary_length(rows["text"]).to_numpy()
         while rows.num_rows:
-            held = self._held + np.cumsum(sizes)
-            full = np.flatnonzero((held >= MOST_BYTES) | (ends & (held >= LEAST_BYTES)))
+            n_buffered = self._n_buffered + np.cumsum(sizes)
+            full = np.flatnonzero((n_buffered >= MOST_BYTES) | (ends & (n_buffered >= LEAST_BYTES)))
             taken = int(full[0]) + 1 if len(full) else rows.num_rows
             self._waiting.append(rows.slice(0, taken))
-            self._held = int(held[taken - 1])
+            self._n_buffered = int(n_buffered[taken - 1])
             if len(full):
                 self.close()
             rows, ends, sizes = rows.slice(taken), ends[taken:], sizes[taken:]
@@ -153,25 +153,25 @@ class Parts:
         """Write what is waiting."""
         if self._waiting:
             self._output.write(self._table, pa.concat_tables(self._waiting))
-        self._waiting, self._held = [], 0
+        self._waiting, self._n_buffered = [], 0
 
 
-class Seen:
+class SeenKeys:
     """The ids seen so far, as 64-bit hashes in 8 bytes each: two of ten million agree in one of 370,000 runs."""
 
     def __init__(self) -> None:
         self._keys: Keys = np.empty(0, np.uint64)
 
-    def repeated(self, keys: Keys) -> Mask:
+    def find_repeated(self, keys: Keys) -> Mask:
         """Where a key was seen before, here or in an earlier call."""
         distinct, first = np.unique(keys, return_index=True)
         at = np.searchsorted(self._keys, distinct)
-        known = np.zeros(len(distinct), dtype=bool)
+        is_known = np.zeros(len(distinct), dtype=bool)
         inside = at < len(self._keys)
-        known[inside] = self._keys[at[inside]] == distinct[inside]
-        self._keys = np.insert(self._keys, at[~known], distinct[~known])
+        is_known[inside] = self._keys[at[inside]] == distinct[inside]
+        self._keys = np.insert(self._keys, at[~is_known], distinct[~is_known])
         repeated = np.ones(len(keys), dtype=bool)
-        repeated[first[~known]] = False
+        repeated[first[~is_known]] = False
         return repeated
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.ingest.rows import Mask, emptied, mask
+from darklode.pipeline.ingest.rows import Mask, blank_to_null, mask
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 MICROSECONDS = pa.timestamp("us")
@@ -41,27 +41,27 @@ def read_times(texts: pa.Array, zone: str = "UTC") -> tuple[pa.Array, list[tuple
     """
     if pa.types.is_timestamp(texts.type):
         return _with_faults(_in_utc(texts, zone), texts)
-    given = emptied(texts)
+    texts_or_null = blank_to_null(texts)
     for kind in (UTC_MICROSECONDS, MICROSECONDS):
         try:
-            return _with_faults(_in_utc(given.cast(kind), zone), given)
+            return _with_faults(_in_utc(texts_or_null.cast(kind), zone), texts_or_null)
         except pa.ArrowInvalid:
             continue
-    ambiguous = pc.fill_null(pc.match_substring_regex(given, DATE_AND_HOUR), False)
-    clear = pc.if_else(ambiguous, None, given).cast(pa.string())
+    ambiguous = pc.fill_null(pc.match_substring_regex(texts_or_null, DATE_AND_HOUR), False)
+    clear = pc.if_else(ambiguous, None, texts_or_null).cast(pa.string())
     epochs, parsed = _since_1970(clear), [None if text is None else _time(text) for text in clear.to_pylist()]
     readable = pc.or_(epochs.is_valid(), pa.array([time is not None for time in parsed], pa.bool_()))
-    times = pc.coalesce(_bounded(epochs), _in_one_zone(parsed, zone))
+    times = pc.coalesce(_in_range(epochs), _in_one_zone(parsed, zone))
     unreadable = pc.and_(clear.is_valid(), pc.invert(readable))
     outside = pc.and_(readable, times.is_null())
     return times, [(UNREADABLE, mask(unreadable)), (AMBIGUOUS, mask(ambiguous)), (OUTSIDE, mask(outside))]
 
 
-def _with_faults(times: pa.Array, given: pa.Array) -> tuple[pa.Array, list[tuple[str, Mask]]]:
-    return times, [(OUTSIDE, mask(pc.and_(times.is_null(), given.is_valid())))]
+def _with_faults(times: pa.Array, texts: pa.Array) -> tuple[pa.Array, list[tuple[str, Mask]]]:
+    return times, [(OUTSIDE, mask(pc.and_(times.is_null(), texts.is_valid())))]
 
 
-def _bounded(times: pa.Array) -> pa.Array:
+def _in_range(times: pa.Array) -> pa.Array:
     """Times without those of other years, which may overflow as microseconds or as Python's dates."""
     count, per_second = times.cast(pa.int64()), _PER_SECOND[times.type.unit]
     first, end = _FIRST * per_second, _END * per_second
@@ -78,19 +78,19 @@ def check_zone(zone: str) -> None:
 
 
 def _in_utc(times: pa.Array, zone: str) -> pa.Array:
-    small = _bounded(times).cast(pa.timestamp("us", tz=times.type.tz), safe=False)
+    small = _in_range(times).cast(pa.timestamp("us", tz=times.type.tz), safe=False)
     if times.type.tz is None and zone != "UTC":
         small = pc.assume_timezone(small, zone, ambiguous="earliest", nonexistent="latest")
     return small.cast(UTC_MICROSECONDS)
 
 
-def _since_1970(given: pa.Array) -> pa.Array:
+def _since_1970(texts: pa.Array) -> pa.Array:
     """The times of the texts that are a number of seconds or milliseconds; null elsewhere."""
-    digits = pc.if_else(pc.match_substring_regex(given, EPOCH), given, None).cast(pa.string())
+    digits = pc.if_else(pc.match_substring_regex(texts, EPOCH), texts, None).cast(pa.string())
     thousandfold = pc.if_else(pc.match_substring_regex(digits, r"^[0-9]{13}$"), 1_000, 1_000_000)
-    whole = pc.replace_substring_regex(digits, r"\..*", "").cast(pa.int64())
+    seconds = pc.replace_substring_regex(digits, r"\..*", "").cast(pa.int64())
     part = pc.replace_substring_regex(digits, r"^[0-9]+", "0").cast(pa.float64())
-    micro = pc.add(pc.multiply(whole, thousandfold), pc.round(pc.multiply(part, 1e6)).cast(pa.int64()))
+    micro = pc.add(pc.multiply(seconds, thousandfold), pc.round(pc.multiply(part, 1e6)).cast(pa.int64()))
     return micro.cast(UTC_MICROSECONDS)
 
 
@@ -98,7 +98,7 @@ def _in_one_zone(times: Sequence[datetime | None], zone: str) -> pa.Array:
     """Times with a zone and without one, in UTC."""
     aware = [time if time is not None and time.tzinfo else None for time in times]
     naive = [time if time is not None and not time.tzinfo else None for time in times]
-    return pc.coalesce(_bounded(pa.array(aware, UTC_MICROSECONDS)), _in_utc(pa.array(naive, MICROSECONDS), zone))
+    return pc.coalesce(_in_range(pa.array(aware, UTC_MICROSECONDS)), _in_utc(pa.array(naive, MICROSECONDS), zone))
 
 
 def _time(text: str) -> datetime | None:

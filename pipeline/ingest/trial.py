@@ -13,22 +13,22 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep
 from darklode.pipeline.ingest import documents, queries
-from darklode.pipeline.ingest.columns import Columns, document_columns, event_columns, log_columns, query_columns
-from darklode.pipeline.ingest.files import REMOTE, File, choose_documents, choose_queries, conversions, listing
+from darklode.pipeline.ingest.columns import ColumnMapping, document_columns, event_columns, log_columns, query_columns
+from darklode.pipeline.ingest.files import REMOTE, InputFile, choose_documents, choose_queries, conversions, listing
 from darklode.pipeline.ingest.log_partitions import (
-    Partition,
+    LogPartition,
     is_ubi,
     partitions_of,
     require_log_format,
     without_markers,
 )
-from darklode.pipeline.ingest.log_rows import Rules
-from darklode.pipeline.ingest.log_rows import usable as usable_of_log
-from darklode.pipeline.ingest.logs import planned
+from darklode.pipeline.ingest.log_rows import LogRules
+from darklode.pipeline.ingest.log_rows import select_usable as usable_of_log
+from darklode.pipeline.ingest.logs import plan_days
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.readers.text import PIECE_BYTES
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import Block, Seen
+from darklode.pipeline.ingest.rows import RowBlock, SeenKeys
 from darklode.pipeline.ingest.times import check_zone
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
@@ -40,10 +40,10 @@ PAGES = 64
 TEXTS = 1000
 """So many queries are looked at for their language."""
 
-Use = Callable[[Block], None]
+Use = Callable[[RowBlock], None]
 
 
-class Nowhere:
+class DiscardOutput:
     """An output that keeps nothing."""
 
     def progress(self, done: int, total: int | None = None, note: str = "") -> None:
@@ -64,31 +64,35 @@ def try_documents(path: str, settings: IngestSettings) -> list[str]:
         TooManyRejects: likewise, where the trial saw the whole source.
     """
     choice = choose_documents(path, settings.documents.format)
-    columns, seen, intake = document_columns(settings.documents.columns), Seen(), _intake("documents", path)
+    columns, seen_keys, intake = (
+        document_columns(settings.documents.columns),
+        SeenKeys(),
+        _preview_intake("documents", path),
+    )
 
-    def use(block: Block) -> None:
-        documents.usable(block, intake, seen, settings)
+    def use(block: RowBlock) -> None:
+        documents.select_usable(block, intake, seen_keys, settings)
 
     if choice.format == "folder":
-        whole = _is_short(choice.files, PAGES)
-        folder = documents.Folder(path, columns, intake, settings.max_row_bytes)
-        _use(folder.read(choice) if whole else folder.blocks(choice.files[:PAGES]), use, whole=whole)
+        reads_all = _is_short(choice.files, PAGES)
+        folder = documents.FolderReader(path, columns, intake, settings.max_row_bytes)
+        _use(folder.read(choice) if reads_all else folder.blocks(choice.files[:PAGES]), use, reads_all=reads_all)
     else:
-        whole = _read(choice.files, choice.format, Trial(columns, intake, settings), use)
-    others = [f"{path}: {phrase}" for phrase in conversions(choice.others)]
-    return [*others, *_told(intake, path, settings, whole=whole)]
+        reads_all = _read(choice.files, choice.format, SourcePreview(columns, intake, settings), use)
+    messages = [f"{path}: {phrase}" for phrase in conversions(choice.other_files)]
+    return [*messages, *_format_problems(intake, path, settings, reads_all=reads_all)]
 
 
 def try_queries(path: str, settings: IngestSettings) -> list[str]:
     """Try to read queries; see `try_documents`."""
     choice = choose_queries(path, settings.queries.format)
-    columns, seen, intake = query_columns(settings.queries.columns), Seen(), _intake("queries", path)
+    columns, seen_keys, intake = query_columns(settings.queries.columns), SeenKeys(), _preview_intake("queries", path)
 
-    def use(block: Block) -> None:
-        queries.usable(block, intake, seen, settings)
+    def use(block: RowBlock) -> None:
+        queries.select_usable(block, intake, seen_keys, settings)
 
-    whole = _read(choice.files, choice.format, Trial(columns, intake, settings), use)
-    return _told(intake, path, settings, whole=whole)
+    reads_all = _read(choice.files, choice.format, SourcePreview(columns, intake, settings), use)
+    return _format_problems(intake, path, settings, reads_all=reads_all)
 
 
 def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:
@@ -98,15 +102,19 @@ def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:
         InputError: as for `try_queries`.
     """
     choice = choose_queries(path, settings.queries.format)
-    trial = Trial(query_columns(settings.queries.columns), _intake("queries", path), settings)
-    blocks: list[Block] = []
+    trial = SourcePreview(query_columns(settings.queries.columns), _preview_intake("queries", path), settings)
+    blocks: list[RowBlock] = []
     _read(choice.files, choice.format, trial, blocks.append)
     texts = pa.concat_arrays([pa.array([], pa.string()), *(block.columns["text"] for block in blocks)]).drop_null()
     return texts[:: max(1, -(-len(texts) // TEXTS))]
 
 
 def try_log(
-    path: str, settings: LogSettings, ingest: IngestSettings, dates: Collection[date] | None, known: Mapping[str, Any]
+    path: str,
+    settings: LogSettings,
+    ingest: IngestSettings,
+    dates: Collection[date] | None,
+    earlier_days: Mapping[str, Any],
 ) -> list[str]:
     """Try to read a search log, its first days and its last ones; objects below `s3://` are only listed.
 
@@ -119,73 +127,79 @@ def try_log(
     """
     check_zone(settings.time_zone)
     files = without_markers(listing(path, remote=True))
-    if not known:
+    if not earlier_days:
         require_log_format(path, files, settings.format)
     partitions, ubi = partitions_of(files, settings.format), is_ubi(files, settings.format)
-    planned(partitions, dates, known, settings.late_days if ubi else 0)
+    plan_days(partitions, dates, earlier_days, settings.late_days if ubi else 0)
     if path.startswith(REMOTE):
         return []
-    intake, tried = _intake("impressions", path), _both_ends(list(partitions.values()))
+    intake, tried = _preview_intake("impressions", path), _both_ends(list(partitions.values()))
     form = None if settings.format in {"auto", "ubi"} else settings.format
-    trial = Trial(event_columns(settings.columns) if ubi else log_columns(settings.columns), intake, ingest)
-    whole = len(tried) == len(partitions) and not ubi
-    for one in tried:
-        rules = Rules(settings, ingest, one.date)
+    trial = SourcePreview(event_columns(settings.columns) if ubi else log_columns(settings.columns), intake, ingest)
+    reads_all = len(tried) == len(partitions) and not ubi
+    for partition in tried:
+        rules = LogRules(settings, ingest, partition.date)
 
-        def use(block: Block, rules: Rules = rules) -> None:
+        def use(block: RowBlock, rules: LogRules = rules) -> None:
             if not ubi:
                 usable_of_log(block, rules, intake)
 
-        whole = _read(one.files, form, trial, use) and whole
-    return _told(intake, path, ingest, whole=whole)
+        reads_all = _read(partition.files, form, trial, use) and reads_all
+    return _format_problems(intake, path, ingest, reads_all=reads_all)
 
 
-def _both_ends(partitions: Sequence[Partition]) -> list[Partition]:
+def _both_ends(partitions: Sequence[LogPartition]) -> list[LogPartition]:
     """The first and the last partitions: a new night's log is among them."""
     half = FILES // 2
     return [*partitions] if len(partitions) <= FILES else [*partitions[:half], *partitions[-half:]]
 
 
-def _intake(kind: str, path: str) -> Intake:
-    return Intake(Nowhere(), kind, path, ())
+def _preview_intake(kind: str, path: str) -> Intake:
+    return Intake(DiscardOutput(), kind, path, ())
 
 
 @dataclass(frozen=True)
-class Trial:
+class SourcePreview:
     """What the files of one source are read with."""
 
-    columns: Columns
+    columns: ColumnMapping
     intake: Intake
     settings: IngestSettings
 
 
-def _read(files: Sequence[File], form: str | None, trial: Trial, use: Use) -> bool:
+def _read(files: Sequence[InputFile], form: str | None, trial: SourcePreview, use: Use) -> bool:
     """Use the beginning of each of the first files; whether that was all there is."""
-    whole = _is_short(files, FILES)
+    reads_all = _is_short(files, FILES)
     for file in files[:FILES]:
-        _use(read_tabular(file, form, trial.columns, trial.intake, trial.settings.max_row_bytes), use, whole=whole)
-    return whole
+        _use(
+            read_tabular(file, form, trial.columns, trial.intake, trial.settings.max_row_bytes),
+            use,
+            reads_all=reads_all,
+        )
+    return reads_all
 
 
-def _use(blocks: Iterator[Block], use: Use, *, whole: bool) -> None:
-    for block in blocks if whole else islice(blocks, 1):
+def _use(blocks: Iterator[RowBlock], use: Use, *, reads_all: bool) -> None:
+    for block in blocks if reads_all else islice(blocks, 1):
         use(block)
 
 
-def _is_short(files: Sequence[File], most: int) -> bool:
-    return len(files) <= most and _bytes(files) < PIECE_BYTES
+def _is_short(files: Sequence[InputFile], max_files: int) -> bool:
+    return len(files) <= max_files and _bytes(files) < PIECE_BYTES
 
 
-def _bytes(files: Sequence[File]) -> int:
+def _bytes(files: Sequence[InputFile]) -> int:
     """Bytes that may have to be read; a packed file is as good as a long one."""
     return sum(PIECE_BYTES if file.name.lower().endswith(".gz") else file.size for file in files)
 
 
-def _told(intake: Intake, path: str, settings: IngestSettings, *, whole: bool) -> list[str]:
+def _format_problems(intake: Intake, path: str, settings: IngestSettings, *, reads_all: bool) -> list[str]:
     tally = intake.tally()
-    if whole:
+    if reads_all:
         tally.check(path, intake.name, intake.kind.columns, settings.max_reject_share)
-    bad = tally.own - tally.kept
+    bad = tally.n_own - tally.n_kept
     remedy = tally.remedy().rstrip("; ")
-    told = [f"{path}: {bad} of its first {tally.own} rows cannot be read ({tally.worst()}) {remedy}".rstrip()]
-    return [*intake.remarks, *(told if bad else [])]
+    messages = [
+        f"{path}: {bad} of its first {tally.n_own} rows cannot be read ({tally.main_reasons()}) {remedy}".rstrip()
+    ]
+    return [*intake.remarks, *(messages if bad else [])]

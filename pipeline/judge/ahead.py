@@ -15,9 +15,9 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Output, Tables, key_of
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.errors import LimitReached
-from darklode.pipeline.base.memory.parts import settled
+from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.remote.background import Background
-from darklode.pipeline.base.spread import Pieces, Spread, dealt, worked_apart
+from darklode.pipeline.base.spread import Pieces, Spread, split_evenly, worked_apart
 from darklode.pipeline.judge.build import members
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.pipeline.judge.ledger import Ledger
@@ -59,14 +59,16 @@ class Asking:
         return f"judge {tenant} blocks {first} to {last - 1} and {len(self.blocks) - 1} more"
 
     @property
-    def place(self) -> str:
+    def folder(self) -> str:
         """See `Shard`."""
         settings = [section.model_dump(mode="json") for section in (*self.judges, self.cache)]
         contents = [self.tables.content(table) for table in ("queries", "chunks", "pool")]
         return f"progress/judge/{key_of(settings, self.blocks, contents)}"
 
 
-def ask_ahead(tables: Tables, output: Output, settings: JudgeSettings, cache: CacheSettings, spread: Spread) -> int:
+def prefetch_verdicts(
+    tables: Tables, output: Output, settings: JudgeSettings, cache: CacheSettings, spread: Spread
+) -> int:
     """Fill the ledger with the replies of all judges that keep theirs to all pairs of the pool.
 
     Args:
@@ -79,9 +81,9 @@ def ask_ahead(tables: Tables, output: Output, settings: JudgeSettings, cache: Ca
     Returns:
         How many replies the ledger lacked, and has now.
     """
-    judges = [one for one in members(settings) if isinstance(one, LedgerKind)]
+    judges = [member for member in members(settings) if isinstance(member, LedgerKind)]
     done, total = Counter[str](), tables.rows("pool")
-    for pieces in spread(ask, _shards(tables, judges, settled(cache), spread.places) if judges else []):
+    for pieces in spread(ask, _shards(tables, judges, resolve_cache(cache), spread.places) if judges else []):
         for piece in pieces:
             done.update(piece.to_pylist()[0])
             output.progress(done["pairs"], total, "asking on the cluster")
@@ -91,37 +93,44 @@ def ask_ahead(tables: Tables, output: Output, settings: JudgeSettings, cache: Ca
 def ask(shard: Asking) -> Pieces:
     """Ask for what the ledger lacks of a shard, block by block; the result counts its pairs, and those asked for."""
     ledger = Ledger(shard.cache.root)
-    judges = [LedgerJudge(one.source(shard.cache), ledger, one.tries()) for one in shard.judges]
+    judges = [
+        LedgerJudge(judge_kind.source(shard.cache), ledger, judge_kind.max_attempts_in_all())
+        for judge_kind in shard.judges
+    ]
     panel, pairs = Panel(judges, Vote("mean", (1.0,) * len(judges), 0.5)), 0
     with Background() as background:
         try:
             _ = panel.member_ids  # a server may be asked for them: not in the calls' own thread
             for tenant, first, last in shard.blocks:
-                with pool_pairs(shard.tables, TenantChunks(shard.tables, tenant)) as found:
-                    for block in found.blocks(first, last):
+                with pool_pairs(shard.tables, TenantChunks(shard.tables, tenant)) as pool:
+                    for block in pool.blocks(first, last):
                         background.run(panel.each(block), lambda: None)
                         pairs += block.num_rows
         except LimitReached:  # the stage goes on from here, and knows the whole limit
             pass
-    yield pa.table({"pairs": [pairs], "asked": [sum(judge.asked for judge in judges)]})
+    yield pa.table({"pairs": [pairs], "asked": [sum(judge.n_requested for judge in judges)]})
 
 
 def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[Asking]:
     blocks = tables.sql(_BLOCKS).to_pylist()
-    count = worked_apart(len(blocks), places, min((one.workers for one in judges if one.workers), default=None))
-    total = sum(one["pairs"] for one in blocks)
+    count = worked_apart(
+        len(blocks),
+        places,
+        min((judge_kind.max_workers for judge_kind in judges if judge_kind.max_workers), default=None),
+    )
+    total = sum(judge_kind["pairs"] for judge_kind in blocks)
     shards = []
-    for first, last in dealt(len(blocks), count):
-        mine = blocks[first:last]
-        share = sum(one["pairs"] for one in mine) / total
-        own = tuple(one.portion(cache, share, min(places, count)) for one in judges)
-        shards.append(Asking(tables, _ranges(mine), own, cache))
+    for first, last in split_evenly(len(blocks), count):
+        own_blocks = blocks[first:last]
+        share = sum(judge_kind["pairs"] for judge_kind in own_blocks) / total
+        own = tuple(judge_kind.portion(cache, share, min(places, count)) for judge_kind in judges)
+        shards.append(Asking(tables, _ranges(own_blocks), own, cache))
     return shards
 
 
 def _ranges(blocks: Sequence[dict[str, object]]) -> tuple[tuple[str, int, int], ...]:
     """Neighbouring blocks of each tenant as one."""
     numbers: dict[str, list[int]] = {}
-    for one in blocks:
-        numbers.setdefault(str(one["tenant"]), []).append(int(str(one["block"])))
+    for block in blocks:
+        numbers.setdefault(str(block["tenant"]), []).append(int(str(block["block"])))
     return tuple((tenant, min(some), max(some) + 1) for tenant, some in numbers.items())

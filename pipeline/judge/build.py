@@ -32,17 +32,17 @@ class Judges:
     thresholds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
+    def from_settings(cls, settings: Settings) -> Self:
         """Those of the section `judge`, which may name parts of other sections."""
-        return cls(configured(settings), settings.cache)
+        return cls(configure_judge(settings), settings.cache)
 
     @property
-    def learns(self) -> bool:
+    def can_learn(self) -> bool:
         """Whether people's labels make the judge; a panel learns nothing."""
         return as_kind(self.settings, JudgeKind).LEARNS and not self.settings.panel
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def tables_read(self) -> tuple[str, ...]:
         """Tables of the run that its judges read besides queries, chunks and pool."""
         return tuple(table for member in members(self.settings) for table in member.READS)
 
@@ -60,10 +60,10 @@ class Judges:
         return judge_identity(self.settings)
 
 
-def configured(settings: Settings) -> JudgeSettings:
+def configure_judge(settings: Settings) -> JudgeSettings:
     """The section `judge`, where the judge and its panel know what other sections say of them."""
-    panel = tuple(as_kind(member, JudgeKind).configured(settings) for member in settings.judge.panel)
-    judge: Any = as_kind(settings.judge, JudgeKind).configured(settings)
+    panel = tuple(as_kind(member, JudgeKind).with_settings(settings) for member in settings.judge.panel)
+    judge: Any = as_kind(settings.judge, JudgeKind).with_settings(settings)
     return cast(JudgeSettings, judge.model_copy(update={"panel": panel}))
 
 
@@ -82,16 +82,16 @@ def judge_for(
         cache: where replies that cost something are kept.
         thresholds: the tenants' where `judge.threshold` is fitted.
     """
-    first, *others = [member.builder(cache) for member in members(settings)]
-    weights = settings.weights or (1.0,) * (1 + len(others))
+    first, *other_builders = [member.builder(cache) for member in members(settings)]
+    weights = settings.weights or (1.0,) * (1 + len(other_builders))
 
     def build(chunks: TenantChunks) -> Judge:
         threshold = thresholds.get(chunks.tenant, settings.cut)
-        if not others:
+        if not other_builders:
             return first(chunks, threshold)
         members = [
             first(chunks, settings.cut),
-            *(one(chunks, of.cut) for one, of in zip(others, settings.panel, strict=True)),
+            *(builder(chunks, member.cut) for builder, member in zip(other_builders, settings.panel, strict=True)),
         ]
         return Panel(members, Vote(settings.vote, weights, threshold))
 
@@ -100,10 +100,10 @@ def judge_for(
 
 def judge_identity(settings: JudgeSettings) -> dict[str, Any]:
     """All settings that can change a verdict: not where the servers are, nor what they may take and cost."""
-    given = as_kind(settings, JudgeKind).identity
+    kind_identity = as_kind(settings, JudgeKind).identity
     if settings.depth == "adaptive":
-        given |= settings.model_dump(mode="json", include={"depth", "recall", "random_share"})
+        kind_identity |= settings.model_dump(mode="json", include={"depth", "recall", "random_share"})
     if settings.panel:
-        given |= {"panel": [as_kind(member, JudgeKind).identity for member in settings.panel]}
-        given |= {"vote": settings.vote, "weights": settings.weights}
-    return given
+        kind_identity |= {"panel": [as_kind(member, JudgeKind).identity for member in settings.panel]}
+        kind_identity |= {"vote": settings.vote, "weights": settings.weights}
+    return kind_identity

@@ -25,15 +25,15 @@ from darklode.pipeline.base.raters import (
     cohens_kappa,
     confusion,
     cross_validated_kappa,
-    enough,
     fit_threshold,
+    has_enough_labels,
 )
 from darklode.pipeline.judge.build import Judges
 from darklode.pipeline.judge.human_labels import human_labels, relevant
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession
-from darklode.pipeline.judge.teaching import compared, query_numbers, taught
+from darklode.pipeline.judge.teaching import compare_judges, query_numbers, train_judges
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
 
@@ -77,15 +77,15 @@ def calibrate(
     labels = human_labels(tables, output, settings.human, tenant)
     output.write("human_labels", labels)
     with JudgingSession(output, labels.num_rows) as session:
-        for one in pc.unique(labels["tenant"]).to_pylist():
-            own = labels.filter(pc.equal(labels["tenant"], one))
-            chunks = TenantChunks(tables, one)
+        for tenant_name in pc.unique(labels["tenant"]).to_pylist():
+            own = labels.filter(pc.equal(labels["tenant"], tenant_name))
+            chunks = TenantChunks(tables, tenant_name)
             with closing(pair_blocks(tables, chunks, own)) as blocks:
-                judge, replies = compared(session, judge_for(chunks), blocks, own, seed)
-            _write(output, one, judge.judge_id, settings, Comparison.of(own, replies), seed)
+                judge, replies = compare_judges(session, judge_for(chunks), blocks, own, seed)
+            _write(output, tenant_name, judge.judge_id, settings, Comparison.from_replies(own, replies), seed)
 
 
-def calibrated(tables: Tables, judges: Judges) -> Callable[[TenantChunks], Judge]:
+def calibrated_judge(tables: Tables, judges: Judges) -> Callable[[TenantChunks], Judge]:
     """Builds the judges of a run's tenants: with the threshold that was fitted, taught by people where they learn.
 
     Args:
@@ -97,7 +97,7 @@ def calibrated(tables: Tables, judges: Judges) -> Callable[[TenantChunks], Judge
     """
     if judges.settings.threshold == "fitted":
         judges = replace(judges, thresholds=fitted_thresholds(tables))
-    return taught(tables, judges) if "human_labels" in tables else judges
+    return train_judges(tables, judges) if "human_labels" in tables else judges
 
 
 def fitted_thresholds(tables: Tables) -> dict[str, float]:
@@ -110,54 +110,58 @@ def fitted_thresholds(tables: Tables) -> dict[str, float]:
         SettingsError: there is none for a tenant.
     """
     rows = tables.read("calibration", ["tenant", "fitted_threshold"]).to_pylist()
-    found = {row["tenant"]: row["fitted_threshold"] for row in rows if row["fitted_threshold"] is not None}
-    asked = tables.sql("SELECT DISTINCT tenant FROM pool ORDER BY tenant")["tenant"].to_pylist()
-    missing = [tenant for tenant in asked if tenant not in found]
+    thresholds = {row["tenant"]: row["fitted_threshold"] for row in rows if row["fitted_threshold"] is not None}
+    tenant_names = tables.sql("SELECT DISTINCT tenant FROM pool ORDER BY tenant")["tenant"].to_pylist()
+    missing = [tenant for tenant in tenant_names if tenant not in thresholds]
     if missing:
         raise SettingsError(
             f"judge.threshold: none could be fitted for {', '.join(missing[:5])}; at least {MIN_LABELS} labelled pairs "
             f"with a probability are needed, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not, and a judge that "
             "agrees with them better than chance; label more, or give a number"
         )
-    return found
+    return thresholds
 
 
 def _write(
     output: Output, tenant: str, judge_id: str, settings: JudgeSettings, compared: Comparison, seed: int
 ) -> None:
-    rated = compared.rated()
+    rated = compared.with_probability()
     row: dict[str, object] = {"tenant": tenant, "judge_id": judge_id, "probabilities": len(rated.query)}
     threshold: float | None = settings.cut if not settings.panel or settings.vote == "mean" else None
     relevant = compared.relevant
-    if rated.enough:
-        curve, found = reliability_curve(rated.probability, rated.positive), _fitted(rated, seed)
+    if rated.has_enough_labels:
+        curve, fit = reliability_curve(rated.probability, rated.positive), _fit_row(rated, seed)
         output.write("reliability", _reliability(tenant, curve))
-        row |= {"ece": curve.ece, **found}
-        fitted = found["fitted_threshold"]
+        row |= {"ece": curve.ece, **fit}
+        fitted = fit["fitted_threshold"]
         if settings.threshold == "fitted" and fitted is not None:
             threshold, relevant = fitted, compared.relevant_from(fitted)
     counts = confusion(relevant[compared.read], compared.positive[compared.read])
-    row |= {"threshold": threshold, "kappa": _known(cohens_kappa(counts))}
+    row |= {"threshold": threshold, "kappa": _finite_or_none(cohens_kappa(counts))}
     row |= {name: int(count) for name, count in counts._asdict().items()}
     row |= {"labels": len(compared.read), "unreadable": int((~compared.read).sum())}
     output.write("calibration", pa.Table.from_pylist([row], schema=CALIBRATION.schema))
 
 
-def _fitted(rated: Comparison, seed: int) -> dict[str, float | None]:
-    found = fit_threshold(rated.probability, rated.positive)
-    if found is None:
+def _fit_row(rated: Comparison, seed: int) -> dict[str, float | None]:
+    threshold = fit_threshold(rated.probability, rated.positive)
+    if threshold is None:
         return dict.fromkeys(("fitted_threshold", "fitted_kappa", "cross_validated_kappa"))
     crossed = cross_validated_kappa(rated.probability, rated.positive, rated.query, seed)
-    return {"fitted_threshold": found[0], "fitted_kappa": found[1], "cross_validated_kappa": _known(crossed)}
+    return {
+        "fitted_threshold": threshold[0],
+        "fitted_kappa": threshold[1],
+        "cross_validated_kappa": _finite_or_none(crossed),
+    }
 
 
-def _reliability(tenant: str, curve: Curve) -> pa.Table:
+def _reliability(tenant: str, curve: ReliabilityCurve) -> pa.Table:
     bins = len(curve.labels)
     columns = {field.name: getattr(curve, field.name) for field in fields(curve)}
     return RELIABILITY.rows({"tenant": pa.repeat(tenant, bins), "bin": list(range(bins))} | columns)
 
 
-def _known(value: float | NDArray[np.float64]) -> float | None:
+def _finite_or_none(value: float | NDArray[np.float64]) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
@@ -180,7 +184,7 @@ class Comparison:
     probability: NDArray[np.float32]
 
     @classmethod
-    def of(cls, labels: pa.Table, replies: pa.Table) -> Comparison:
+    def from_replies(cls, labels: pa.Table, replies: pa.Table) -> Comparison:
         """From rows of `human_labels` and replies to the same pairs in the same order."""
         read = pc.is_valid(replies["relevant"]).to_numpy()
         probability = pc.if_else(replies["relevant"].is_valid(), replies["probability"], None)
@@ -192,7 +196,7 @@ class Comparison:
             probability=pc.fill_null(probability, math.nan).to_numpy(),
         )
 
-    def rated(self) -> Comparison:
+    def with_probability(self) -> Comparison:
         """The pairs with a probability."""
         rows = np.isfinite(self.probability)
         return Comparison(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -202,13 +206,13 @@ class Comparison:
         return np.where(np.isfinite(self.probability), self.probability >= np.float32(threshold), self.relevant)
 
     @property
-    def enough(self) -> bool:
+    def has_enough_labels(self) -> bool:
         """Whether so many pairs can carry a curve and a threshold."""
-        return enough(self.positive)
+        return has_enough_labels(self.positive)
 
 
 @dataclass(frozen=True)
-class Curve:
+class ReliabilityCurve:
     """The reliability curve, one value a bin, by probability; each of shape (n_bins,).
 
     Attributes:
@@ -236,7 +240,7 @@ class Curve:
         return float(np.sum(self.labels * gaps) / np.sum(self.labels))
 
 
-def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.bool_]) -> Curve:
+def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.bool_]) -> ReliabilityCurve:
     """Bins of equal size, at most ten; equal probabilities are never parted, so that bins may differ or be fewer.
 
     Equal size follows Nguyen and O'Connor (2015): a judge says most probabilities near 0 and 1, and bins of equal
@@ -247,13 +251,21 @@ def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.boo
         positive: human labels, shape (n_pairs,).
     """
     order = np.argsort(probability, kind="stable")
-    said, seen = probability[order].astype(np.float64), positive[order]
-    place = np.searchsorted(said, said) * BINS // len(said)
-    starts = np.flatnonzero(np.diff(place, prepend=-1))
-    sizes = np.diff(starts, append=len(said))
-    hits = np.add.reduceat(seen.astype(np.int64), starts)
+    sorted_probability, sorted_positive = probability[order].astype(np.float64), positive[order]
+    bin_number = np.searchsorted(sorted_probability, sorted_probability) * BINS // len(sorted_probability)
+    starts = np.flatnonzero(np.diff(bin_number, prepend=-1))
+    sizes = np.diff(starts, append=len(sorted_probability))
+    hits = np.add.reduceat(sorted_positive.astype(np.int64), starts)
     low, high = wilson(hits, sizes)
-    return Curve(sizes, said[starts], said[starts + sizes - 1], _means(said, starts, sizes), hits / sizes, low, high)
+    return ReliabilityCurve(
+        sizes,
+        sorted_probability[starts],
+        sorted_probability[starts + sizes - 1],
+        _means(sorted_probability, starts, sizes),
+        hits / sizes,
+        low,
+        high,
+    )
 
 
 def _means(values: _Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> _Floats:

@@ -35,10 +35,10 @@ class Cosine:
         queries, query = distinct(pairs["query"])
         hashes, chunk = distinct(pairs["chunk_hash"])
         first = pa.array(np.unique(chunk, return_index=True)[1])
-        left = self._queries(queries.to_pylist()).astype(np.float64)
-        left[~left.any(axis=1)] = np.nan
+        query_vectors = self._queries(queries.to_pylist()).astype(np.float64)
+        query_vectors[~query_vectors.any(axis=1)] = np.nan
         right = self._chunks((hashes, view(pairs).take(first).combine_chunks())).astype(np.float64)
-        return np.asarray(np.einsum("ij,ij->i", left[query], right[chunk]))[:, None]
+        return np.asarray(np.einsum("ij,ij->i", query_vectors[query], right[chunk]))[:, None]
 
 
 _MINILM = Logistic((7.66,), -7.66 * 0.556)  # slope and midpoint: benchmarks/results/local_judges.md

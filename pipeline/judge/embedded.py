@@ -67,7 +67,7 @@ class EmbeddedJudge(Judge):
         self._threshold = threshold
         self._bm25 = Bm25(space)
         self._overlap = Overlap(space)
-        self._meaning = Meaning(space)
+        self._meaning = SemanticSpace(space)
 
     @cached_property
     def judge_id(self) -> str:
@@ -82,57 +82,57 @@ class EmbeddedJudge(Judge):
         starts = range(0, pairs.num_rows, _PAIRS_AT_ONCE)
         scored = [self.features(pairs.slice(start, _PAIRS_AT_ONCE)).probability for start in starts]
         probability = np.concatenate([np.empty(0), *scored])
-        said = {
+        columns = {
             "relevant": pa.array(probability >= self._threshold),
             "probability": pa.array(probability.astype(np.float32)),
         }
-        return replies_of(said, pairs.num_rows)
+        return replies_of(columns, pairs.num_rows)
 
     def features(self, pairs: pa.Table) -> Features:
         """What the formula is computed from, for rows of `PAIRS`."""
-        asked, query = distinct(pairs["query"])
+        unique_queries, query = distinct(pairs["query"])
         texts, chunk = distinct(view(pairs))
-        queries, sequences = asked.to_pylist(), self._space.sequences(texts.to_pylist())
+        queries, sequences = unique_queries.to_pylist(), self._space.sequences(texts.to_pylist())
         counts = sequences.counts(len(self._space.vocabulary))
         coverage, window, answered, information = self._words(queries, sequences, counts, query, chunk)
-        bm25, meaning, distance = self._finds(queries, counts, query, chunk)
+        bm25, meaning, distance = self._retrieval_features(queries, counts, query, chunk)
         return Features(coverage, window, bm25, meaning, answered, information, distance)
 
     def _words(
         self, queries: list[str], sequences: TermSequences, counts: sparse.csr_matrix, query: _Ints, chunk: _Ints
     ) -> tuple[_Floats, _Floats, _Floats, _Floats]:
         """Coverage, window, answered and information."""
-        asked = self._space.count(queries)
+        query_counts = self._space.count(queries)
         presence = with_data(counts, np.ones(counts.nnz))
-        repeated = with_data(asked, self._overlap.idf[asked.indices] * asked.data)
-        once = with_data(asked, self._overlap.idf[asked.indices])
-        total, known = (np.asarray(one.sum(axis=1)).ravel() for one in (repeated, once))
+        repeated = with_data(query_counts, self._overlap.idf[query_counts.indices] * query_counts.data)
+        once = with_data(query_counts, self._overlap.idf[query_counts.indices])
+        total, known_terms = (np.asarray(matches.sum(axis=1)).ravel() for matches in (repeated, once))
         coverage = _share(sums(presence, repeated, chunk, query), total[query])
         window = _share(best_window(sequences, repeated, chunk, query), total[query])
-        answered = _share(sums(presence, once, chunk, query), (known + self._unknown(queries))[query])
+        answered = _share(sums(presence, once, chunk, query), (known_terms + self._unknown_words(queries))[query])
         return coverage, window, answered, best_window(sequences, once, chunk, query) / self._overlap.name
 
-    def _unknown(self, queries: list[str]) -> _Floats:
+    def _unknown_words(self, queries: list[str]) -> _Floats:
         """What the words weigh that the corpus does not hold, shape (n_queries,)."""
-        known = self._space.vocabulary
-        strange = [len({term for term in self._space.tokenize(text) if term not in known}) for text in queries]
+        vocabulary = self._space.vocabulary
+        strange = [len({term for term in self._space.tokenize(text) if term not in vocabulary}) for text in queries]
         return np.asarray(np.array(strange) * self._overlap.rarest, dtype=np.float64)
 
-    def _finds(
+    def _retrieval_features(
         self, queries: list[str], counts: sparse.csr_matrix, query: _Ints, chunk: _Ints
     ) -> tuple[_Floats, _Floats, _Floats]:
         """BM25, meaning and distance: what depends on what the query finds in the corpus."""
-        asked = self._space.count(queries)
-        found = self._bm25.search(queries, FEEDBACK)
-        top = np.nan_to_num(found.scores).max(axis=1, initial=0)
-        score = sums(self._overlap.impacts(counts), asked, chunk, query)
-        moved = self._meaning.with_feedback(self._meaning.project(asked), found)
-        cosine = products(moved[query], self._meaning.project(counts)[chunk])
+        query_counts = self._space.count(queries)
+        hits = self._bm25.search(queries, FEEDBACK)
+        top = np.nan_to_num(hits.scores).max(axis=1, initial=0)
+        score = sums(self._overlap.term_scores(counts), query_counts, chunk, query)
+        moved = self._meaning.with_feedback(self._meaning.project(query_counts), hits)
+        cosine = row_products(moved[query], self._meaning.project(counts)[chunk])
         mean, deviation = self._meaning.chance(moved)
         distance = np.divide(
             cosine - mean[query], deviation[query], out=np.zeros(len(query)), where=deviation[query] > 0
         )
-        return _share(score, top[query]), _share(cosine, self._meaning.best(moved)[query]), distance
+        return _share(score, top[query]), _share(cosine, self._meaning.best_similarity(moved)[query]), distance
 
 
 @dataclass(frozen=True)
@@ -163,14 +163,14 @@ class Features:
     distance: _Floats
 
     @property
-    def absolute(self) -> _Floats:
+    def weighted(self) -> _Floats:
         """What the formula weighs: answered, information, log(1 + distance), shape (n_pairs, 3)."""
         return np.stack([self.answered, self.information, np.log1p(np.maximum(self.distance, 0))], axis=1)
 
     @property
     def probability(self) -> _Floats:
         """By the formula."""
-        return FORMULA.probability(self.absolute)
+        return FORMULA.probability(self.weighted)
 
 
 class Overlap:
@@ -189,7 +189,7 @@ class Overlap:
         lengths = np.asarray(space.counts.sum(axis=1)).ravel()
         self._average = float(lengths.mean()) if lengths.any() else 1.0
 
-    def impacts(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
+    def term_scores(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
         """What each term adds to a chunk's score, in the shape of `counts`."""
         row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
         length = np.bincount(row, counts.data, minlength=counts.shape[0])[row]
@@ -229,9 +229,9 @@ def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _In
         if not inside.any():
             break
         total[start] += np.where(inside & (previous[end] < start), weight[end], 0.0)
-    best = np.zeros(len(chunk))
-    np.maximum.at(best, pair, total)
-    return best
+    best_scores = np.zeros(len(chunk))
+    np.maximum.at(best_scores, pair, total)
+    return best_scores
 
 
 def _hits(
@@ -242,10 +242,10 @@ def _hits(
     pair = np.repeat(np.arange(len(chunk)), lengths)
     position = np.arange(len(pair)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     term = sequences.columns[sequences.starts[chunk[pair]] + position]
-    asked = np.unique(weights.indices)
-    slot = np.full(weights.shape[1], len(asked))
-    slot[asked] = np.arange(len(asked))
-    table = np.zeros((weights.shape[0], len(asked) + 1))
+    query_terms = np.unique(weights.indices)
+    slot = np.full(weights.shape[1], len(query_terms))
+    slot[query_terms] = np.arange(len(query_terms))
+    table = np.zeros((weights.shape[0], len(query_terms) + 1))
     row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
     table[row, slot[weights.indices]] = weights.data
     weight = table[query[pair], slot[term]]
@@ -262,7 +262,7 @@ def _previous(pair: _Ints, term: _Ints) -> _Ints:
     return previous
 
 
-class Meaning:
+class SemanticSpace:
     """An LSA of the corpus and its chunks' vectors: fixed-point, so that every inner product is exact.
 
     Attributes:
@@ -283,14 +283,14 @@ class Meaning:
         """Vectors of texts given by their term counts, shape (n_texts, dimensions); zero where nothing is known."""
         return fixed_point(self._encoder.encode_counts(counts))
 
-    def with_feedback(self, queries: _Vectors, found: Hits) -> _Vectors:
+    def with_feedback(self, queries: _Vectors, hits: Hits) -> _Vectors:
         """Queries moved to the middle between them and the mean of their first finds (Rocchio 1971), shape kept."""
-        hit = found.rows >= 0
+        hit = hits.rows >= 0
         n_found = np.maximum(hit.sum(axis=1, keepdims=True), 1)
         moved = queries * n_found
-        for place in range(found.rows.shape[1]):
-            finds = self.vectors[found.rows[:, place]].astype(np.int64)
-            moved = moved + finds * hit[:, place : place + 1]
+        for rank in range(hits.rows.shape[1]):
+            finds = self.vectors[hits.rows[:, rank]].astype(np.int64)
+            moved = moved + finds * hit[:, rank : rank + 1]
         return fixed_point(unit_rows(moved))
 
     def chance(self, queries: _Vectors) -> tuple[_Floats, _Floats]:
@@ -300,23 +300,23 @@ class Meaning:
         square = np.einsum("ij,jk,ik->i", queries.astype(np.float64), self._squares, queries.astype(np.float64)) / n
         return mean, np.sqrt(np.maximum(square - mean**2, 0))
 
-    def best(self, queries: _Vectors) -> NDArray[np.int64]:
+    def best_similarity(self, queries: _Vectors) -> NDArray[np.int64]:
         """Each query's largest inner product with any chunk of the corpus, at least 0, shape (n_queries,)."""
-        left = queries.astype(np.float32)
-        best = np.zeros(len(queries), dtype=np.float32)
+        query_rows = queries.astype(np.float32)
+        max_similarity = np.zeros(len(queries), dtype=np.float32)
         for start in range(0, len(self.vectors), _BLOCK_ROWS):
             right = self.vectors[start : start + _BLOCK_ROWS].astype(np.float32)
-            best = np.maximum(best, (left @ right.T).max(axis=1))
-        return best.astype(np.int64)
+            max_similarity = np.maximum(max_similarity, (query_rows @ right.T).max(axis=1))
+        return max_similarity.astype(np.int64)
 
 
-def products(left: _Vectors, right: _Vectors) -> NDArray[np.int64]:
+def row_products(left_vectors: _Vectors, right: _Vectors) -> NDArray[np.int64]:
     """Inner product of row i with row i, shape (n_rows,)."""
-    return np.asarray(np.einsum("ij,ij->i", left.astype(np.int64), right.astype(np.int64)))
+    return np.asarray(np.einsum("ij,ij->i", left_vectors.astype(np.int64), right.astype(np.int64)))
 
 
-def _share(part: NDArray[np.generic], whole: NDArray[np.generic]) -> _Floats:
+def _share(part: NDArray[np.generic], total: NDArray[np.generic]) -> _Floats:
     """part ÷ whole within 0 and 1; 0 where the whole is 0."""
-    known = np.asarray(whole, dtype=np.float64)
-    shares = np.divide(part, known, out=np.zeros(len(known)), where=known > 0)
+    denominator = np.asarray(total, dtype=np.float64)
+    shares = np.divide(part, denominator, out=np.zeros(len(denominator)), where=denominator > 0)
     return np.asarray(np.clip(shares, 0.0, 1.0))

@@ -36,7 +36,7 @@ _ASKED = """
 _Floats = NDArray[np.float64]
 
 
-class Findings:
+class RankingFeatures:
     """Numbers of the pairs of a tenant's pool, from its lists and its texts.
 
     Of each retriever the score and the reciprocal rank (0 where it did not find the chunk); the fused score, the
@@ -52,28 +52,28 @@ class Findings:
         lists = [part.sha256 for table in ("rankings", "pool") for part in tables.parts(table)]
         self.measure_id = key_of(chunks.digest, lists)
         self._embedded = EmbeddedJudge(TermSpace(chunks.batches()))
-        kept = ExitStack()
-        self._connection = kept.enter_context(tables.connect())
-        weakref.finalize(self, kept.close)
+        exit_stack = ExitStack()
+        self._connection = exit_stack.enter_context(tables.connect())
+        weakref.finalize(self, exit_stack.close)
         tenant = {"tenant": chunks.tenant}
         names = [name for (name,) in self._connection.execute(RETRIEVERS, tenant).fetchall()]
-        self._connection.execute(_found(names), tenant)
+        self._connection.execute(_join_rankings_sql(names), tenant)
 
     def __call__(self, pairs: pa.Table) -> _Floats:
         """See `Measure`; not a number where the pool does not hold the pair."""
-        said = np.column_stack(astuple(self._embedded.features(pairs)))
+        embedded_features = np.column_stack(astuple(self._embedded.features(pairs)))
         lengths = [pc.utf8_length(pairs[name]).to_numpy() for name in ("query", "text")]
-        return np.column_stack([self._listed(pairs), said, np.log1p(np.stack(lengths, axis=1))])
+        return np.column_stack([self._ranking_columns(pairs), embedded_features, np.log1p(np.stack(lengths, axis=1))])
 
-    def _listed(self, pairs: pa.Table) -> _Floats:
-        asked = pairs.select(["query_id", "chunk_id"]).append_column("place", pa.array(np.arange(pairs.num_rows)))
-        self._connection.register("asked", asked)
+    def _ranking_columns(self, pairs: pa.Table) -> _Floats:
+        pair_ids = pairs.select(["query_id", "chunk_id"]).append_column("place", pa.array(np.arange(pairs.num_rows)))
+        self._connection.register("asked", pair_ids)
         rows = self._connection.sql(_ASKED).to_arrow_table()
         columns = [pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy() for column in rows.columns]
         return np.stack(columns, axis=1)
 
 
-def _found(names: list[str]) -> str:
+def _join_rankings_sql(names: list[str]) -> str:
     """The statement that makes the table of the lists: two columns for each retriever, and three for the pool."""
     numbers = range(len(names))
     is_own = ["retriever = '" + name.replace("'", "''") + "'" for name in names]

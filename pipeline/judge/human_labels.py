@@ -55,19 +55,23 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.T
     Raises:
         InputError: the file cannot be read, lacks a column, or labels no pair of the pool.
     """
-    given = read_labels(Path(file).expanduser(), tenant)
+    labels = read_labels(Path(file).expanduser(), tenant)
     with tables.connect() as connection:
-        connection.register("given", given)
-        looked = connection.sql(JUDGED).to_arrow_table()
-    sound = pc.is_null(looked["reason"])
-    kept, bad = looked.filter(sound), looked.filter(pc.invert(sound))
+        connection.register("given", labels)
+        joined_labels = connection.sql(JUDGED).to_arrow_table()
+    sound = pc.is_null(joined_labels["reason"])
+    valid_labels, bad = joined_labels.filter(sound), joined_labels.filter(pc.invert(sound))
     reasons = Counter(bad["reason"].to_pylist())
-    if not kept.num_rows:
-        told = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common()) or "it is empty"
-        raise InputError(f"{file} labels no pair of the pool ({told}); take tenant, query_id and chunk_id from `pool`")
+    if not valid_labels.num_rows:
+        summary = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common()) or "it is empty"
+        raise InputError(
+            f"{file} labels no pair of the pool ({summary}); take tenant, query_id and chunk_id from `pool`"
+        )
     _reject(output, Path(file).name, bad.sort_by("line"))
-    output.count(FunnelStep(STEP, "rows", given.num_rows, "rows", kept.num_rows, dict(sorted(reasons.items()))))
-    return HUMAN_LABELS.rows({name: kept[name] for name in HUMAN_LABELS.schema.names})
+    output.count(
+        FunnelStep(STEP, "rows", labels.num_rows, "rows", valid_labels.num_rows, dict(sorted(reasons.items())))
+    )
+    return HUMAN_LABELS.rows({name: valid_labels[name] for name in HUMAN_LABELS.schema.names})
 
 
 def relevant(labels: pa.Table) -> NDArray[np.bool_]:
@@ -118,5 +122,5 @@ def _row(row: list[str], line: int, header: list[str], places: dict[str, int], t
     payload = ",".join(row)
     if len(row) != len(header):
         return (line, None, None, None, None, payload)
-    said = {name: row[place].strip() for name, place in places.items()}
-    return (line, said.get("tenant") or tenant, said["query_id"], said["chunk_id"], said["relevance"], payload)
+    cells = {name: row[column].strip() for name, column in places.items()}
+    return (line, cells.get("tenant") or tenant, cells["query_id"], cells["chunk_id"], cells["relevance"], payload)

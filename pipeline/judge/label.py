@@ -56,7 +56,7 @@ OUTCOMES = """
 """
 
 
-def label(tables: Tables, output: Output, settings: LabelSettings) -> None:
+def write_qrels(tables: Tables, output: Output, settings: LabelSettings) -> None:
     """Write a relevance for every verdict that could be read, and say whose it is.
 
     A relevant pair's relevance is the judge's grade, 1 where it gives none; any other's is 0, whatever its grade; a
@@ -74,16 +74,16 @@ def label(tables: Tables, output: Output, settings: LabelSettings) -> None:
     labels = OVERRIDDEN if settings.human_overrides else JUDGED
     total = tables.rows("verdicts")
     for split in ("train", "validation", "test", ""):  # people may know a query that the run does not
-        with output.filled("qrels", PART_ROWS, split) as take:
+        with output.row_group_writer("qrels", PART_ROWS, split) as take:
             for rows in tables.stream(OF_A_SPLIT.format(labels=labels), {"split": split}, TABLE_GROUP_ROWS):
                 take(QRELS.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
                 output.progress(sum(part.rows for part in output.parts["qrels"]), total)
     if settings.human_overrides:
         output.facts |= tables.sql(CHANGED).to_pylist()[0]
-    written = sum(part.rows for part in output.parts["qrels"])
-    judged = written - output.facts.get("only_human", 0)
+    n_qrels = sum(part.rows for part in output.parts["qrels"])
+    judged = n_qrels - output.facts.get("only_human", 0)
     dropped = {"unreadable reply": total - judged} if total > judged else {}
-    output.count(FunnelStep("label", "verdicts", total, "labels", written, dropped))
+    output.count(FunnelStep("label", "verdicts", total, "labels", n_qrels, dropped))
     output.count(_answers(tables, labels))
 
 
@@ -92,5 +92,5 @@ def _answers(tables: Tables, labels: str) -> FunnelStep:
     rows = tables.sql(OUTCOMES.format(labels=labels)).to_pylist()
     queries = {row["outcome"]: row["queries"] for row in rows}
     answered = queries.pop("answered", 0)
-    asked = answered + sum(queries.values())
-    return FunnelStep("answers", "queries", asked, "queries with a positive", answered, queries)
+    n_requested = answered + sum(queries.values())
+    return FunnelStep("answers", "queries", n_requested, "queries with a positive", answered, queries)

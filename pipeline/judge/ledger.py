@@ -67,7 +67,7 @@ class Ledger(KeyedStore):
         hashes = {name: pairs[name] for name in VERDICTS.key}
         self.append(judge_id, pa.table(hashes | dict(zip(replies.column_names, replies.columns, strict=True))))
 
-    def heritage(self, judge_id: str, earlier: Earlier | None) -> Callable[[pa.Table], bool]:
+    def inherit_function(self, judge_id: str, earlier: Earlier | None) -> Callable[[pa.Table], bool]:
         """Hands a judge's earlier verdicts down: a function of pairs that lack one, true where it found some.
 
         Args:
@@ -76,17 +76,19 @@ class Ledger(KeyedStore):
         """
         if earlier is None:
             return lambda _pairs: False
-        left = Heritage(self, judge_id, earlier.judge_id)
-        return lambda pairs: bool(left) and left.hand_down(pairs.filter(pa.array(earlier.alike(pairs))))
+        parent_ledger = Heritage(self, judge_id, earlier.judge_id)
+        return lambda pairs: (
+            bool(parent_ledger) and parent_ledger.hand_down(pairs.filter(pa.array(earlier.alike(pairs))))
+        )
 
     def usage(self) -> pa.Table:
         """One row of `USAGE` per judge, by judge_id; tokens are those of the verdicts that stand."""
         rows = []
         for judge_id in self.owners():
             entries = self.open(judge_id)
-            found = entries.rows(["relevant", "contradicted", *_TOKENS])
-            sums = {name: pc.sum(found[name], min_count=0).as_py() for name in found.column_names}
-            sums["contradicted"] = pc.sum(found["contradicted"]).as_py()
-            counts = {"judge_id": judge_id, "verdicts": len(found), "nulls": found["relevant"].null_count}
+            usage_rows = entries.rows(["relevant", "contradicted", *_TOKENS])
+            sums = {name: pc.sum(usage_rows[name], min_count=0).as_py() for name in usage_rows.column_names}
+            sums["contradicted"] = pc.sum(usage_rows["contradicted"]).as_py()
+            counts = {"judge_id": judge_id, "verdicts": len(usage_rows), "nulls": usage_rows["relevant"].null_count}
             rows.append(counts | sums | self.facts(judge_id, entries))
         return pa.Table.from_pylist(rows, USAGE)

@@ -38,7 +38,7 @@ class LedgerJudge(Judge):
         self._entries: Entries | None = None
         self.hits = 0
         """Pairs that cost no call: the ledger had them, of an earlier version maybe, or they came twice in a batch."""
-        self.asked = 0
+        self.n_requested = 0
         """Pairs that the source replied to."""
 
     @property
@@ -48,8 +48,8 @@ class LedgerJudge(Judge):
 
     @property
     def facts(self) -> dict[str, int]:
-        """`hits` and `asked`, for the stage's record."""
-        return {"hits": self.hits, "asked": self.asked}
+        """`hits` and `n_requested`, for the stage's record."""
+        return {"hits": self.hits, "asked": self.n_requested}
 
     @property
     def live(self) -> Live:
@@ -69,38 +69,38 @@ class LedgerJudge(Judge):
             ValueError: the source left out a pair.
         """
         entries = self._open()
-        found = entries.find(pairs)
-        missing = self._missing(pairs, found)
-        if len(missing) and self._inherits(pairs.take(pa.array(missing))):
+        entries_found = entries.find(pairs)
+        missing = self._missing(pairs, entries_found)
+        if len(missing) and self._inherit_verdicts(pairs.take(pa.array(missing))):
             entries.refresh()
-            found = entries.find(pairs)
-            missing = self._missing(pairs, found)
+            entries_found = entries.find(pairs)
+            missing = self._missing(pairs, entries_found)
         self.hits += pairs.num_rows - len(missing)
         if len(missing):
             await self._ask(pairs.take(pa.array(missing)))
             entries.refresh()
-            found = entries.find(pairs)
-        if len(found.rows) < pairs.num_rows:
-            lost = pairs.num_rows - len(found.rows)
+            entries_found = entries.find(pairs)
+        if len(entries_found.rows) < pairs.num_rows:
+            lost = pairs.num_rows - len(entries_found.rows)
             raise ValueError(f"{self.judge_id}: {lost} of {pairs.num_rows} pairs have no reply in the ledger")
-        return self._source.recalled(found.values)
+        return self._source.recall_replies(entries_found.values)
 
     @cached_property
-    def _inherits(self) -> Callable[[pa.Table], bool]:
-        return self._ledger.heritage(self.judge_id, self._source.earlier)
+    def _inherit_verdicts(self) -> Callable[[pa.Table], bool]:
+        return self._ledger.inherit_function(self.judge_id, self._source.previous_version)
 
     def _open(self) -> Entries:
-        self._ledger.tidy(self.judge_id)
+        self._ledger.merge_small_parts(self.judge_id)
         if self._entries is None:
             self._entries = self._ledger.open(self.judge_id)
         self._entries.refresh()
         return self._entries
 
-    def _missing(self, pairs: pa.Table, found: Found) -> NDArray[np.int64]:
+    def _missing(self, pairs: pa.Table, entries_found: Found) -> NDArray[np.int64]:
         """Rows to ask for, each pair once."""
-        tried = pc.greater_equal(pc.fill_null(found.values["attempts"], self._attempts), self._attempts)
-        settled = pc.or_(pc.is_valid(found.values["relevant"]), tried).to_numpy()
-        rows = np.delete(np.arange(pairs.num_rows), found.rows[settled])
+        tried = pc.greater_equal(pc.fill_null(entries_found.values["attempts"], self._attempts), self._attempts)
+        settled = pc.or_(pc.is_valid(entries_found.values["relevant"]), tried).to_numpy()
+        rows = np.delete(np.arange(pairs.num_rows), entries_found.rows[settled])
         return rows[first_of_each(VERDICTS.keys(pairs.take(pa.array(rows))))]
 
     async def _ask(self, pairs: pa.Table) -> None:
@@ -121,15 +121,15 @@ class LedgerJudge(Judge):
 
 @dataclass(frozen=True)
 class _Live:
-    of: LedgerJudge
+    judge: LedgerJudge
 
     @property
-    def answered(self) -> int:
-        return self.of.hits + self.of.asked
+    def n_answered(self) -> int:
+        return self.judge.hits + self.judge.n_requested
 
     @property
     def note(self) -> str:
-        return self.of.source.note
+        return self.judge.source.note
 
 
 class _Buffer:
@@ -145,7 +145,7 @@ class _Buffer:
     async def fill(self, replies: AsyncIterator[ReplyBatch]) -> None:
         async for batch in replies:
             self._waiting.append(batch)
-            self._owner.asked += len(batch.rows)
+            self._owner.n_requested += len(batch.rows)
 
     def release(self) -> tuple[pa.Table, pa.Table]:
         """The hashes and the replies that wait."""

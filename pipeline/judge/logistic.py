@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
-from darklode.pipeline.judge.port import Learner, replies_of
+from darklode.pipeline.judge.port import TrainableJudge, replies_of
 
 _DECIMALS = 6
 """Of probabilities: no unit in the last place decides. Weights have as many significant digits."""
@@ -24,7 +24,7 @@ _PAIRS_AT_ONCE = 1 << 13
 _Floats = NDArray[np.float64]
 
 
-class Measure(Protocol):
+class PairFeatures(Protocol):
     """What a logistic judge sees of pairs."""
 
     @property
@@ -53,7 +53,7 @@ class Logistic:
     intercept: float
 
     @classmethod
-    def fitted(cls, features: _Floats, positive: NDArray[np.bool_]) -> Self:
+    def fit(cls, features: _Floats, positive: NDArray[np.bool_]) -> Self:
         """Fit to labels of people: a logistic regression over standardized features.
 
         The L2 penalty grows with the number of features, so that many of them are not fitted to few labels
@@ -84,7 +84,7 @@ def _significant(value: float) -> float:
     return float(f"{value:.{_DECIMALS}g}")
 
 
-class LogisticJudge(Learner):
+class LogisticJudge(TrainableJudge):
     """Measures pairs and weighs what it measured.
 
     Args:
@@ -94,8 +94,8 @@ class LogisticJudge(Learner):
         threshold: the probability from which a pair is relevant.
     """
 
-    def __init__(self, name: str, measure: Measure, model: Logistic | None, threshold: float) -> None:
-        self._name, self._measure, self._given, self._threshold = name, measure, model, threshold
+    def __init__(self, name: str, measure: PairFeatures, model: Logistic | None, threshold: float) -> None:
+        self._name, self._measure, self._fixed_model, self._threshold = name, measure, model, threshold
 
     @property
     def judge_id(self) -> str:
@@ -107,18 +107,18 @@ class LogisticJudge(Learner):
         weights = hashlib.sha256(str(self._model).encode()).hexdigest()[:16]
         return f"{self._name}:{self._measure.measure_id}:{weights}:{self._threshold:g}"
 
-    def taught(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> LogisticJudge:
+    def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> LogisticJudge:
         """See `Learner`; pairs of which nothing is known teach nothing.
 
         Raises:
             SettingsError: all of the pairs are relevant, or none is.
         """
-        features = self._measured(pairs)
-        known = np.isfinite(features).all(axis=1)
-        if len(np.unique(positive[known])) < 2:
+        features = self._compute_features(pairs)
+        is_finite = np.isfinite(features).all(axis=1)
+        if len(np.unique(positive[is_finite])) < 2:
             raise SettingsError("judge.human: the labels of a fold of the queries are all alike; label more queries")
         return LogisticJudge(
-            self._name, self._measure, Logistic.fitted(features[known], positive[known]), self._threshold
+            self._name, self._measure, Logistic.fit(features[is_finite], positive[is_finite]), self._threshold
         )
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
@@ -128,24 +128,24 @@ class LogisticJudge(Learner):
             SettingsError: it has no weights.
         """
         model = self._model
-        probability = model.probability(await asyncio.to_thread(self._measured, pairs))
+        probability = model.probability(await asyncio.to_thread(self._compute_features, pairs))
         unknown = np.isnan(probability)
-        said = {
+        columns = {
             "relevant": pa.array(probability >= self._threshold, mask=unknown),
             "probability": pa.array(probability.astype(np.float32), mask=unknown),
             "error": pc.if_else(pa.array(unknown), "nothing is known of this pair", None).cast(pa.string()),
         }
-        return replies_of(said, pairs.num_rows)
+        return replies_of(columns, pairs.num_rows)
 
-    def _measured(self, pairs: pa.Table) -> _Floats:
+    def _compute_features(self, pairs: pa.Table) -> _Floats:
         starts = range(0, max(pairs.num_rows, 1), _PAIRS_AT_ONCE)
         return np.concatenate([self._measure(pairs.slice(start, _PAIRS_AT_ONCE)) for start in starts])
 
     @property
     def _model(self) -> Logistic:
-        if self._given is None:
+        if self._fixed_model is None:
             raise SettingsError(
                 f"{self._name} ({self._measure.measure_id}) has no weights yet: give it at least {MIN_LABELS} human "
                 f"labels of the pool, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not (judge.human, or --human)"
             )
-        return self._given
+        return self._fixed_model

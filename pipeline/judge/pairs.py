@@ -61,14 +61,14 @@ def pool_pairs(tables: Tables, chunks: TenantChunks, only: pa.Table | None = Non
         texts = ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
         with tables.connect() as connection:
             tenant = {"tenant": chunks.tenant}
-            _choose(connection, only)
+            _create_view(connection, only)
             queries = connection.sql(_QUERIES, params=tenant).to_arrow_table()
             sizes = connection.sql(_SIZES, params=tenant).to_arrow_table()
             rows = _rows(connection, chunks)
         yield PoolPairs(rows, sizes, queries, texts, chunks)
 
 
-def _choose(connection: duckdb.DuckDBPyConnection, only: pa.Table | None) -> None:
+def _create_view(connection: duckdb.DuckDBPyConnection, only: pa.Table | None) -> None:
     """Make the view `chosen` of the pool, or of those of its pairs that are in `only`."""
     if only is not None:
         connection.register("wanted", only.select(["tenant", "query_id", "chunk_id"]))
@@ -80,12 +80,12 @@ def _rows(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> NDArra
     """The row of each pair's chunk, in the order of the pairs."""
     row_of = pa.table({"chunk_id": chunks.chunk_ids, "row": pa.array(np.arange(chunks.n))})
     connection.register("chunk_rows", row_of)
-    found = [np.empty(0, np.int64)]
+    row_groups = [np.empty(0, np.int64)]
     for batch in connection.sql(_IDS, params={"tenant": chunks.tenant}).to_arrow_reader(1 << 16):
         ids = pa.Table.from_batches([batch])
-        check_known(ids, chunks.tenant, "chunk_id", ids["row"])
-        found.append(ids["row"].to_numpy())
-    return np.concatenate(found)
+        check_chunks_exist(ids, chunks.tenant, "chunk_id", ids["row"])
+        row_groups.append(ids["row"].to_numpy())
+    return np.concatenate(row_groups)
 
 
 class PoolPairs:
@@ -159,9 +159,9 @@ def pair_rows(ids: pa.Table, tenant: str, queries: pa.Table, texts: ChunkTexts) 
     Raises:
         ArtifactError: a query is not there.
     """
-    place = pc.index_in(ids["query_id"], queries["query_id"])
-    check_known(ids, tenant, "query_id", place)
-    of_query = queries.take(place)
+    query_row = pc.index_in(ids["query_id"], queries["query_id"])
+    check_chunks_exist(ids, tenant, "query_id", query_row)
+    of_query = queries.take(query_row)
     chunks = texts.take(ids["row"].to_numpy())
     columns = {
         "tenant": pa.repeat(tenant, ids.num_rows),
@@ -181,13 +181,13 @@ def distinct(texts: pa.ChunkedArray) -> tuple[pa.StringArray, NDArray[np.int64]]
     return coded.dictionary, coded.indices.to_numpy().astype(np.int64)
 
 
-def check_known(ids: pa.Table, tenant: str, name: str, found: pa.ChunkedArray) -> None:
+def check_chunks_exist(ids: pa.Table, tenant: str, name: str, chunk_rows: pa.ChunkedArray) -> None:
     """Refuse ids that were not found.
 
     Raises:
-        ArtifactError: one of `found` is null; the message names its id, from the column `name`.
+        ArtifactError: one of `chunk_rows` is null; the message names its id, from the column `name`.
     """
-    if found.null_count:
-        lost = ids[name].filter(pc.is_null(found))[0].as_py()
+    if chunk_rows.null_count:
+        lost = ids[name].filter(pc.is_null(chunk_rows))[0].as_py()
         message = f"the pool names {name} {lost!r}, which tenant {tenant!r} does not have; build the run anew"
         raise ArtifactError(message)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.doubt import doubted
+from darklode.pipeline.base.doubt import is_doubtful
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.raters import Confusion, alpha, cohens_kappa
 from darklode.pipeline.judge.embedded import EmbeddedJudge
@@ -42,7 +42,7 @@ class Vote:
     weights: tuple[float, ...]
     threshold: float
 
-    def pooled(self, said: Sequence[pa.Table]) -> pa.Table:
+    def combine(self, member_replies: Sequence[pa.Table]) -> pa.Table:
         """One reply for each pair: null where nobody's could be read, or where the vote decides nothing.
 
         A reply without a label takes no part; one without a probability takes no part in the mean. A label without
@@ -50,23 +50,23 @@ class Vote:
         members.
 
         Args:
-            said: rows of `REPLIES` of each member, to the same pairs in the same order.
+            member_replies: rows of `REPLIES` of each member, to the same pairs in the same order.
         """
-        labels = _stack(said, "relevant", np.nan)
-        probability = np.where(np.isnan(labels), np.nan, _stack(said, "probability", np.nan))
+        labels = _stack(member_replies, "relevant", np.nan)
+        probability = np.where(np.isnan(labels), np.nan, _stack(member_replies, "probability", np.nan))
         mean = self._mean(probability)
         decided, relevant = self._by_mean(mean) if self.rule == "mean" else self._by_count(labels, probability, mean)
         reason = np.full(len(mean), TIE if self.rule == "majority" else NO_PROBABILITY, dtype=object)
         silent = np.flatnonzero(np.isnan(labels).all(axis=0))
-        reason[silent] = _reasons([one["error"].take(pa.array(silent)) for one in said])
-        doubts = decided & np.isnan(mean) & np.any([doubted(one).to_numpy() for one in said], axis=0)
+        reason[silent] = _reasons([reply["error"].take(pa.array(silent)) for reply in member_replies])
+        doubts = decided & np.isnan(mean) & np.any([is_doubtful(reply).to_numpy() for reply in member_replies], axis=0)
         columns = {
             "relevant": pa.array(relevant, mask=~decided),
             "contradicted": pa.array(doubts, mask=~doubts),
             "probability": pa.array(mean.astype(np.float32), mask=np.isnan(mean) | ~decided),
-            "truncated": _any([one["truncated"] for one in said]),
+            "truncated": _any([reply["truncated"] for reply in member_replies]),
             "error": pa.array(reason, pa.string(), mask=decided),
-            **{name: _sum([one[name] for one in said]) for name in _SUMS},
+            **{name: _sum([reply[name] for reply in member_replies]) for name in _SUMS},
         }
         return replies_of(columns, len(mean))
 
@@ -87,30 +87,30 @@ class Vote:
         return (yes != no) | likely, np.where(yes == no, relevant, yes > no)
 
 
-def _stack(said: Sequence[pa.Table], name: str, missing: float) -> _Floats:
+def _stack(member_replies: Sequence[pa.Table], name: str, missing: float) -> _Floats:
     """A column of every member, shape (n_members, n_pairs)."""
-    return np.stack([pc.fill_null(one[name].cast(pa.float64()), missing).to_numpy() for one in said])
+    return np.stack([pc.fill_null(reply[name].cast(pa.float64()), missing).to_numpy() for reply in member_replies])
 
 
 def _reasons(errors: Sequence[pa.ChunkedArray]) -> NDArray[np.object_]:
-    given = [pc.fill_null(column, "no reason given") for column in errors]
-    return np.asarray(pc.binary_join_element_wise(*given, "; ").to_numpy(), dtype=object)
+    reasons = [pc.fill_null(column, "no reason given") for column in errors]
+    return np.asarray(pc.binary_join_element_wise(*reasons, "; ").to_numpy(), dtype=object)
 
 
 def _any(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    found = columns[0]
+    any_true = columns[0]
     for column in columns[1:]:
-        found = pc.or_kleene(found, column)
-    return found
+        any_true = pc.or_kleene(any_true, column)
+    return any_true
 
 
 def _sum(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
     """Null where all are."""
-    known = pc.coalesce(*columns)
+    first_known = pc.coalesce(*columns)
     total = pc.fill_null(columns[0], 0)
     for column in columns[1:]:
         total = pc.add(total, pc.fill_null(column, 0))
-    return pc.if_else(pc.is_valid(known), total, None).cast(columns[0].type)
+    return pc.if_else(pc.is_valid(first_known), total, None).cast(columns[0].type)
 
 
 class Panel(Judge):
@@ -134,7 +134,7 @@ class Panel(Judge):
             SettingsError: two members are the same judge.
         """
         ids = [member.judge_id for member in self._members]
-        twice = {one for one in ids if ids.count(one) > 1}
+        twice = {member_id for member_id in ids if ids.count(member_id) > 1}
         if twice:
             raise SettingsError(f"judge.panel names the same judge twice: {', '.join(sorted(twice))}; leave one out")
         return ids
@@ -156,12 +156,12 @@ class Panel(Judge):
     @property
     def live(self) -> Live | None:
         """How far the member is that has answered least, of those that say so."""
-        known = [live for member in self._members if (live := member.live)]
-        return min(known, key=lambda live: live.answered, default=None)
+        live_judges = [live for member in self._members if (live := member.live)]
+        return min(live_judges, key=lambda live: live.n_answered, default=None)
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
         """See the port."""
-        return self.pooled(await self.each(pairs))
+        return self.combine(await self.each(pairs))
 
     async def each(self, pairs: pa.Table) -> list[pa.Table]:
         """Every member's own replies (see the port), in their order; a failure of one stops the others.
@@ -171,19 +171,19 @@ class Panel(Judge):
         """
         # A formula holds the event loop: it goes first, so that no server waits for it.
         order = sorted(
-            range(len(self.member_ids)), key=lambda place: not isinstance(self._members[place], EmbeddedJudge)
+            range(len(self.member_ids)), key=lambda position: not isinstance(self._members[position], EmbeddedJudge)
         )
-        tasks = {place: asyncio.ensure_future(self._members[place].judge(pairs)) for place in order}
+        tasks = {position: asyncio.ensure_future(self._members[position].judge(pairs)) for position in order}
         try:
-            return list(await asyncio.gather(*(tasks[place] for place in sorted(tasks))))
+            return list(await asyncio.gather(*(tasks[position] for position in sorted(tasks))))
         finally:
             for task in tasks.values():
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    def pooled(self, said: Sequence[pa.Table]) -> pa.Table:
+    def combine(self, member_replies: Sequence[pa.Table]) -> pa.Table:
         """The panel's replies from what `each` returned."""
-        return self._vote.pooled(said)
+        return self._vote.combine(member_replies)
 
 
 _COUNTS = ("both_relevant", "first_alone", "other_alone", "neither")
@@ -214,9 +214,9 @@ def pairwise_kappa(tables: Tables) -> pa.Table:
     kappa is null where both say the same of every pair. An embedded judge is fitted on each tenant anew and has an
     id there of its own.
     """
-    found = tables.sql(PAIRWISE)
-    counts = Confusion(*(found[name].to_numpy() for name in _COUNTS))
-    return found.append_column("kappa", pa.array(cohens_kappa(counts), from_pandas=True))
+    pairwise_counts = tables.sql(PAIRWISE)
+    counts = Confusion(*(pairwise_counts[name].to_numpy() for name in _COUNTS))
+    return pairwise_counts.append_column("kappa", pa.array(cohens_kappa(counts), from_pandas=True))
 
 
 def panel_alpha(tables: Tables) -> pa.Table:
@@ -229,5 +229,5 @@ def panel_alpha(tables: Tables) -> pa.Table:
     if not len(pairs):
         return pa.table({"pairs": pa.array([], pa.int64())})
     like = int(pairs[(yes == 0) | (no == 0)].sum())
-    found = pa.array([float(alpha(yes, no, pairs))], from_pandas=True)
-    return pa.table({"pairs": [int(pairs.sum())], "unanimous": [like], "alpha": found})
+    alpha_column = pa.array([float(alpha(yes, no, pairs))], from_pandas=True)
+    return pa.table({"pairs": [int(pairs.sum())], "unanimous": [like], "alpha": alpha_column})

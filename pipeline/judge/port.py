@@ -45,9 +45,9 @@ REPLIES = pa.schema([field for field in VERDICTS.schema if field.name not in {*V
 """What a judge answers: row i speaks of pair i, in the fields and types of `verdicts`."""
 
 
-def replies_of(said: Mapping[str, pa.Array | pa.ChunkedArray], n: int) -> pa.Table:
+def replies_of(values: Mapping[str, pa.Array | pa.ChunkedArray], n: int) -> pa.Table:
     """`n` rows of `REPLIES` from some of its columns; the others are null."""
-    columns = [said.get(field.name, pa.nulls(n, field.type)) for field in REPLIES]
+    columns = [values.get(field.name, pa.nulls(n, field.type)) for field in REPLIES]
     return pa.Table.from_arrays(columns, schema=REPLIES)
 
 
@@ -59,11 +59,11 @@ def check_replies(judge_id: str, pairs: pa.Table, replies: pa.Table) -> None:
     """
     if replies.num_rows != pairs.num_rows or not replies.schema.equals(REPLIES):
         raise ValueError(f"{judge_id}: {replies.num_rows} replies to {pairs.num_rows} pairs, schema {replies.schema}")
-    if silent(replies):
+    if has_silent_null(replies):
         raise ValueError(f"{judge_id}: a reply without a label must say why in `error`")
 
 
-def silent(replies: pa.Table) -> bool:
+def has_silent_null(replies: pa.Table) -> bool:
     """Whether a null label comes without an error."""
     return bool(pc.any(pc.and_(pc.is_null(replies["relevant"]), pc.is_null(replies["error"]))).as_py())
 
@@ -72,7 +72,7 @@ class Live(Protocol):
     """How far a judge is that waits for something."""
 
     @property
-    def answered(self) -> int:
+    def n_answered(self) -> int:
         """Pairs with a reply so far, over all batches."""
 
     @property
@@ -120,11 +120,11 @@ class Judge(Protocol):
         ...
 
 
-class Learner(Judge):
+class TrainableJudge(Judge):
     """A judge that labels of people make, or make better."""
 
     @abstractmethod
-    def taught(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> Judge:
+    def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> Judge:
         """The judge that these labels make, and no others: whatever it learned before is forgotten.
 
         Args:
@@ -172,7 +172,7 @@ class StreamingJudge(Protocol):
         ...
 
     @property
-    def earlier(self) -> Earlier | None:
+    def previous_version(self) -> Earlier | None:
         """Its earlier version, whose verdicts stand where it was shown the same; None: there is none."""
         return None
 
@@ -181,7 +181,7 @@ class StreamingJudge(Protocol):
         """What a person may want to know meanwhile, in a line."""
         return ""
 
-    def recalled(self, replies: pa.Table) -> pa.Table:
+    def recall_replies(self, replies: pa.Table) -> pa.Table:
         """Rows of `REPLIES` that an earlier version of this judge gave and the ledger kept, as they hold today."""
         return replies
 

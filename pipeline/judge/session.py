@@ -58,7 +58,7 @@ class JudgingSession:
             if not unit.done:
                 unit.facts = dict(work())
         self.counts.update(unit.facts)
-        self.tell(judge)
+        self.report(judge)
         return unit
 
     def replies(self, judge: Judge, pairs: pa.Table, *, ahead: int | None = None) -> pa.Table:
@@ -75,22 +75,22 @@ class JudgingSession:
         judge_id = (
             judge.judge_id
         )  # it may wait for a server: here a signal ends that, in the judge's own thread none does
-        replies = self.wait(judge, judge.judge(pairs), ahead=ahead)
+        replies = self.run_coroutine(judge, judge.judge(pairs), ahead=ahead)
         check_replies(judge_id, pairs, replies)
         return replies
 
-    def wait(self, judge: Judge, work: Coroutine[Any, Any, T], *, ahead: int | None = None) -> T:
+    def run_coroutine(self, judge: Judge, work: Coroutine[Any, Any, T], *, ahead: int | None = None) -> T:
         """The result of a coroutine of the judge's, with progress meanwhile; `ahead` as for `replies`."""
         live = _live(judge)
-        before = live.answered if live else 0
+        before = live.n_answered if live else 0
 
         def tick() -> None:
-            answered = live.answered - before if live else 0
-            self.tell(judge, answered if ahead is None else ahead)
+            answered = live.n_answered - before if live else 0
+            self.report(judge, answered if ahead is None else ahead)
 
         return self._background.run(work, tick)
 
-    def tell(self, judge: Judge | None, ahead: int = 0) -> None:
+    def report(self, judge: Judge | None, ahead: int = 0) -> None:
         """Say how far the stage is: the counts, and `ahead` more of the unit that is worked on."""
         done = self.counts.total() if self._measure is None else self.counts[self._measure]
         live = _live(judge)

@@ -12,8 +12,8 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.corpora import Digest, TenantChunks, tenants
-from darklode.pipeline.judge.adaptive.evidence import gather
-from darklode.pipeline.judge.adaptive.rounds import Rounds
+from darklode.pipeline.judge.adaptive.evidence import gather_evidence
+from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
 from darklode.pipeline.judge.pairs import PoolPairs, pair_blocks, pool_pairs
 from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.port import REPLIES, Judge, check_replies
@@ -87,20 +87,20 @@ def _all(tables: Tables, chunks: TenantChunks, judge: PoolJudge) -> None:
 
 def _in_rounds(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings: JudgeSettings, seed: int) -> None:
     with pool_pairs(tables, chunks) as pairs:
-        evidence = gather(tables, chunks, pairs)
-        rounds = Rounds(evidence, recall=settings.recall, random_share=settings.random_share, seed=seed)
-        while len(numbers := rounds.next()):
+        evidence = gather_evidence(tables, chunks, pairs)
+        rounds = JudgingRounds(evidence, recall=settings.recall, random_share=settings.random_share, seed=seed)
+        while len(numbers := rounds.next_pairs()):
             unit = judge.unit(pairs.take(numbers), f"{chunks.tenant}/round {rounds.number}")
             rounds.learn(numbers, as_numbers(judge.output.written(unit, "verdicts")["relevant"]))
         _mark(judge.output, chunks.tenant, pairs, rounds)
     judge.output.write(STOPPING.name, STOPPING.rows({"tenant": [chunks.tenant], **rounds.summary()}))
 
 
-def _mark(output: Output, tenant: str, pairs: PoolPairs, rounds: Rounds) -> None:
+def _mark(output: Output, tenant: str, pairs: PoolPairs, rounds: JudgingRounds) -> None:
     """Write the pairs that were not judged, with what the learner expects of them."""
-    left, expected = rounds.unjudged, rounds.probability
-    for start in range(0, len(left), PART_ROWS):
-        numbers = left[start : start + PART_ROWS]
+    unjudged, expected = rounds.unjudged_pairs, rounds.probability
+    for start in range(0, len(unjudged), PART_ROWS):
+        numbers = unjudged[start : start + PART_ROWS]
         ids = pairs.ids(numbers)
         columns = {"tenant": pa.repeat(tenant, len(numbers)), "query_id": ids["query_id"], "chunk_id": ids["chunk_id"]}
         probability = None if expected is None else pa.array(expected[numbers].astype(np.float32))
@@ -108,9 +108,11 @@ def _mark(output: Output, tenant: str, pairs: PoolPairs, rounds: Rounds) -> None
 
 
 def _record(output: Output, counts: Counter[str], total: int) -> None:
-    left = total - counts.total()
+    n_unjudged = total - counts.total()
     output.count(
-        FunnelStep("judge", "pairs", total, "verdicts", counts.total(), {"left unjudged": left} if left else {})
+        FunnelStep(
+            "judge", "pairs", total, "verdicts", counts.total(), {"left unjudged": n_unjudged} if n_unjudged else {}
+        )
     )
     output.facts |= {name: counts[name] for name in ("relevant", "not_relevant", "unreadable")}
 
@@ -138,16 +140,19 @@ class PoolJudge:
         """The judge's replies; those of a panel's members are written."""
         if not isinstance(self.judge, Panel):
             return self.session.replies(self.judge, pairs)
-        each = self.session.wait(self.judge, self.judge.each(pairs))
-        pooled = self.judge.pooled(each)
-        for who, said in zip((*self.judge.member_ids, self.judge.judge_id), (*each, pooled), strict=True):
-            check_replies(who, pairs, said)
-        own = [_verdicts(member, pairs, said) for member, said in zip(self.judge.member_ids, each, strict=True)]
+        each = self.session.run_coroutine(self.judge, self.judge.each(pairs))
+        pooled = self.judge.combine(each)
+        for who, member_reply in zip((*self.judge.member_ids, self.judge.judge_id), (*each, pooled), strict=True):
+            check_replies(who, pairs, member_reply)
+        own = [
+            _verdicts(member, pairs, member_reply)
+            for member, member_reply in zip(self.judge.member_ids, each, strict=True)
+        ]
         self.output.write("panel_verdicts", pa.concat_tables(own).cast(PANEL_VERDICTS.schema))
         return pooled
 
 
 def _verdicts(judge_id: str, pairs: pa.Table, replies: pa.Table) -> pa.Table:
     ids = {name: pairs[name] for name in ("tenant", "query_id", "chunk_id")}
-    said = {name: replies[name] for name in REPLIES.names}
-    return VERDICTS.rows(ids | said | {"judge_id": pa.repeat(judge_id, pairs.num_rows)})
+    columns = {name: replies[name] for name in REPLIES.names}
+    return VERDICTS.rows(ids | columns | {"judge_id": pa.repeat(judge_id, pairs.num_rows)})

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.corpora import TenantChunks
-from darklode.pipeline.base.raters import enough, folds
+from darklode.pipeline.base.raters import folds, has_enough_labels
 from darklode.pipeline.judge.human_labels import relevant
 from darklode.pipeline.judge.pairs import distinct, pair_blocks
-from darklode.pipeline.judge.port import Judge, Learner
+from darklode.pipeline.judge.port import Judge, TrainableJudge
 from darklode.pipeline.judge.session import JudgingSession
 
 
-def taught(tables: Tables, judge_for: Callable[[TenantChunks], Judge]) -> Callable[[TenantChunks], Judge]:
+def train_judges(tables: Tables, judge_for: Callable[[TenantChunks], Judge]) -> Callable[[TenantChunks], Judge]:
     """Builds the judges of tenants, each taught by all of its tenant's human labels if there are `enough`.
 
     Args:
@@ -29,14 +29,14 @@ def taught(tables: Tables, judge_for: Callable[[TenantChunks], Judge]) -> Callab
 
     def build(chunks: TenantChunks) -> Judge:
         judge, own = judge_for(chunks), labels.filter(pc.equal(labels["tenant"], chunks.tenant))
-        if not isinstance(judge, Learner) or not enough(relevant(own)):
+        if not isinstance(judge, TrainableJudge) or not has_enough_labels(relevant(own)):
             return judge
-        return judge.taught(pa.concat_tables(pair_blocks(tables, chunks, own)), relevant(own))
+        return judge.with_training(pa.concat_tables(pair_blocks(tables, chunks, own)), relevant(own))
 
     return build
 
 
-def compared(
+def compare_judges(
     session: JudgingSession, judge: Judge, blocks: Iterable[pa.Table], labels: pa.Table, seed: int
 ) -> tuple[Judge, pa.Table]:
     """Who would judge the pool, and the replies to the labelled pairs that are to be held against people.
@@ -52,13 +52,18 @@ def compared(
         seed: decides which queries share a fold.
     """
     positive = relevant(labels)
-    if not isinstance(judge, Learner) or not enough(positive):
+    if not isinstance(judge, TrainableJudge) or not has_enough_labels(positive):
         return judge, pa.concat_tables(session.replies(judge, pairs) for pairs in blocks)
     pairs, fold = pa.concat_tables(blocks), folds(query_numbers(labels), seed)
-    others = [fold != held for held in np.unique(fold)]
-    said = [session.replies(judge.taught(pairs.filter(rest), positive[rest]), pairs.filter(~rest)) for rest in others]
-    place = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
-    return judge.taught(pairs, positive), pa.concat_tables(said).take(place)
+    training_masks = [fold != held_out_fold for held_out_fold in np.unique(fold)]
+    fold_replies = [
+        session.replies(
+            judge.with_training(pairs.filter(training_mask), positive[training_mask]), pairs.filter(~training_mask)
+        )
+        for training_mask in training_masks
+    ]
+    fold_order = np.argsort(np.argsort(fold, kind="stable"), kind="stable")
+    return judge.with_training(pairs, positive), pa.concat_tables(fold_replies).take(fold_order)
 
 
 def query_numbers(labels: pa.Table) -> NDArray[np.int64]:

@@ -39,7 +39,7 @@ class Thresholded(Judge):
     async def judge(self, pairs: pa.Table) -> pa.Table:
         """See the port."""
         replies = await self._judge.judge(pairs)
-        known = pc.and_(pc.is_valid(replies["relevant"]), pc.is_valid(replies["probability"]))
+        is_known = pc.and_(pc.is_valid(replies["relevant"]), pc.is_valid(replies["probability"]))
         likely = pc.greater_equal(replies["probability"], pa.scalar(self._threshold, pa.float32()))
-        relevant = pc.if_else(known, likely, replies["relevant"])
+        relevant = pc.if_else(is_known, likely, replies["relevant"])
         return replies.set_column(REPLIES.get_field_index("relevant"), REPLIES.field("relevant"), relevant)

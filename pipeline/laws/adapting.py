@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from darklode.pipeline.laws.trainer import UNTRAINED, Tell, Trained
-from darklode.pipeline.train.choice import Reached, most, preference, reach
+from darklode.pipeline.laws.trainer import UNTRAINED, Tell, TrainedModel
+from darklode.pipeline.train.choice import ValidationScore, best_score, preference, score_shares
 from darklode.pipeline.train.methods import method_of
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.laws.cell import Bench, Cell
+    from darklode.pipeline.laws.cell import GridEvaluator, GridPoint
     from darklode.pipeline.train.task import Task
-    from darklode.pipeline.train.vectors import Floats, Frozen
+    from darklode.pipeline.train.vectors import Floats, FrozenIndex
 
 
 @dataclass(frozen=True)
-class Adapting:
+class AdapterTrainer:
     """A method of `adapt`; see `Trainer`.
 
     Attributes:
@@ -28,7 +28,7 @@ class Adapting:
 
     adapt: AdaptSettings
 
-    reads = ()
+    tables_read = ()
     advice = "--set adapt.learning_rates=[0.0001]"
 
     @property
@@ -46,41 +46,45 @@ class Adapting:
         """See `Trainer`."""
         return self.adapt.temperature
 
-    def settings(self, bench: Bench) -> int:
+    def settings(self, bench: GridEvaluator) -> int:
         """See `Trainer`."""
-        return len(method_of(self.adapt, bench.desk.base).tried)
+        return len(method_of(self.adapt, bench.desk.base).hyperparameters)
 
     def looked_at(self, queries: int) -> int:
         """See `Trainer`: all of them."""
         return queries
 
-    def trained(self, bench: Bench, task: Task, cell: Cell, tell: Tell) -> Trained:
+    def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
         """See `Trainer`; of the best weights the best share of the way is taken."""
         method = method_of(self.adapt, bench.desk.base)
-        best: tuple[Reached, float, Any] | None = None
-        for setting in method.tried:
+        best_model: tuple[ValidationScore, float, Any] | None = None
+        for setting in method.hyperparameters:
             about = f"{cell.name}, {method.about} {setting:g}"
 
-            def hear(step: int, seen: str, about: str = about) -> None:
-                tell(step, self.adapt.steps, f"{about}: {seen}")
+            def on_progress(step: int, message: str, about: str = about) -> None:
+                tell(step, self.adapt.steps, f"{about}: {message}")
 
-            course = method.trained(replace(task, whole=not bench.chooses), setting, cell.number, hear)
-            found = most(reach(task, method, course.best)) if bench.chooses else Reached(1.0, 0.0, 0)
-            if best is None or preference(found) > preference(best[0]):
-                best = found, setting, course.best
-        assert best is not None
-        one, setting, weights = best
-        if not one.share:
+            course = method.fit(replace(task, is_complete=not bench.chooses), setting, cell.number, on_progress)
+            score = (
+                best_score(score_shares(task, method, course.best_weights))
+                if bench.chooses
+                else ValidationScore(1.0, 0.0, 0)
+            )
+            if best_model is None or preference(score) > preference(best_model[0]):
+                best_model = score, setting, course.best_weights
+        assert best_model is not None
+        score, setting, weights = best_model
+        if not score.share:
             return replace(UNTRAINED, pairs=len(task.pair_query))
-        return Trained(
-            f"{method.about} {setting:g} × {one.share:g}", len(task.pair_query), (method, weights, one.share)
+        return TrainedModel(
+            f"{method.about} {setting:g} × {score.share:g}", len(task.pair_query), (method, weights, score.share)
         )
 
     @contextmanager
-    def searching(self, bench: Bench, found: Trained) -> Iterator[tuple[Frozen, Floats]]:
+    def search_with(self, bench: GridEvaluator, trained_model: TrainedModel) -> Iterator[tuple[FrozenIndex, Floats]]:
         """See `Trainer`."""
-        if found.weights is None:
-            yield bench.task.frozen, bench.asked.vectors
+        if trained_model.weights is None:
+            yield bench.task.frozen, bench.queries.vectors
             return
-        method, weights, share = found.weights
-        yield method.searched(bench.task.frozen, weights, share), method.vectors(weights, share, bench.asked)
+        method, weights, share = trained_model.weights
+        yield method.transform_index(bench.task.frozen, weights, share), method.vectors(weights, share, bench.queries)

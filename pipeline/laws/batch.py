@@ -8,11 +8,11 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables
-from darklode.pipeline.base.relations import Relation, keep
+from darklode.pipeline.base.relations import Relation, materialize
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.prepare.diversity import QueryLsa, k_means, n_clusters
 from darklode.pipeline.train.pairs import give_way
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.law_tables import NEXT_QUERIES
 from darklode.schemas.settings import CleanSettings
 
@@ -103,7 +103,7 @@ CHOSEN = """
 
 
 def next_queries(
-    tables: Tables, output: Output, sources: Sequence[Source], *, tenant: str, size: int, seed: int
+    tables: Tables, output: Output, sources: Sequence[TrainingSource], *, tenant: str, size: int, seed: int
 ) -> int:
     """Write the next batch: of every cluster without a label its most asked candidate, then by disagreement, by turns.
 
@@ -121,32 +121,32 @@ def next_queries(
     Returns:
         How many candidates there are.
     """
-    given = [_of_run(source, tenant) for source in sources]
+    run_queries = [_run_queries(source, tenant) for source in sources]
     with tables.connect(FILES) as connection:
-        given.append(_plain(connection.sql(FILES, params={"tenant": tenant}).to_arrow_table()))
-        connection.register("given", pa.concat_tables(given))
-        numbered = keep(connection, NUMBERED, {"tenant": tenant})
-        connection.register("clustered", _clustered(connection, numbered, seed))
-        near = give_way(connection, numbered)
-        named = {"fresh": NEW, "disputed": DISPUTED}
-        every = connection.sql(CHOSEN.format(numbered=numbered, near=near), params=named).to_arrow_table()
+        run_queries.append(_plain(connection.sql(FILES, params={"tenant": tenant}).to_arrow_table()))
+        connection.register("given", pa.concat_tables(run_queries))
+        numbered = materialize(connection, NUMBERED, {"tenant": tenant})
+        connection.register("clustered", _assign_clusters(connection, numbered, seed))
+        near_labelled = give_way(connection, numbered)
+        relations = {"fresh": NEW, "disputed": DISPUTED}
+        every = connection.sql(CHOSEN.format(numbered=numbered, near=near_labelled), params=relations).to_arrow_table()
         (candidates,) = connection.sql(f"SELECT count(*) FILTER (candidate) FROM {numbered}").fetchall()[0]
     rows = every.slice(0, size)
     output.write(NEXT_QUERIES.name, rows.cast(NEXT_QUERIES.schema))
-    left = {"near to a labelled or held-out query, or said twice": int(candidates) - every.num_rows}
-    left["left for later"] = every.num_rows - rows.num_rows
-    dropped = {reason: count for reason, count in left.items() if count}
+    drop_counts = {"near to a labelled or held-out query, or said twice": int(candidates) - every.num_rows}
+    drop_counts["left for later"] = every.num_rows - rows.num_rows
+    dropped = {reason: count for reason, count in drop_counts.items() if count}
     output.count(
         FunnelStep("next_queries", "unlabelled queries", int(candidates), "next queries", rows.num_rows, dropped)
     )
     return int(every.num_rows)
 
 
-def _of_run(source: Source, tenant: str) -> pa.Table:
+def _run_queries(source: TrainingSource, tenant: str) -> pa.Table:
     query = LOG if source.mined else BUILD
     with all_tables(source.run).connect(query) as connection:
         rows = connection.sql(query, params={"tenant": tenant}).to_arrow_table()
-    return _plain(source.named(rows, "query_id"))
+    return _plain(source.with_prefix(rows, "query_id"))
 
 
 def _plain(rows: pa.Table) -> pa.Table:
@@ -154,11 +154,11 @@ def _plain(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True))))
 
 
-def _clustered(connection: duckdb.DuckDBPyConnection, numbered: Relation, seed: int) -> pa.Table:
+def _assign_clusters(connection: duckdb.DuckDBPyConnection, numbered: Relation, seed: int) -> pa.Table:
     """The cluster of each n."""
     texts = connection.sql(f"SELECT text FROM {numbered} ORDER BY n").to_arrow_table()["text"].to_pylist()
-    found = []
+    cluster_tables = []
     if texts:
         vectors = QueryLsa.fit(texts, seed).encode_queries(texts)
-        found = k_means(vectors, n_clusters(len(texts), CleanSettings()), seed)[0].tolist()
-    return pa.table({"n": pa.array(range(len(texts)), pa.int64()), "cluster": pa.array(found, pa.int64())})
+        cluster_tables = k_means(vectors, n_clusters(len(texts), CleanSettings()), seed)[0].tolist()
+    return pa.table({"n": pa.array(range(len(texts)), pa.int64()), "cluster": pa.array(cluster_tables, pa.int64())})

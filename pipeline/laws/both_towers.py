@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from darklode.pipeline.laws.cell_triplets import cell_triplets
-from darklode.pipeline.laws.trainer import UNTRAINED, Tell, Trained
+from darklode.pipeline.laws.trainer import UNTRAINED, Tell, TrainedModel
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.prompt import Prompt
-from darklode.pipeline.towers.dual.stage import Beginning, begun, sample
+from darklode.pipeline.towers.dual.prompt import DecoderPrompt
+from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers, validation_sample_of
 from darklode.pipeline.towers.dual.tested import NAME, read_as
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
@@ -22,17 +22,17 @@ from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
-    from darklode.pipeline.laws.cell import Bench, Cell
-    from darklode.pipeline.towers.dual.course import Look, Sample
-    from darklode.pipeline.towers.dual.towers import Towers
-    from darklode.pipeline.towers.watch import Course
+    from darklode.pipeline.laws.cell import GridEvaluator, GridPoint
+    from darklode.pipeline.towers.dual.course import DualEval, ValidationSample
+    from darklode.pipeline.towers.dual.towers import DualTowers
+    from darklode.pipeline.towers.watch import MonitorHistory
     from darklode.pipeline.train.task import Task
-    from darklode.pipeline.train.vectors import Floats, Frozen
+    from darklode.pipeline.train.vectors import Floats, FrozenIndex
     from darklode.pipeline.train.weights import Weights
 
 
 @dataclass(frozen=True)
-class BothTowers:
+class DualTowerTrainer:
     """Stage I of `train-towers`; see `Trainer`.
 
     All cells of an encoder begin with the same towers, those of all triplets' first queries and texts, whatever they
@@ -46,93 +46,97 @@ class BothTowers:
     dual: DualSettings
     lora: AdaptSettings
 
-    reads = (TOWER_TRIPLETS.name,)
+    tables_read = (TOWER_TRIPLETS.name,)
     same_document = True
     advice = "--set dual.learning_rates=[2e-05] --set dual.temperatures=[0.05]"
 
     @property
     def identity(self) -> dict[str, Any]:
         """See `Trainer`."""
-        return self.dual.decisive() | self.lora.decisive() | {"is asked": Prompt.load(self.dual.prompt).digest()}
+        return self.dual.decisive() | self.lora.decisive() | {"is asked": DecoderPrompt.load(self.dual.prompt).digest()}
 
     @property
     def temperature(self) -> float:
         """See `Trainer`: the first that is tried, for all cells."""
         return self.dual.temperatures[0]
 
-    def settings(self, _bench: Bench) -> int:
+    def settings(self, _bench: GridEvaluator) -> int:
         """See `Trainer`."""
-        return len(self._tried)
+        return len(self._trial_settings)
 
     def looked_at(self, queries: int) -> int:
         """See `Trainer`."""
         return min(queries, self.dual.held_out)
 
-    def trained(self, bench: Bench, task: Task, cell: Cell, tell: Tell) -> Trained:
+    def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
         """See `Trainer`; the best look of all trials is kept, of equals the first."""
-        best: tuple[float, str, Weights | None] | None = None
+        best_trial: tuple[float, str, Weights | None] | None = None
         with tempfile.TemporaryDirectory(prefix="darklode-cell-") as scratch:
             triplets = cell_triplets(bench.desk, task, cell, scratch)
-            looked = sample(bench.desk.tables, bench.desk.base.sources, self.dual.held_out, bench.desk.seed)
-            for rate, temperature in self._tried:
+            validation_sample = validation_sample_of(
+                bench.desk.tables, bench.desk.base.sources, self.dual.held_out, bench.desk.seed
+            )
+            for rate, temperature in self._trial_settings:
                 about = f"learning rate {rate:g}, τ {temperature:g}"
 
-                def hear(step: int, seen: str, about: str = about) -> None:
-                    tell(step, self.dual.steps, f"{cell.name}, {about}: {seen}")
+                def on_progress(step: int, message: str, about: str = about) -> None:
+                    tell(step, self.dual.steps, f"{cell.name}, {about}: {message}")
 
-                course, last = self._trial(bench, (triplets, looked), (rate, temperature, cell.number), hear)
-                step, weights = (course.step, course.best) if bench.chooses else (self.dual.steps, last)
-                if best is None or course.reached.validation > best[0]:
+                course, last = self._run_trial(
+                    bench, (triplets, validation_sample), (rate, temperature, cell.number), on_progress
+                )
+                step, weights = (course.step, course.best_weights) if bench.chooses else (self.dual.steps, last)
+                if best_trial is None or course.last_eval.validation > best_trial[0]:
                     chosen = f"{about}, step {step}" if step else UNTRAINED.chosen
-                    best = course.reached.validation, chosen, weights if step else None
-            assert best is not None
-            return Trained(best[1], triplets.rows(TOWER_TRIPLETS.name), best[2])
+                    best_trial = course.last_eval.validation, chosen, weights if step else None
+            assert best_trial is not None
+            return TrainedModel(best_trial[1], triplets.rows(TOWER_TRIPLETS.name), best_trial[2])
 
-    def _trial(
+    def _run_trial(
         self,
-        bench: Bench,
-        given: tuple[Tables, Sample],
+        bench: GridEvaluator,
+        triplets_and_sample: tuple[Tables, ValidationSample],
         tried: tuple[float, float, int],
         hear: Callable[[int, str], None],
-    ) -> tuple[Course[Look], Weights]:
+    ) -> tuple[MonitorHistory[DualEval], Weights]:
         """How it went, and the weights after the last step."""
-        from darklode.pipeline.towers.dual.course import Trial, learn
+        from darklode.pipeline.towers.dual.course import DualTrial, train_towers
         from darklode.pipeline.towers.dual.stream import Stream
-        from darklode.pipeline.train.loop import steady
+        from darklode.pipeline.train.loop import deterministic
 
-        triplets, looked = given
-        with steady(tried[2]):
-            towers, stream = self._begun(bench), Stream(triplets, self.dual.batch, tried[2])
-            course = learn(stream, looked, towers, self.dual, Trial(*tried), hear)
+        triplets, validation_sample = triplets_and_sample
+        with deterministic(tried[2]):
+            towers, stream = self._initial_towers(bench), Stream(triplets, self.dual.batch, tried[2])
+            course = train_towers(stream, validation_sample, towers, self.dual, DualTrial(*tried), hear)
             return course, towers.state()
 
     @contextmanager
-    def searching(self, bench: Bench, found: Trained) -> Iterator[tuple[Frozen, Floats]]:
+    def search_with(self, bench: GridEvaluator, trained_model: TrainedModel) -> Iterator[tuple[FrozenIndex, Floats]]:
         """See `Trainer`; the towers are read as they would be handed over, their vectors lie nowhere afterwards."""
-        from darklode.pipeline.train.loop import steady
+        from darklode.pipeline.train.loop import deterministic
 
         base = bench.desk.base
-        with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch, steady(0):
-            towers, folder = self._begun(bench), Path(scratch) / NAME
-            if found.weights is not None:
-                towers.take(found.weights)
-            towers.served().save_pretrained(str(folder), create_model_card=False)
+        with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch, deterministic(0):
+            towers, folder = self._initial_towers(bench), Path(scratch) / NAME
+            if trained_model.weights is not None:
+                towers.restore(trained_model.weights)
+            towers.merged_query_tower().save_pretrained(str(folder), create_model_card=False)
             cache = base.cache.model_copy(update={"root": f"{scratch}/cache"})
             both = replace(base, encoder=read_as(_encoder(bench), str(folder)), cache=cache)
             frozen = both.open(bench.desk.tables)
-            yield frozen, frozen.encode(list(bench.asked.texts))
+            yield frozen, frozen.encode(list(bench.queries.texts))
 
-    def _begun(self, bench: Bench) -> Towers:
+    def _initial_towers(self, bench: GridEvaluator) -> DualTowers:
         base = bench.desk.base
-        beginning = Beginning(_encoder(bench), base.sources, self.dual.prompt)
-        return begun(bench.desk.tables, self.dual, self.lora, beginning)
+        beginning = DualInputs(_encoder(bench), base.sources, self.dual.prompt)
+        return initial_towers(bench.desk.tables, self.dual, self.lora, beginning)
 
     @property
-    def _tried(self) -> list[tuple[float, float]]:
+    def _trial_settings(self) -> list[tuple[float, float]]:
         return list(product(self.dual.learning_rates, self.dual.temperatures))
 
 
-def _encoder(bench: Bench) -> SentenceTransformersSettings:
+def _encoder(bench: GridEvaluator) -> SentenceTransformersSettings:
     encoder = bench.desk.base.encoder
     assert isinstance(encoder, SentenceTransformersSettings)
     return encoder

@@ -12,19 +12,19 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.towers.dual.triplets import ROWS
-from darklode.pipeline.train.sources import words_of
+from darklode.pipeline.train.sources import texts_of
 from darklode.schemas.laws import LABELS
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
 if TYPE_CHECKING:
-    from darklode.pipeline.laws.cell import Cell, Desk
+    from darklode.pipeline.laws.cell import GridContext, GridPoint
     from darklode.pipeline.train.task import Task
     from darklode.pipeline.train.vectors import Ints
 
 OF_A_CELL = Stage("cell_triplets", 1, (), (TOWER_TRIPLETS.name,))
 
 
-def cell_triplets(desk: Desk, task: Task, cell: Cell, folder: str) -> Tables:
+def cell_triplets(desk: GridContext, task: Task, cell: GridPoint, folder: str) -> Tables:
     """Write the `tower_triplets` that a cell learns from.
 
     Those of the run's labels are rows of the whole table, in its order, with their hard negatives. Pairs that somebody
@@ -41,44 +41,44 @@ def cell_triplets(desk: Desk, task: Task, cell: Cell, folder: str) -> Tables:
     """
 
     def work(_tables: Tables, output: Output) -> None:
-        for rows in _of_labels(desk, task) if cell.source == LABELS else _of_pairs(desk, task, cell.number):
+        for rows in _of_labels(desk, task) if cell.source == LABELS else _pair_triplets(desk, task, cell.number):
             output.write(TOWER_TRIPLETS.name, rows)
 
     run = Run(folder)
     run.execute(run.plan(OF_A_CELL, {}), work)
-    found = run.tables(TOWER_TRIPLETS.name)
-    if not found.rows(TOWER_TRIPLETS.name):
+    triplets = run.tables(TOWER_TRIPLETS.name)
+    if not triplets.rows(TOWER_TRIPLETS.name):
         raise ArtifactError(f"{cell.name}: none of its queries has a triplet to learn from")
-    return found
+    return triplets
 
 
-def _of_labels(desk: Desk, task: Task) -> Iterator[pa.Table]:
+def _of_labels(desk: GridContext, task: Task) -> Iterator[pa.Table]:
     """Part by part, so that runs stay apart as they are in the whole table."""
     for part in desk.tables.parts(TOWER_TRIPLETS.name):
         rows = desk.tables.part(part)
         yield rows.filter(pc.is_in(rows["query_id"], task.train.ids))
 
 
-def _of_pairs(desk: Desk, task: Task, seed: int) -> Iterator[pa.Table]:
+def _pair_triplets(desk: GridContext, task: Task, seed: int) -> Iterator[pa.Table]:
     """Query and positive of each pair, run by run, each run's in a drawn order."""
     first = np.unique(task.frozen.position_of, return_index=True)[1]  # row of texts at each position
     order = np.random.default_rng([seed, 4]).permutation(len(task.pair_query))
     for number in task.frozen.numbers.tolist():
-        mine = order[task.train.index[task.pair_query[order]] == number]
-        for start in range(0, len(mine), ROWS):
-            yield _rows(desk, task, first, mine[start : start + ROWS])
+        own_pairs = order[task.train.index[task.pair_query[order]] == number]
+        for start in range(0, len(own_pairs), ROWS):
+            yield _rows(desk, task, first, own_pairs[start : start + ROWS])
 
 
-def _rows(desk: Desk, task: Task, first: Ints, pairs: Ints) -> pa.Table:
+def _rows(desk: GridContext, task: Task, first: Ints, pairs: Ints) -> pa.Table:
     query = task.pair_query[pairs]
     about = task.frozen.texts.take(pa.array(first[task.pair_position[pairs]]))
-    words = words_of(desk.base.sources, about)
+    words = texts_of(desk.base.sources, about)
     title = pc.utf8_trim_whitespace(words["title"])
     columns = {
         "tenant": about["tenant"],
         "index": about["index"],
         "query_id": task.train.ids.take(pa.array(query)),
-        "query": [task.train.texts[one] for one in query.tolist()],
+        "query": [task.train.texts[row] for row in query.tolist()],
         "positive_id": about["text_id"],
         "title": pc.if_else(pc.equal(title, ""), None, title),
         "content": pc.binary_join_element_wise(words["heading"], words["text"], "\n", null_handling="skip"),
@@ -90,6 +90,6 @@ def _rows(desk: Desk, task: Task, first: Ints, pairs: Ints) -> pa.Table:
 
 def _answers(task: Task, first: Ints, query: Ints) -> pa.Array:
     """Hashes of all that answers each query."""
-    of, position = task.known.positions(query)
+    query_index, position = task.labels.positions(query)
     hashes = task.frozen.texts["content_hash"].take(pa.array(first[position])).combine_chunks()
-    return pa.ListArray.from_arrays(np.searchsorted(of, np.arange(len(query) + 1)).astype(np.int32), hashes)
+    return pa.ListArray.from_arrays(np.searchsorted(query_index, np.arange(len(query) + 1)).astype(np.int32), hashes)

@@ -49,20 +49,20 @@ def correlations(tables: Tables, seed: int) -> pa.Table:
     """
     rows = tables.sql(CELLS)
     kinds = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
-    named = sorted(zip(kinds["measure"].to_pylist(), kinds["source"].to_pylist(), strict=True))
-    names = [measure for measure, _ in named]
-    wanted = [*named, *((measure, EVERY) for measure in set(names) if names.count(measure) > 1)]
-    found = []
-    for measure, source in sorted(wanted):
-        kept = pc.equal(rows["measure"], measure)
-        mine = rows.filter(kept if source == EVERY else pc.and_(kept, pc.equal(rows["source"], source)))
-        pairs = np.unique(np.column_stack([mine["entropy"].to_numpy(), mine["value"].to_numpy()]), axis=0)
+    measure_sources = sorted(zip(kinds["measure"].to_pylist(), kinds["source"].to_pylist(), strict=True))
+    names = [measure for measure, _ in measure_sources]
+    keys = [*measure_sources, *((measure, EVERY) for measure in set(names) if names.count(measure) > 1)]
+    rows_out = []
+    for measure, source in sorted(keys):
+        in_measure = pc.equal(rows["measure"], measure)
+        key_rows = rows.filter(in_measure if source == EVERY else pc.and_(in_measure, pc.equal(rows["source"], source)))
+        pairs = np.unique(np.column_stack([key_rows["entropy"].to_numpy(), key_rows["value"].to_numpy()]), axis=0)
         if len(pairs) >= LEAST:
-            found.append({"measure": measure, "source": source} | _told(pairs, seed))
-    return pa.Table.from_pylist(found, schema=LAW_CORRELATIONS.schema)
+            rows_out.append({"measure": measure, "source": source} | _correlation_row(pairs, seed))
+    return pa.Table.from_pylist(rows_out, schema=LAW_CORRELATIONS.schema)
 
 
-def _told(pairs: Floats, seed: int) -> dict[str, Any]:
+def _correlation_row(pairs: Floats, seed: int) -> dict[str, Any]:
     """The coefficient of pairs, shape (n, 2), with its interval; null where one side never changes."""
     x, y = (pairs - pairs.mean(axis=0)).T
     sums = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
@@ -78,5 +78,5 @@ def pearson(sums: Floats) -> Floats:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.sqrt(np.maximum(xx - x * x / n, 0) * np.maximum(yy - y * y / n, 0))
-        found = np.where(spread > TINY, (xy - x * y / n) / spread, np.nan)
-    return np.asarray(np.clip(found, -1, 1))
+        correlation = np.where(spread > TINY, (xy - x * y / n) / spread, np.nan)
+    return np.asarray(np.clip(correlation, -1, 1))

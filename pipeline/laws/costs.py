@@ -12,7 +12,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.bootstrap import interval
 from darklode.pipeline.laws.forms import Floats
-from darklode.pipeline.validate.review.journal import Journal
+from darklode.pipeline.validate.review.journal import AnswerJournal
 from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS
 
 Row = dict[str, Any]
@@ -49,7 +49,7 @@ BELOW = """
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRun:
     """A build whose judge's work is looked at.
 
     Attributes:
@@ -62,7 +62,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelCost:
     """What an encoder of a grid took.
 
     Attributes:
@@ -86,7 +86,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Spent:
+class MeasuredCosts:
     """What is known of costs.
 
     Attributes:
@@ -103,7 +103,7 @@ class Spent:
     per_query: float | None = None
     per_call: float | None = None
     minutes: float | None = None
-    models: tuple[Model, ...] = ()
+    models: tuple[ModelCost, ...] = ()
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """`law_costs` and `depth_costs`."""
@@ -111,7 +111,7 @@ class Spent:
         return costs, pa.Table.from_pylist(self.depths, schema=DEPTH_COSTS.schema)
 
 
-def spent(judged: Sequence[Judged], models: Sequence[Model], seed: int) -> Spent:
+def measured_costs(judged: Sequence[JudgedRun], models: Sequence[ModelCost], seed: int) -> MeasuredCosts:
     """Gather what builds and a grid's encoders took.
 
     Args:
@@ -119,17 +119,17 @@ def spent(judged: Sequence[Judged], models: Sequence[Model], seed: int) -> Spent
         models: encoders, which may be none.
         seed: of the resamples.
     """
-    rows = [row for one in models for row in _of_model(one)]
-    totals = [one.run.tables("verdicts").sql(TOKENS).to_pylist()[0] for one in judged]
+    rows = [row for model in models for row in _model_rows(model)]
+    totals = [model.run.tables("verdicts").sql(TOKENS).to_pylist()[0] for model in judged]
     queries, calls = (sum(row[name] for row in totals) for name in ("queries", "calls"))
     if not queries:
-        return Spent(rows, models=tuple(models))
+        return MeasuredCosts(rows, models=tuple(models))
     per_query = _price(judged, totals, queries)
     minutes, of_people = _minutes(judged, calls / queries, seed)
-    found, bands = _depths(judged, seed)
-    rows = [*_calls(totals, found, seed), *_priced(per_query), *of_people, *rows]
+    depth_rows, bands = _depths(judged, seed)
+    rows = [*_calls(totals, depth_rows, seed), *_price_rows(per_query), *of_people, *rows]
     per_call = None if per_query is None else per_query * queries / calls
-    return Spent(rows, bands, per_query, per_call, minutes, tuple(models))
+    return MeasuredCosts(rows, bands, per_query, per_call, minutes, tuple(models))
 
 
 def _cost(item: str, value: float, basis: str, ends: tuple[float, float] | None = None) -> Row:
@@ -137,20 +137,20 @@ def _cost(item: str, value: float, basis: str, ends: tuple[float, float] | None 
     return {"item": item, "value": float(value), "low": low, "high": high, "basis": basis}
 
 
-def _price(judged: Sequence[Judged], totals: Sequence[Row], queries: int) -> float | None:
+def _price(judged: Sequence[JudgedRun], totals: Sequence[Row], queries: int) -> float | None:
     """Of a labelled query; None where tokens or prices are not known of all."""
-    if not all(any(one.prices) and row["counted"] for one, row in zip(judged, totals, strict=True)):
+    if not all(any(judged_run.prices) and row["counted"] for judged_run, row in zip(judged, totals, strict=True)):
         return None
     spent = [
-        (row["prompt_tokens"] * one.prices[0] + (row["completion_tokens"] or 0) * one.prices[1]) / 1e6
-        for one, row in zip(judged, totals, strict=True)
+        (row["prompt_tokens"] * judged_run.prices[0] + (row["completion_tokens"] or 0) * judged_run.prices[1]) / 1e6
+        for judged_run, row in zip(judged, totals, strict=True)
     ]
     return float(sum(spent) / queries)
 
 
-def _priced(per_query: float | None) -> list[Row]:
-    said = "the verdicts' tokens at the judge's prices"
-    return [] if per_query is None else [_cost("price of a labelled query by the judge", per_query, said)]
+def _price_rows(per_query: float | None) -> list[Row]:
+    basis = "the verdicts' tokens at the judge's prices"
+    return [] if per_query is None else [_cost("price of a labelled query by the judge", per_query, basis)]
 
 
 def _calls(totals: Sequence[Row], by_query: Floats, seed: int) -> list[Row]:
@@ -159,42 +159,48 @@ def _calls(totals: Sequence[Row], by_query: Floats, seed: int) -> list[Row]:
     rows = [_cost("calls for a query", calls / queries, f"{calls:,} verdicts on {queries:,} queries")]
     if positives:
         sums = np.column_stack([by_query[..., 0].sum(axis=1), by_query[..., 1].sum(axis=1)])
-        low, high = interval(sums, lambda one: one[..., 0] / one[..., 1], RESAMPLES, seed)
+        low, high = interval(sums, lambda sample: sample[..., 0] / sample[..., 1], RESAMPLES, seed)
         ends = (float(low), float(high))
         rows.append(_cost("calls for a positive", calls / positives, f"{positives:,} of them relevant", ends))
     return rows
 
 
-def _minutes(judged: Sequence[Judged], pairs: float, seed: int) -> tuple[float | None, list[Row]]:
+def _minutes(judged: Sequence[JudgedRun], pairs: float, seed: int) -> tuple[float | None, list[Row]]:
     """A person's minutes for a labelled query: the mean time between a reviewer's answers, by its pairs."""
-    gaps = np.concatenate([_gaps(one.run) for one in judged])
+    gaps = np.concatenate([_gaps(judged_run.run) for judged_run in judged])
     if len(gaps) < 2:
         return None, []
     sums = np.column_stack([gaps, np.ones(len(gaps))])
-    low, high = interval(sums, lambda one: one[..., 0] / one[..., 1] / 60, RESAMPLES, seed)
-    each, said = (
+    low, high = interval(sums, lambda judged_run: judged_run[..., 0] / judged_run[..., 1] / 60, RESAMPLES, seed)
+    each, basis = (
         float(gaps.mean() / 60),
         f"{len(gaps):,} answers of the review, pauses above {PAUSE / 60:g} minutes left out",
     )
-    rows = [_cost("a person's minutes for a pair", each, said, (float(low), float(high)))]
+    rows = [_cost("a person's minutes for a pair", each, basis, (float(low), float(high)))]
     return each * pairs, [*rows, _cost("a person's minutes for a query", each * pairs, f"{pairs:.1f} pairs each")]
 
 
 def _gaps(run: Run) -> Floats:
     """Seconds between a reviewer's answers, one after the other."""
-    answers = [one for one in Journal(run.store).read() if not one.undone]
-    whose = np.array([one.reviewer for one in answers], dtype=object)
-    when = np.array([one.answered_at.timestamp() for one in answers])
-    order = np.lexsort((when, whose.astype(str)))
-    seconds, same = np.diff(when[order]), whose[order][1:] == whose[order][:-1]
+    answers = [answer for answer in AnswerJournal(run.store).read() if not answer.undone]
+    reviewers = np.array([answer.reviewer for answer in answers], dtype=object)
+    when = np.array([answer.answered_at.timestamp() for answer in answers])
+    order = np.lexsort((when, reviewers.astype(str)))
+    seconds, same = np.diff(when[order]), reviewers[order][1:] == reviewers[order][:-1]
     return np.asarray(seconds[same & (seconds <= PAUSE)])
 
 
-def _depths(judged: Sequence[Judged], seed: int) -> tuple[Floats, list[Row]]:
+def _depths(judged: Sequence[JudgedRun], seed: int) -> tuple[Floats, list[Row]]:
     """Calls and positives of each query and band, shape (n_queries, n_bands, 2); and rows of `depth_costs`."""
-    tables = [one.run.tables("verdicts", "pool").sql(DEPTHS) for one in judged]
-    counts = [_counted(table, max(int(one["band"].to_numpy().max()) for one in tables) + 1) for table in tables]
-    by_query, deepest = np.concatenate(counts), max(int(one["deepest"].to_numpy().max()) for one in tables)
+    tables = [judged_run.run.tables("verdicts", "pool").sql(DEPTHS) for judged_run in judged]
+    counts = [
+        _count_matrix(table, max(int(judged_run["band"].to_numpy().max()) for judged_run in tables) + 1)
+        for table in tables
+    ]
+    by_query, deepest = (
+        np.concatenate(counts),
+        max(int(judged_run["deepest"].to_numpy().max()) for judged_run in tables),
+    )
     total = by_query.sum(axis=0)
 
     def rate(sums: Floats) -> Floats:
@@ -209,23 +215,23 @@ def _depths(judged: Sequence[Judged], seed: int) -> tuple[Floats, list[Row]]:
             ends = {"low": _inverse(high[band]), "high": _inverse(low[band])}
             each = {"calls_per_positive": calls / positives if positives else None}
             rows.append(ranks | {"judged": True, "calls": calls, "positives": positives} | each | ends)
-    return by_query, [*rows, *_below(judged, deepest, rows[-1])]
+    return by_query, [*rows, *_deeper_rows(judged, deepest, rows[-1])]
 
 
-def _counted(table: pa.Table, bands: int) -> Floats:
+def _count_matrix(table: pa.Table, bands: int) -> Floats:
     query, band = table["query"].to_numpy(), table["band"].to_numpy()
     out = np.zeros((int(query.max()) + 1, bands, 2))
     out[query, band, 0], out[query, band, 1] = table["calls"].to_numpy(), table["positives"].to_numpy()
     return out
 
 
-def _below(judged: Sequence[Judged], deepest: int, last: Row) -> list[Row]:
+def _deeper_rows(judged: Sequence[JudgedRun], deepest: int, last: Row) -> list[Row]:
     """What one more doubling of the depth would have the judge see; a positive takes at least as many calls there."""
-    found = [one.run.tables("rankings", "pool").sql(BELOW, [deepest]).to_pylist()[0] for one in judged]
-    calls = sum(row["calls"] for row in found)
+    rows = [judged_run.run.tables("rankings", "pool").sql(BELOW, [deepest]).to_pylist()[0] for judged_run in judged]
+    calls = sum(row["calls"] for row in rows)
     if not calls:
         return []
-    ranks = {"from_rank": deepest + 1, "to_rank": max(row["deepest"] for row in found if row["calls"])}
+    ranks = {"from_rank": deepest + 1, "to_rank": max(row["deepest"] for row in rows if row["calls"])}
     each = {name: last[name] for name in ("calls_per_positive", "low", "high")}
     return [ranks | {"judged": False, "calls": calls, "positives": None} | each]
 
@@ -234,7 +240,7 @@ def _inverse(rate: float) -> float | None:
     return float(1 / rate) if rate > 0 else None
 
 
-def _of_model(one: Model) -> list[Row]:
-    rate, hours = f"texts a second of {one.name}", f"hours of {one.name}"
-    said = f"training once and encoding {one.texts:,} texts"
-    return [_cost(rate, one.texts_per_second, "measured by the grid"), _cost(hours, one.hours, said)]
+def _model_rows(model: ModelCost) -> list[Row]:
+    rate, hours = f"texts a second of {model.name}", f"hours of {model.name}"
+    basis = f"training once and encoding {model.texts:,} texts"
+    return [_cost(rate, model.texts_per_second, "measured by the grid"), _cost(hours, model.hours, basis)]

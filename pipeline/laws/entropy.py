@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.train.task import Labels
-from darklode.pipeline.train.vectors import Floats, Frozen, Ints
+from darklode.pipeline.train.vectors import Floats, FrozenIndex, Ints
 
 NEGATIVES = 256
 """W."""
@@ -20,7 +20,7 @@ BLOCK = 64
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampledNegatives:
     """Pairs, and the texts that each positive is held against.
 
     Attributes:
@@ -38,7 +38,7 @@ class Drawn:
         """Negatives of each pair."""
         return np.asarray((self.negatives[self.query] >= 0).sum(axis=1))
 
-    def entropy(self, frozen: Frozen, vectors: Floats, temperature: float) -> NDArray[np.float64]:
+    def entropy(self, frozen: FrozenIndex, vectors: Floats, temperature: float) -> NDArray[np.float64]:
         """Of each pair, in nats; of equal scores log(1 + W).
 
         Args:
@@ -49,18 +49,20 @@ class Drawn:
         out = np.empty(len(self.query))
         for start in range(0, len(self.query), BLOCK):
             rows = slice(start, start + BLOCK)
-            query, mine = vectors[self.query[rows]], self.negatives[self.query[rows]]
-            held = frozen.take(np.maximum(mine, 0).reshape(-1)).reshape(*mine.shape, -1)
-            scores = np.einsum("qd,qwd->qw", query, held).astype(np.float64) / temperature
-            scores[mine < 0] = -np.inf
+            query, negatives = vectors[self.query[rows]], self.negatives[self.query[rows]]
+            negative_vectors = frozen.take(np.maximum(negatives, 0).reshape(-1)).reshape(*negatives.shape, -1)
+            scores = np.einsum("qd,qwd->qw", query, negative_vectors).astype(np.float64) / temperature
+            scores[negatives < 0] = -np.inf
             own = np.einsum("qd,qd->q", query, frozen.take(self.position[rows])).astype(np.float64) / temperature
             every = np.column_stack([own, scores])
-            most = every.max(axis=1)
-            out[rows] = np.log(np.exp(every - most[:, None]).sum(axis=1)) + most - own
+            max_score = every.max(axis=1)
+            out[rows] = np.log(np.exp(every - max_score[:, None]).sum(axis=1)) + max_score - own
         return out
 
 
-def drawn(ids: list[str], pairs: tuple[Ints, Ints], labelled: Labels, n_positions: int, seed: int) -> Drawn:
+def sample_negatives(
+    ids: list[str], pairs: tuple[Ints, Ints], labelled: Labels, n_positions: int, seed: int
+) -> SampledNegatives:
     """Draw each query's negatives among the texts that are not labelled for it.
 
     A query's draw hangs on the seed, its id and the texts alone: another query changes nothing of it.
@@ -74,18 +76,18 @@ def drawn(ids: list[str], pairs: tuple[Ints, Ints], labelled: Labels, n_position
     """
     order = np.lexsort((pairs[1], pairs[0]))
     turned = np.random.default_rng([seed, n_positions]).permutation(n_positions)
-    starts = np.array([_start(seed, one) % n_positions for one in ids], np.int64)
+    starts = np.array([_start(seed, query_id) % n_positions for query_id in ids], np.int64)
     low, high = (np.searchsorted(labelled.keys, (np.arange(len(ids)) + more) * n_positions) for more in (0, 1))
     width = min(NEGATIVES + int((high - low).max(initial=0)), n_positions)
-    found = np.full((len(ids), NEGATIVES), -1, np.int64)
+    negatives = np.full((len(ids), NEGATIVES), -1, np.int64)
     for start in range(0, len(ids), BLOCK):
         rows = np.arange(start, min(start + BLOCK, len(ids)))
-        wanted = turned[(starts[rows, None] + np.arange(width)) % n_positions]
-        free = ~labelled.have(rows[:, None], wanted)
-        place = np.cumsum(free, axis=1) - 1
-        query, column = np.nonzero(free & (place < NEGATIVES))
-        found[rows[query], place[query, column]] = wanted[query, column]
-    return Drawn(pairs[0][order], pairs[1][order], found)
+        candidates = turned[(starts[rows, None] + np.arange(width)) % n_positions]
+        free = ~labelled.contains(rows[:, None], candidates)
+        slot = np.cumsum(free, axis=1) - 1
+        query, column = np.nonzero(free & (slot < NEGATIVES))
+        negatives[rows[query], slot[query, column]] = candidates[query, column]
+    return SampledNegatives(pairs[0][order], pairs[1][order], negatives)
 
 
 def _start(seed: int, query_id: str) -> int:

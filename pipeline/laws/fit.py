@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.laws.bands import band
+from darklode.pipeline.laws.bands import confidence_band
 from darklode.pipeline.laws.correlation import correlations
 from darklode.pipeline.laws.fitting import KEPT, Fit
-from darklode.pipeline.laws.forms import Floats, Points
+from darklode.pipeline.laws.forms import Floats, LawPoints
 from darklode.pipeline.laws.points import ENTROPY, LawKey, groups, points_of
-from darklode.pipeline.laws.verdict import Found, judge, missed, recalled
+from darklode.pipeline.laws.verdict import LawResult, from_recorded, judge, prediction_error
 from darklode.schemas.law_tables import (
     LAW_CONSTANTS,
     LAW_CORRELATIONS,
@@ -42,7 +42,7 @@ RESAMPLES = 100
 Row = dict[str, Any]
 
 
-def laws(tables: Tables, output: Output, *, seed: int) -> None:
+def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
     """Look for a law in the points of each measure and source, and of each encoder where encoders cannot share a law.
 
     Args:
@@ -55,109 +55,113 @@ def laws(tables: Tables, output: Output, *, seed: int) -> None:
     for number, key in enumerate(every):
         output.progress(number, len(every), f"{key.measure}, {key.label}")
         points = points_of(rows, key)
-        found = judge(points, CHANCE.get(key.measure), RESAMPLES, seed)
-        _write(output, key._asdict(), points, found, seed)
+        result = judge(points, CHANCE.get(key.measure), RESAMPLES, seed)
+        _write(output, key._asdict(), points, result, seed)
     output.write(LAW_CORRELATIONS.name, correlations(tables, seed))
     output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(every)))
 
 
-def standing(tables: Tables) -> dict[LawKey, Found]:
+def accepted_laws(tables: Tables) -> dict[LawKey, LawResult]:
     """What the stage found of each law, without looking for it again.
 
     Args:
         tables: holds `law_points` and `law_verdicts`.
     """
     rows = tables.read(LAW_POINTS.name)
-    said = {
+    rows_by_key = {
         LawKey(row["measure"], row["source"], row["encoder"]): row for row in tables.read(LAW_VERDICTS.name).to_pylist()
     }
-    return {key: recalled(points_of(rows, key), CHANCE.get(key.measure), said[key]) for key in groups(rows)}
+    return {key: from_recorded(points_of(rows, key), CHANCE.get(key.measure), rows_by_key[key]) for key in groups(rows)}
 
 
-def _write(output: Output, named: Row, points: Points, found: Found, seed: int) -> None:
-    beyond = points.take(found.held)
-    fits = [(one, WITHOUT) for one in found.fits] + ([(found.whole, ALL)] if found.whole else [])
-    for one, to in fits:
-        about = named | {"form": one.form.name, "fitted_to": to}
-        output.write(LAW_FITS.name, _rows(LAW_FITS, [about | _fit(one, found, beyond if to == WITHOUT else None)]))
-        output.write(LAW_CONSTANTS.name, _rows(LAW_CONSTANTS, [about | row for row in _constants(one)]))
-    output.write(LAW_PREDICTIONS.name, _rows(LAW_PREDICTIONS, [named | row for row in _predictions(found, seed)]))
-    counts = {"points": len(points), "held_out": int(found.held.sum()), "near_chance": int(found.plateau.sum())}
-    verdict = {"verdict": found.verdict, "reason": found.reason, "claimed": found.claimed}
-    errors = {"held_out_error": _known(found.error), "naive_error": _known(found.naive)}
-    form = {"form": found.chosen.form.name if found.chosen else None}
-    output.write(LAW_VERDICTS.name, _rows(LAW_VERDICTS, [named | verdict | form | errors | counts]))
+def _write(output: Output, key_columns: Row, points: LawPoints, result: LawResult, seed: int) -> None:
+    beyond = points.take(result.held_out)
+    fits = [(fit, WITHOUT) for fit in result.fits] + ([(result.full_fit, ALL)] if result.full_fit else [])
+    for fit, to in fits:
+        about = key_columns | {"form": fit.form.name, "fitted_to": to}
+        output.write(LAW_FITS.name, _rows(LAW_FITS, [about | _fit_row(fit, result, beyond if to == WITHOUT else None)]))
+        output.write(LAW_CONSTANTS.name, _rows(LAW_CONSTANTS, [about | row for row in _constants(fit)]))
+    output.write(
+        LAW_PREDICTIONS.name, _rows(LAW_PREDICTIONS, [key_columns | row for row in _predictions(result, seed)])
+    )
+    counts = {"points": len(points), "held_out": int(result.held_out.sum()), "near_chance": int(result.plateau.sum())}
+    verdict = {"verdict": result.verdict, "reason": result.reason, "claimed": result.claimed}
+    errors = {"held_out_error": _finite_or_none(result.error), "naive_error": _finite_or_none(result.naive)}
+    form = {"form": result.chosen.form.name if result.chosen else None}
+    output.write(LAW_VERDICTS.name, _rows(LAW_VERDICTS, [key_columns | verdict | form | errors | counts]))
 
 
-def _fit(one: Fit, found: Found, beyond: Points | None) -> Row:
+def _fit_row(fit: Fit, result: LawResult, beyond: LawPoints | None) -> Row:
     return {
-        "chosen": found.chosen is not None and one.form is found.chosen.form,
-        "points": len(one.points),
-        "loss": one.loss,
-        "starts": one.starts,
-        "searched": min(one.starts, KEPT),
-        "reached": one.reached,
-        "aicc": _known(one.aicc),
-        "r2": _known(one.r2),
-        "held_out_error": None if beyond is None else _known(missed(one, beyond)),
-        "degenerate": "; ".join(one.form.ends(one.at, one.frame)) or None,
+        "chosen": result.chosen is not None and fit.form is result.chosen.form,
+        "points": len(fit.points),
+        "loss": fit.loss,
+        "starts": fit.starts,
+        "searched": min(fit.starts, KEPT),
+        "reached": fit.n_optima,
+        "aicc": _finite_or_none(fit.aicc),
+        "r2": _finite_or_none(fit.r2),
+        "held_out_error": None if beyond is None else _finite_or_none(prediction_error(fit, beyond)),
+        "degenerate": "; ".join(fit.form.ends(fit.at, fit.frame)) or None,
     }
 
 
-def _constants(one: Fit) -> list[Row]:
-    spread = one.covariance()
-    told = not np.isnan(spread).any()
+def _constants(fit: Fit) -> list[Row]:
+    spread = fit.covariance()
+    has_intervals = not np.isnan(spread).any()
     return [
         {
             "constant": name,
             "value": value,
-            "standard_error": float(np.sqrt(max(spread[place, place], 0.0))) if told else None,
-            "covariance": spread[place].tolist() if told else None,
+            "standard_error": float(np.sqrt(max(spread[index, index], 0.0))) if has_intervals else None,
+            "covariance": spread[index].tolist() if has_intervals else None,
         }
-        for place, (name, value) in enumerate(one.constants.items())
+        for index, (name, value) in enumerate(fit.constants.items())
     ]
 
 
-def _predictions(found: Found, seed: int) -> list[Row]:
+def _predictions(result: LawResult, seed: int) -> list[Row]:
     """Of each place, and where a law stands of sizes beyond."""
-    if found.chosen is None or found.ends is None:
+    if result.chosen is None or result.ends is None:
         return []
-    part = np.where(found.plateau_of_places, "near to chance", np.where(found.held_places, "held out", "fitted"))
-    rows = _told(found.chosen, found.places, found.ends, WITHOUT, list(part), found.seen.tolist())
-    if found.whole is not None:
-        places, extra = _beyond(found.places)
-        ends = np.stack(band(found.whole, places, RESAMPLES, seed))
-        seen = [*found.seen.tolist(), *[None] * extra]
-        rows += _told(found.whole, places, ends, ALL, [*part, *["not measured"] * extra], seen)
+    part = np.where(result.plateau_of_places, "near to chance", np.where(result.held_places, "held out", "fitted"))
+    rows = _prediction_rows(result.chosen, result.places, result.ends, WITHOUT, list(part), result.mean_loss.tolist())
+    if result.full_fit is not None:
+        places, extra = _extrapolated_points(result.places)
+        ends = np.stack(confidence_band(result.full_fit, places, RESAMPLES, seed))
+        observed = [*result.mean_loss.tolist(), *[None] * extra]
+        rows += _prediction_rows(result.full_fit, places, ends, ALL, [*part, *["not measured"] * extra], observed)
     return rows
 
 
-def _told(one: Fit, places: Points, ends: Floats, to: str, part: list[str], seen: list[float | None]) -> list[Row]:
+def _prediction_rows(
+    fit: Fit, places: LawPoints, ends: Floats, to: str, part: list[str], observed: list[float | None]
+) -> list[Row]:
     return [
         {
             "fitted_to": to,
             "size": int(places.size[at]),
-            "parameters": _known(places.parameters[at]),
-            "loss": seen[at],
+            "parameters": _finite_or_none(places.parameters[at]),
+            "loss": observed[at],
             "predicted": float(predicted),
-            "low": _known(ends[0, at]),
-            "high": _known(ends[1, at]),
+            "low": _finite_or_none(ends[0, at]),
+            "high": _finite_or_none(ends[1, at]),
             "part": str(part[at]),
         }
-        for at, predicted in enumerate(one.predict(places))
+        for at, predicted in enumerate(fit.predict(places))
     ]
 
 
-def _beyond(places: Points) -> tuple[Points, int]:
+def _extrapolated_points(places: LawPoints) -> tuple[LawPoints, int]:
     """With two and four times the largest size, of each model, where sizes vary; and how many these are."""
     if len(np.unique(places.size)) == 1:
         return places, 0
-    models, most = np.unique(places.parameters), places.size.max()
-    size = np.concatenate([places.size, np.repeat([2 * most, 4 * most], len(models))])
-    return places.at(size, np.concatenate([places.parameters, np.tile(models, 2)])), 2 * len(models)
+    models, max_size = np.unique(places.parameters), places.size.max()
+    size = np.concatenate([places.size, np.repeat([2 * max_size, 4 * max_size], len(models))])
+    return places.with_sizes(size, np.concatenate([places.parameters, np.tile(models, 2)])), 2 * len(models)
 
 
-def _known(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 

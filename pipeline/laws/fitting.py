@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from darklode.pipeline.laws.forms import CONSTANT, Floats, Form, Frame, Points
+from darklode.pipeline.laws.forms import CONSTANT, DataScale, Floats, FunctionalForm, LawPoints
 
 HUBER = 1e-3
 """Where the loss turns from squares to distances, in logarithms."""
@@ -42,28 +42,28 @@ class Fit:
         points: it is fitted to.
         loss: summed.
         starts: how many there were.
-        reached: how many of them end at the best loss.
+        n_optima: how many of them end at the best loss.
     """
 
-    form: Form
+    form: FunctionalForm
     at: Floats
-    frame: Frame
-    points: Points
+    frame: DataScale
+    points: LawPoints
     loss: float
     starts: int
-    reached: int
+    n_optima: int
 
     @property
     def constants(self) -> dict[str, float]:
         """In full precision."""
-        return dict(zip(self.form.constants, self.form.told(self.at, self.frame).tolist(), strict=True))
+        return dict(zip(self.form.constants, self.form.to_constants(self.at, self.frame).tolist(), strict=True))
 
     @property
     def residuals(self) -> Floats:
         """Logarithms of predicted over measured."""
         return self.form.log_value(self.at, self.frame, self.points) - np.log(self.points.value)
 
-    def predict(self, points: Points) -> Floats:
+    def predict(self, points: LawPoints) -> Floats:
         """The loss at places."""
         return np.exp(self.form.log_value(self.at, self.frame, points))
 
@@ -89,12 +89,12 @@ class Fit:
         if n <= count:
             return np.full((count, count), np.nan)
         bend = _slopes(lambda at: self.form.log_value(at, self.frame, self.points), self.at, self.form, self.frame)
-        turn = _slopes(lambda at: self.form.told(at, self.frame), self.at, self.form, self.frame)
+        turn = _slopes(lambda at: self.form.to_constants(at, self.frame), self.at, self.form, self.frame)
         spread = (self.residuals**2).sum() / (n - count)
         return np.asarray(turn @ np.linalg.pinv(bend.T @ bend) @ turn.T * spread)
 
 
-def fit(form: Form, points: Points, starts: Floats | None = None) -> Fit:
+def fit(form: FunctionalForm, points: LawPoints, starts: Floats | None = None) -> Fit:
     """The best of all starts.
 
     Args:
@@ -102,35 +102,37 @@ def fit(form: Form, points: Points, starts: Floats | None = None) -> Fit:
         points: all above 0.
         starts: coordinates near to the best ones; None: the form's grid, the best of which are searched to the end.
     """
-    frame, logs = Frame.of(points), np.log(points.value)
+    frame, logs = DataScale.from_points(points), np.log(points.value)
     low, high = form.limits(frame)
     begun = form.starts(frame) if starts is None else np.clip(starts, low, high)
     if form is CONSTANT:
-        return _fitted(form, [np.array([np.exp(np.median(logs))])], points, frame)
+        return _build_fit(form, [np.array([np.exp(np.median(logs))])], points, frame)
 
-    def off(at: Floats) -> Floats:
+    def residuals(at: Floats) -> Floats:
         return (form.log_value(at, frame, points) - logs) / HUBER
 
     inner = low + STEP * (high - low), high - STEP * (high - low)
 
-    def search(one: Floats, most: int, near: float) -> Floats:
-        tight = {"ftol": near, "xtol": near, "gtol": near, "max_nfev": most}
-        found = least_squares(off, np.clip(one, *inner), bounds=(low, high), loss="huber", x_scale="jac", **tight)
-        return np.asarray(found.x)
+    def search(start: Floats, max_steps: int, tolerance: float) -> Floats:
+        tight = {"ftol": tolerance, "xtol": tolerance, "gtol": tolerance, "max_nfev": max_steps}
+        result = least_squares(
+            residuals, np.clip(start, *inner), bounds=(low, high), loss="huber", x_scale="jac", **tight
+        )
+        return np.asarray(result.x)
 
-    ends = [search(one, LOOK, NEAR) for one in begun]
-    order = np.argsort([huber(off(at) * HUBER) for at in ends], kind="stable")
-    for place in order[: KEPT if starts is None else 0]:
-        ends[place] = search(ends[place], MOST, TOLERANCE)
-    return _fitted(form, ends, points, frame)
+    ends = [search(start, LOOK, NEAR) for start in begun]
+    order = np.argsort([huber(residuals(at) * HUBER) for at in ends], kind="stable")
+    for index in order[: KEPT if starts is None else 0]:
+        ends[index] = search(ends[index], MOST, TOLERANCE)
+    return _build_fit(form, ends, points, frame)
 
 
-def _fitted(form: Form, ends: list[Floats], points: Points, frame: Frame) -> Fit:
+def _build_fit(form: FunctionalForm, ends: list[Floats], points: LawPoints, frame: DataScale) -> Fit:
     logs = np.log(points.value)
     losses = np.array([huber(form.log_value(at, frame, points) - logs) for at in ends])
-    best = int(np.argmin(losses))
-    near = losses <= losses[best] * (1 + SAME) + LEAST
-    return Fit(form, ends[best], frame, points, float(losses[best]), len(ends), int(near.sum()))
+    best_index = int(np.argmin(losses))
+    is_optimum = losses <= losses[best_index] * (1 + SAME) + LEAST
+    return Fit(form, ends[best_index], frame, points, float(losses[best_index]), len(ends), int(is_optimum.sum()))
 
 
 def huber(residuals: Floats) -> float:
@@ -139,14 +141,14 @@ def huber(residuals: Floats) -> float:
     return float(np.where(off <= 1, off**2 / 2, off - 0.5).sum())
 
 
-def _slopes(function: object, at: Floats, form: Form, frame: Frame) -> Floats:
+def _slopes(function: object, at: Floats, form: FunctionalForm, frame: DataScale) -> Floats:
     """Derivatives by differences that stay within the bounds, shape (n, n_constants)."""
     assert callable(function)
     low, high = form.limits(frame)
     columns = []
-    for place in range(len(at)):
+    for index in range(len(at)):
         step = np.zeros(len(at))
-        step[place] = STEP * max(abs(at[place]), 1e-2)
+        step[index] = STEP * max(abs(at[index]), 1e-2)
         above, below = np.clip(at + step, low, high), np.clip(at - step, low, high)
-        columns.append((function(above) - function(below)) / (above[place] - below[place]))
+        columns.append((function(above) - function(below)) / (above[index] - below[index]))
     return np.column_stack(columns)

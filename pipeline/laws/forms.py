@@ -26,7 +26,7 @@ SPAN = 5.0
 
 
 @dataclass(frozen=True)
-class Points:
+class LawPoints:
     """What was measured.
 
     Attributes:
@@ -42,21 +42,21 @@ class Points:
     def __len__(self) -> int:
         return len(self.value)
 
-    def take(self, rows: NDArray[np.bool_]) -> Points:
+    def take(self, rows: NDArray[np.bool_]) -> LawPoints:
         """Some of them."""
-        return Points(self.size[rows], self.parameters[rows], self.value[rows])
+        return LawPoints(self.size[rows], self.parameters[rows], self.value[rows])
 
-    def at(self, size: Floats, parameters: Floats) -> Points:
+    def with_sizes(self, size: Floats, parameters: Floats) -> LawPoints:
         """Places without values."""
-        return Points(size, parameters, np.full(len(size), np.nan))
+        return LawPoints(size, parameters, np.full(len(size), np.nan))
 
-    def with_values(self, value: Floats) -> Points:
+    def with_values(self, value: Floats) -> LawPoints:
         """The same places with other values."""
-        return Points(self.size, self.parameters, value)
+        return LawPoints(self.size, self.parameters, value)
 
 
 @dataclass(frozen=True)
-class Frame:
+class DataScale:
     """What a form's numbers are relative to, so that they hang little on one another.
 
     Attributes:
@@ -76,17 +76,17 @@ class Frame:
     middle: float
 
     @classmethod
-    def of(cls, points: Points) -> Frame:
+    def from_points(cls, points: LawPoints) -> DataScale:
         """That of some points."""
-        known, least = np.log(points.size[points.size > 0]), float(points.value.min())
-        given = points.parameters[~np.isnan(points.parameters)]
-        mean = float(np.log(given).mean()) if len(given) else 0.0
-        some = known if len(known) else np.zeros(1)
+        log_sizes, least = np.log(points.size[points.size > 0]), float(points.value.min())
+        n_parameters = points.parameters[~np.isnan(points.parameters)]
+        mean = float(np.log(n_parameters).mean()) if len(n_parameters) else 0.0
+        some = log_sizes if len(log_sizes) else np.zeros(1)
         return cls(float(some.mean()), mean, some.min(), some.max(), least, float(np.median(points.value)))
 
 
 @dataclass(frozen=True)
-class Form:
+class FunctionalForm:
     """A law's form. It is searched for in coordinates of its own, the last of which is the floor δ.
 
     Attributes:
@@ -95,7 +95,7 @@ class Form:
         constants: names of what is told.
         varies: the columns of which at least two values are needed.
         log: the logarithm of what is above the floor, from coordinates, frame and points.
-        told: the constants from the coordinates.
+        to_constants: the constants from the coordinates.
         exponents: places of the exponents among the coordinates.
         start: coordinates to begin at, without the floor, for an exponent and what is above the floor at the middle.
         bounds: lowest and highest coordinates, without the floor.
@@ -105,73 +105,73 @@ class Form:
     formula: str
     constants: tuple[str, ...]
     varies: tuple[str, ...]
-    log: Callable[[Floats, Frame, Points], Floats]
-    told: Callable[[Floats, Frame], Floats]
+    log: Callable[[Floats, DataScale, LawPoints], Floats]
+    to_constants: Callable[[Floats, DataScale], Floats]
     exponents: tuple[int, ...]
-    start: Callable[[tuple[float, ...], float, Frame], list[list[float]]]
-    bounds: Callable[[Frame], tuple[list[float], list[float]]]
+    start: Callable[[tuple[float, ...], float, DataScale], list[list[float]]]
+    bounds: Callable[[DataScale], tuple[list[float], list[float]]]
 
     @property
     def count(self) -> int:
         """How many constants it has."""
         return len(self.constants)
 
-    def log_value(self, at: Floats, frame: Frame, points: Points) -> Floats:
+    def log_value(self, at: Floats, frame: DataScale, points: LawPoints) -> Floats:
         """Logarithm of the loss at points."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.logaddexp(self.log(at, frame, points), np.log(at[-1])))
 
-    def starts(self, frame: Frame) -> Floats:
+    def starts(self, frame: DataScale) -> Floats:
         """Where the search begins, shape (n_starts, n_constants)."""
-        found = [
-            [*one, frame.least * floor]
+        starting_points = [
+            [*start_point, frame.least * floor]
             for floor in FLOORS
             for exponents in product(STARTS[:: max(len(self.exponents), 1)], repeat=len(self.exponents))
-            for one in self.start(exponents, np.log(frame.middle - frame.least * floor), frame)
+            for start_point in self.start(exponents, np.log(frame.middle - frame.least * floor), frame)
         ]
         low, high = self.limits(frame)
-        return np.asarray(np.clip(np.array(found), low, high))
+        return np.asarray(np.clip(np.array(starting_points), low, high))
 
-    def limits(self, frame: Frame) -> tuple[Floats, Floats]:
+    def limits(self, frame: DataScale) -> tuple[Floats, Floats]:
         """Lowest and highest coordinates."""
         low, high = self.bounds(frame)
-        most = frame.least if self.varies else 2 * frame.middle
-        return np.array([*low, 0.0]), np.array([*high, most])
+        max_floor = frame.least if self.varies else 2 * frame.middle
+        return np.array([*low, 0.0]), np.array([*high, max_floor])
 
-    def ends(self, at: Floats, frame: Frame) -> list[str]:
+    def ends(self, at: Floats, frame: DataScale) -> list[str]:
         """What of a fit is degenerate: which bounds it lies at, and what that means."""
-        told = dict(zip(self.constants, self.told(at, frame), strict=True))
-        found = []
-        for place in self.exponents:
-            name = self.constants[place]
-            if at[place] > 0.99 * EXPONENTS[1]:
+        constants = dict(zip(self.constants, self.to_constants(at, frame), strict=True))
+        messages = []
+        for index in self.exponents:
+            name = self.constants[index]
+            if at[index] > 0.99 * EXPONENTS[1]:
                 scale = _SCALES[name]
-                said = f"only {name}·{scale} = {told[name] * told[scale]:.3g} can be told"
-                found.append(f"{name} is at its bound {EXPONENTS[1]:g}: {said}")
-            elif at[place] < 1.01 * EXPONENTS[0]:
-                found.append(f"{name} is at its bound {EXPONENTS[0]:g}: no more than a logarithm")
-        if "D0" in told and told["D0"] > 0.99 * np.exp(frame.high + SPAN):
-            found.append(f"D0 is at its bound {told['D0']:.3g}: a straight line in D")
-        return found
+                message = f"only {name}·{scale} = {constants[name] * constants[scale]:.3g} can be told"
+                messages.append(f"{name} is at its bound {EXPONENTS[1]:g}: {message}")
+            elif at[index] < 1.01 * EXPONENTS[0]:
+                messages.append(f"{name} is at its bound {EXPONENTS[0]:g}: no more than a logarithm")
+        if "D0" in constants and constants["D0"] > 0.99 * np.exp(frame.high + SPAN):
+            messages.append(f"D0 is at its bound {constants['D0']:.3g}: a straight line in D")
+        return messages
 
 
 _SCALES = {"alpha": "A", "beta": "B"}
 
 
-def _power(column: str, at: Floats, frame: Frame, points: Points) -> Floats:
+def _power(column: str, at: Floats, frame: DataScale, points: LawPoints) -> Floats:
     with np.errstate(divide="ignore"):
         return np.asarray(at[0] - at[1] * (np.log(getattr(points, column)) - getattr(frame, column)))
 
 
-def _power_told(column: str, at: Floats, frame: Frame) -> Floats:
+def _power_told(column: str, at: Floats, frame: DataScale) -> Floats:
     return np.array([np.exp(at[0] / at[1] + getattr(frame, column)), at[1], at[2]])
 
 
-def _started(at: Floats, frame: Frame, points: Points) -> Floats:
+def _curve_starts(at: Floats, frame: DataScale, points: LawPoints) -> Floats:
     return np.asarray(at[0] - at[1] * (np.logaddexp(_log(points.size), at[2]) - np.logaddexp(frame.size, at[2])))
 
 
-def _started_told(at: Floats, frame: Frame) -> Floats:
+def _started_told(at: Floats, frame: DataScale) -> Floats:
     scale = np.exp(at[0] / at[1] + np.logaddexp(frame.size, at[2]))
     return np.array([scale, at[1], np.exp(at[2]), at[3]])
 
@@ -181,7 +181,7 @@ def _log(size: Floats) -> Floats:
         return np.asarray(np.log(size))
 
 
-def _terms(at: Floats, frame: Frame, points: Points) -> tuple[Floats, Floats]:
+def _terms(at: Floats, frame: DataScale, points: LawPoints) -> tuple[Floats, Floats]:
     """Logarithms of (A/N)^α and of (B/D)^β."""
     return (
         np.asarray(at[0] - at[1] * (np.log(points.parameters) - frame.parameters)),
@@ -189,36 +189,36 @@ def _terms(at: Floats, frame: Frame, points: Points) -> tuple[Floats, Floats]:
     )
 
 
-def _joint(at: Floats, frame: Frame, points: Points) -> Floats:
+def _joint(at: Floats, frame: DataScale, points: LawPoints) -> Floats:
     ofn, ofd = _terms(at, frame, points)
     return np.asarray(at[3] * np.logaddexp(ofn / at[3], ofd / at[3]))
 
 
-def _additive(at: Floats, frame: Frame, points: Points) -> Floats:
+def _additive(at: Floats, frame: DataScale, points: LawPoints) -> Floats:
     return np.logaddexp(*_terms(at, frame, points))
 
 
-def _both_told(at: Floats, frame: Frame) -> Floats:
+def _both_told(at: Floats, frame: DataScale) -> Floats:
     scales = np.exp(at[0] / at[1] + frame.parameters), np.exp(at[2] / at[3] + frame.size)
     return np.array([scales[0], at[1], scales[1], at[3], at[4]])
 
 
-def _halves(exponents: tuple[float, ...], level: float, _: Frame) -> list[list[float]]:
+def _halves(exponents: tuple[float, ...], level: float, _: DataScale) -> list[list[float]]:
     """Both terms alike, or one of them small."""
     shares = ((0.5, 0.5), (0.1, 0.9), (0.9, 0.1))
     return [
-        [level + float(np.log(mine)), exponents[0], level + float(np.log(other)), exponents[1]]
-        for mine, other in shares
+        [level + float(np.log(own_half)), exponents[0], level + float(np.log(other)), exponents[1]]
+        for own_half, other in shares
     ]
 
 
 _LEVEL = (-40.0, 40.0)
 
 
-def _one(column: str, name: str, scale: str, exponent: str) -> Form:
+def _single_term(column: str, name: str, scale: str, exponent: str) -> FunctionalForm:
     symbol = {"size": "D", "parameters": "N"}[column]
     greek = {"alpha": "α", "beta": "β"}[exponent]
-    return Form(
+    return FunctionalForm(
         name,
         f"L = ({scale}/{symbol})^{greek} + δ",
         (scale, exponent, "delta"),
@@ -231,18 +231,18 @@ def _one(column: str, name: str, scale: str, exponent: str) -> Form:
     )
 
 
-SIZE = _one("size", "size", "B", "beta")
+SIZE = _single_term("size", "size", "B", "beta")
 """Eq. 8."""
 
-PARAMETERS = _one("parameters", "parameters", "A", "alpha")
+PARAMETERS = _single_term("parameters", "parameters", "A", "alpha")
 """Eq. 7."""
 
-STARTED = Form(
+STARTED = FunctionalForm(
     "size, begun",
     "L = (B/(D + D₀))^β + δ",
     ("B", "beta", "D0", "delta"),
     ("size",),
-    _started,
+    _curve_starts,
     _started_told,
     (1,),
     lambda exponents, level, frame: [
@@ -255,7 +255,7 @@ STARTED = Form(
 )
 """Of what begins trained: D₀ is what that is worth in labels. Eq. 8 is infinite at D = 0, an encoder's loss is not."""
 
-JOINT = Form(
+JOINT = FunctionalForm(
     "joint",
     "L = [(A/N)^(α/β) + B/D]^β + δ",
     ("A", "alpha", "B", "beta", "delta"),
@@ -268,7 +268,7 @@ JOINT = Form(
 )
 """Eq. 9."""
 
-ADDITIVE = Form(
+ADDITIVE = FunctionalForm(
     "additive",
     "L = (A/N)^α + (B/D)^β + δ",
     JOINT.constants,
@@ -280,7 +280,7 @@ ADDITIVE = Form(
     JOINT.bounds,
 )
 
-CONSTANT = Form(
+CONSTANT = FunctionalForm(
     "constant",
     "L = δ",
     ("delta",),
@@ -296,7 +296,7 @@ CONSTANT = Form(
 FORMS = {form.name: form for form in (SIZE, PARAMETERS, STARTED, JOINT, ADDITIVE, CONSTANT)}
 
 
-def fitting(points: Points) -> list[Form]:
+def fitting(points: LawPoints) -> list[FunctionalForm]:
     """The laws that points can speak of: of what varies in them.
 
     A size of 0 has a place in `STARTED` alone, so that no other one is held against it there.

@@ -14,9 +14,9 @@ import numpy as np
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables, key_of
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.spread import Spread, here
-from darklode.pipeline.laws.cell import Cell, Desk, bench_of, release, train
+from darklode.pipeline.laws.cell import GridContext, GridPoint, evaluator_of, release, train
 from darklode.pipeline.laws.points import POINTS
-from darklode.pipeline.laws.trainer import Trainer
+from darklode.pipeline.laws.trainer import GridTrainer
 from darklode.pipeline.train.choice import ENOUGH
 from darklode.pipeline.train.contest import READS
 from darklode.pipeline.train.generated import generated_in
@@ -24,7 +24,7 @@ from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import LawSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.vectors import Base
+    from darklode.pipeline.train.vectors import BaseEncoder
 
 GRID = replace(POINTS, version=5, reads=READS)
 """Points, trained instead of read."""
@@ -36,15 +36,15 @@ LEAST = 16
 
 def default_sizes(queries: int) -> list[int]:
     """All queries and up to six halves of them, ascending."""
-    found = [queries >> halving for halving in range(HALVINGS + 1)]
-    return sorted(one for one in found if one >= LEAST)
+    sizes = [queries >> halving for halving in range(HALVINGS + 1)]
+    return sorted(size for size in sizes if size >= LEAST)
 
 
 def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     tables: Tables,
     output: Output,
-    trainer: Trainer,
-    bases: Mapping[str, Base],
+    trainer: GridTrainer,
+    bases: Mapping[str, BaseEncoder],
     cells: LawSettings,
     *,
     seed: int,
@@ -71,11 +71,11 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
         SettingsError: a size is more than there is, nothing could choose a learning rate, or size 0 is asked for of
             several encoders, whose law has no place for it.
     """
-    desks = [Desk(tables, base, trainer, cells, seed) for base in bases.values()]
+    desks = [GridContext(tables, base, trainer, cells, seed) for base in bases.values()]
     if len(desks) > 1 and 0 in cells.sizes:
         raise SettingsError("size 0 has no place in a law of several encoders: leave it out, or name one encoder")
     every = list(_cells(desks, output))
-    missing = [cell for cell, basis in every if not output.stands(_name(cell), basis)]
+    missing = [cell for cell, basis in every if not output.is_done(_name(cell), basis)]
     results = spread(partial(train, tell=output.progress) if spread is here else train, missing)
     took: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for cell, basis in every:
@@ -86,34 +86,36 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
                     unit.facts = next(pieces).to_pylist()[0]
         took.setdefault(cell.desk.key, []).append((cell.size, unit.facts))
     release()
-    output.facts["models"] = [_took(desk, tables, took[desk.key]) for desk in desks if desk.parameters]
+    output.facts["models"] = [_timings(desk, tables, took[desk.key]) for desk in desks if desk.n_parameters]
     output.count(FunnelStep(POINTS.name, "cells", len(every), "points", output.rows(POINTS.name)))
 
 
-def _cells(desks: Sequence[Desk], output: Output) -> Iterator[tuple[Cell, str]]:
+def _cells(desks: Sequence[GridContext], output: Output) -> Iterator[tuple[GridPoint, str]]:
     """Every cell with the basis of its unit, in the order of the table; sizes are those of the first encoder's task."""
     first = desks[0]
-    bench, cells, generated = bench_of(first), first.cells, generated_in(first.cells)
-    most = max(cells.sizes, default=0)
-    if most > len(bench.task.train):
-        raise SettingsError(f"size {most}: there are {len(bench.task.train)} queries to learn from")
+    bench, cells, generated = evaluator_of(first), first.cells, generated_in(first.cells)
+    max_size = max(cells.sizes, default=0)
+    if max_size > len(bench.task.train):
+        raise SettingsError(f"size {max_size}: there are {len(bench.task.train)} queries to learn from")
     if not bench.chooses and first.trainer.settings(bench) > 1:
-        looked = first.trainer.looked_at(len(bench.task.validation))
-        raise SettingsError(f"{looked} validation queries choose no setting ({ENOUGH} do): {first.trainer.advice}")
+        n_validation = first.trainer.looked_at(len(bench.task.validation))
+        raise SettingsError(
+            f"{n_validation} validation queries choose no setting ({ENOUGH} do): {first.trainer.advice}"
+        )
     of_source = {
-        (source, number): _sizes(cells, source, len(bench.taught(source, number).train))
+        (source, number): _sizes(cells, source, len(bench.training_task(source, number).train))
         for source, number in product(cells.sources, range(cells.seeds))
     }
     for desk in desks:
         for (source, number), sizes in of_source.items():
             basis = key_of(desk.key, generated[source].content()) if source in generated else desk.key
             for size in sizes:
-                cell = Cell(desk, source, size, number, "")
-                place = f"progress/{POINTS.name}/{output.unit_key(_name(cell), basis)}"
-                yield replace(cell, place=place), basis
+                cell = GridPoint(desk, source, size, number, "")
+                folder = f"progress/{POINTS.name}/{output.unit_key(_name(cell), basis)}"
+                yield replace(cell, folder=folder), basis
 
 
-def _name(cell: Cell) -> str:
+def _name(cell: GridPoint) -> str:
     """Of the unit."""
     return f"{cell.desk.name}: {cell.name}"
 
@@ -129,13 +131,13 @@ def _sizes(cells: LawSettings, source: str, queries: int) -> list[int]:
     return list(cells.sizes) or default_sizes(queries)
 
 
-def _took(desk: Desk, tables: Tables, facts: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+def _timings(desk: GridContext, tables: Tables, facts: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
     """Medians of what an encoder's cells took, training at the largest size."""
-    most = max(size for size, _ in facts)
+    max_size = max(size for size, _ in facts)
     return {
         "name": desk.name,
-        "parameters": desk.parameters,
+        "parameters": desk.n_parameters,
         "texts": tables.rows("adaptation_texts"),
-        "texts_per_second": float(np.median([one["texts_per_second"] for _, one in facts])),
-        "seconds": float(np.median([one["seconds"] for size, one in facts if size == most])),
+        "texts_per_second": float(np.median([timing["texts_per_second"] for _, timing in facts])),
+        "seconds": float(np.median([timing["seconds"] for size, timing in facts if size == max_size])),
     }

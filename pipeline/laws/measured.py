@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.bootstrap import interval
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.base.spread import Pieces, Spread, dealt, here
-from darklode.pipeline.laws.entropy import NEGATIVES, drawn
-from darklode.pipeline.retrieve.encoders.caching import ensure_cached, hashed_queries
-from darklode.pipeline.train.encoding import Encoding, encode_ahead
-from darklode.pipeline.train.pairs import searched
-from darklode.pipeline.train.sources import OF_A_BUILD, OF_A_LOG, Source
-from darklode.pipeline.train.task import Labels, Questions
-from darklode.pipeline.train.vectors import Base, Floats, Frozen, Ints
+from darklode.pipeline.base.spread import Pieces, Spread, here, split_evenly
+from darklode.pipeline.laws.entropy import NEGATIVES, sample_negatives
+from darklode.pipeline.retrieve.encoders.caching import ensure_cached, hash_queries
+from darklode.pipeline.train.encoding import Encoding, prefetch_vectors
+from darklode.pipeline.train.pairs import searched_texts
+from darklode.pipeline.train.sources import OF_A_BUILD, OF_A_LOG, TrainingSource
+from darklode.pipeline.train.task import Labels, QuerySet
+from darklode.pipeline.train.vectors import BaseEncoder, Floats, FrozenIndex, Ints
 from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY, ENTROPY_MEANS
 
 ENTROPY_STAGE = Stage("contrastive_entropy", 3, OF_A_BUILD, (CONTRASTIVE_ENTROPY.name, ENTROPY_MEANS.name))
@@ -36,7 +36,7 @@ QUERIES = 1 << 10
 
 
 @dataclass(frozen=True)
-class System:
+class EntropySystem:
     """What is measured.
 
     Attributes:
@@ -48,7 +48,7 @@ class System:
     """
 
     name: str
-    base: Base
+    base: BaseEncoder
     encode: Callable[[Sequence[str]], Floats] | None
     temperature: float
     weights: Any = None
@@ -65,7 +65,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class Asked:
+class EntropyShard:
     """A shard: a tenant's queries from `first` up to, not including, `last`, by their ids.
 
     Attributes:
@@ -76,8 +76,8 @@ class Asked:
         seed: of the texts drawn.
     """
 
-    source: Source
-    system: System
+    source: TrainingSource
+    system: EntropySystem
     tenant: str
     first: int
     last: int
@@ -89,14 +89,20 @@ class Asked:
         return f"entropy of {self.tenant} queries {self.first} to {self.last - 1}"
 
     @property
-    def place(self) -> str:
+    def folder(self) -> str:
         """See `Shard`."""
-        given = (ENTROPY_STAGE.version, self.source.content(), self.tenant, self.first, self.last, self.seed)
-        return f"progress/{ENTROPY_STAGE.name}/{key_of(*given, self.system.identity)}"
+        content = (ENTROPY_STAGE.version, self.source.content(), self.tenant, self.first, self.last, self.seed)
+        return f"progress/{ENTROPY_STAGE.name}/{key_of(*content, self.system.identity)}"
 
 
 def entropies(
-    source: Source, output: Output, system: System, spread: Spread = here, *, tenants: list[str], seed: int
+    source: TrainingSource,
+    output: Output,
+    system: EntropySystem,
+    spread: Spread = here,
+    *,
+    tenants: list[str],
+    seed: int,
 ) -> None:
     """Measure each pair that is labelled as relevant, tenant by tenant, a unit each.
 
@@ -109,10 +115,10 @@ def entropies(
         seed: of the texts drawn, and of the intervals.
     """
     bases = {tenant: key_of(source.content(), tenant) for tenant in tenants}
-    missing = [tenant for tenant, basis in bases.items() if not output.stands(tenant, basis)]
+    missing = [tenant for tenant, basis in bases.items() if not output.is_done(tenant, basis)]
     shards = {tenant: _shards(source, system, tenant, spread, seed) for tenant in missing}
-    results = spread(measured, [shard for mine in shards.values() for shard in mine])
-    found, pairs = 0, 0
+    results = spread(measure_shard, [shard for own_shards in shards.values() for shard in own_shards])
+    n_measured, pairs = 0, 0
     for number, (tenant, basis) in enumerate(bases.items()):
         output.progress(number, len(tenants), tenant)
         with output.unit(tenant, basis) as unit:
@@ -122,55 +128,62 @@ def entropies(
                 output.write(CONTRASTIVE_ENTROPY.name, rows)
                 output.write(ENTROPY_MEANS.name, means(rows, seed))
         pairs += int((source.labels(tenant, (), 0.0)["relevance"].to_numpy() > 0).sum())
-        found += output.written(unit, CONTRASTIVE_ENTROPY.name).num_rows
-    lost = {UNMEASURED: pairs - found} if pairs > found else {}
-    output.count(FunnelStep(ENTROPY_STAGE.name, "labelled positives", pairs, "pairs measured", found, lost))
+        n_measured += output.written(unit, CONTRASTIVE_ENTROPY.name).num_rows
+    lost = {UNMEASURED: pairs - n_measured} if pairs > n_measured else {}
+    output.count(FunnelStep(ENTROPY_STAGE.name, "labelled positives", pairs, "pairs measured", n_measured, lost))
 
 
-def _shards(source: Source, system: System, tenant: str, spread: Spread, seed: int) -> list[Asked]:
+def _shards(
+    source: TrainingSource, system: EntropySystem, tenant: str, spread: Spread, seed: int
+) -> list[EntropyShard]:
     """Whole blocks of a tenant's queries, once all vectors are there that the cache keeps."""
     base = system.base
     texts = Encoding(source, tenant, base.encoder, base.cache, ENTROPY_STAGE.name)
-    encode_ahead(texts, _searched(source, tenant)["content_hash"], spread)
-    asked = _queries(source, tenant)["text"]
-    blocks = range(0, len(asked), QUERIES)
+    prefetch_vectors(texts, _searched_texts(source, tenant)["content_hash"], spread)
+    query_texts = _queries(source, tenant)["text"]
+    blocks = range(0, len(query_texts), QUERIES)
     if system.encode is None:
         cache = EmbeddingCache(base.cache.root, base.cache.dtype)
-        lists = (hashed_queries(asked[n : n + QUERIES].to_pylist()) for n in blocks)
+        lists = (hash_queries(query_texts[n : n + QUERIES].to_pylist()) for n in blocks)
         ensure_cached(base.model, cache, lists, queries=True)
-    shards = dealt(len(blocks), spread.places)
-    return [Asked(source, system, tenant, low * QUERIES, min(high * QUERIES, len(asked)), seed) for low, high in shards]
+    shards = split_evenly(len(blocks), spread.places)
+    return [
+        EntropyShard(source, system, tenant, low * QUERIES, min(high * QUERIES, len(query_texts)), seed)
+        for low, high in shards
+    ]
 
 
-def measured(shard: Asked) -> Pieces:
+def measure_shard(shard: EntropyShard) -> Pieces:
     """Rows of `contrastive_entropy` of each block of queries, since a block's vectors are made together."""
-    frozen = shard.system.base.over(_searched(shard.source, shard.tenant))
+    frozen = shard.system.base.index_of_texts(_searched_texts(shard.source, shard.tenant))
     queries = _queries(shard.source, shard.tenant).slice(shard.first, shard.last - shard.first).combine_chunks()
-    asked = _asked(queries, shard.source.labels(shard.tenant, (), 0.0), frozen)
-    query, row = asked.places(frozen, asked.labels)
-    labels = asked.labels.combine_chunks().append_column("position", pa.array(frozen.position_of[row]))
+    query_set = _query_set(queries, shard.source.labels(shard.tenant, (), 0.0), frozen)
+    query, row = query_set.places(frozen, query_set.labels)
+    labels = query_set.labels.combine_chunks().append_column("position", pa.array(frozen.position_of[row]))
     order = np.argsort(query, kind="stable")
     labels, query = labels.take(pa.array(order)), query[order]
     for first in range(0, queries.num_rows, QUERIES):
         low, high = np.searchsorted(query, (first, first + QUERIES))
-        mine = (query[low:high] - first, labels.slice(low, high - low))
-        yield _rows(shard, frozen, queries.slice(first, QUERIES), mine)
+        shard_pairs = (query[low:high] - first, labels.slice(low, high - low))
+        yield _rows(shard, frozen, queries.slice(first, QUERIES), shard_pairs)
 
 
-def _searched(source: Source, tenant: str) -> pa.Table:
-    return pa.concat_tables([searched(rows, 0) for rows in source.texts(tenant)])
+def _searched_texts(source: TrainingSource, tenant: str) -> pa.Table:
+    return pa.concat_tables([searched_texts(rows, 0) for rows in source.texts(tenant)])
 
 
-def _queries(source: Source, tenant: str) -> pa.Table:
+def _queries(source: TrainingSource, tenant: str) -> pa.Table:
     return source.queries(tenant).sort_by("query_id")
 
 
-def _rows(shard: Asked, frozen: Frozen, queries: pa.Table, labelled: tuple[Ints, pa.Table]) -> pa.Table:
+def _rows(shard: EntropyShard, frozen: FrozenIndex, queries: pa.Table, labelled: tuple[Ints, pa.Table]) -> pa.Table:
     """Of a block of queries, and of its labels, each with its query's place."""
     (query, labels), system, n = labelled, shard.system, len(frozen)
     position, right = labels["position"].to_numpy(), labels["relevance"].to_numpy() > 0
     pairs = (query[right], position[right])
-    chosen = drawn(queries["query_id"].to_pylist(), pairs, Labels.of(query, position, n), n, shard.seed)
+    chosen = sample_negatives(
+        queries["query_id"].to_pylist(), pairs, Labels.from_pairs(query, position, n), n, shard.seed
+    )
     taken = labels.filter(pa.array(right)).take(pa.array(np.lexsort((pairs[1], pairs[0]))))
     about, many = queries.take(pa.array(chosen.query)), len(chosen.query)
     vectors = system.vectors(queries["text"].to_pylist())
@@ -189,32 +202,36 @@ def _rows(shard: Asked, frozen: Frozen, queries: pa.Table, labelled: tuple[Ints,
     return rows.filter(pc.greater(rows["negatives"], 0))  # without a negative there is no entropy: unknown, not 0
 
 
-def _asked(queries: pa.Table, labels: pa.Table, frozen: Frozen) -> Questions:
+def _query_set(queries: pa.Table, labels: pa.Table, frozen: FrozenIndex) -> QuerySet:
     """The queries with those of their labels whose text is searched; no vector is needed yet."""
     ids = queries["query_id"].combine_chunks()
-    known = pc.and_(
+    in_corpus = pc.and_(
         pc.is_in(labels["query_id"], ids), pc.is_in(labels["text_id"], frozen.texts["text_id"].combine_chunks())
     )
-    return Questions(ids, np.empty((0, 0), np.float32), np.empty(0, np.int32), labels.filter(known))
+    return QuerySet(ids, np.empty((0, 0), np.float32), np.empty(0, np.int32), labels.filter(in_corpus))
 
 
 def means(rows: pa.Table, seed: int) -> pa.Table:
     """Mean entropy by split, with its 95 % interval over clusters of queries."""
-    found = []
+    rows_out = []
     for split in sorted(pc.unique(rows["split"]).to_pylist()):
-        mine = rows.filter(pc.equal(rows["split"], split)).combine_chunks()
-        values, negatives = mine["entropy"].to_numpy(), mine["negatives"].to_numpy()
-        group = mine["group"].combine_chunks().dictionary_encode().indices.to_numpy()
+        split_rows = rows.filter(pc.equal(rows["split"], split)).combine_chunks()
+        values, negatives = split_rows["entropy"].to_numpy(), split_rows["negatives"].to_numpy()
+        group = split_rows["group"].combine_chunks().dictionary_encode().indices.to_numpy()
         sums = np.column_stack([np.bincount(group, values), np.bincount(group).astype(np.float64)])
         low, high = interval(sums, lambda counts: counts[..., 0] / counts[..., 1], RESAMPLES, seed)
         several = len(sums) > 1
-        found.append(
-            {name: mine[name][0].as_py() for name in ("tenant", "split", "encoder", "temperature")}
+        rows_out.append(
+            {name: split_rows[name][0].as_py() for name in ("tenant", "split", "encoder", "temperature")}
             | {"mean": float(values.mean()), "low": float(low) if several else None}
             | {"high": float(high) if several else None, "chance": float(np.log1p(negatives).mean())}
-            | {"pairs": len(values), "queries": len(pc.unique(mine["query_id"])), "negatives": int(negatives.min())}
+            | {
+                "pairs": len(values),
+                "queries": len(pc.unique(split_rows["query_id"])),
+                "negatives": int(negatives.min()),
+            }
         )
-    return pa.Table.from_pylist(found, schema=ENTROPY_MEANS.schema)
+    return pa.Table.from_pylist(rows_out, schema=ENTROPY_MEANS.schema)
 
 
 def few_negatives(tables: Tables) -> list[str]:
@@ -229,6 +246,6 @@ def few_negatives(tables: Tables) -> list[str]:
     ]
 
 
-def told(tables: Tables) -> pa.Table:
+def summarize(tables: Tables) -> pa.Table:
     """The means, as a person reads them."""
     return tables.sql("FROM contrastive_entropy_means ORDER BY tenant, split")

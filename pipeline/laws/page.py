@@ -99,42 +99,42 @@ def page(run: Run) -> bytes:
     """The page, in Markdown; a plan by other points than those that stand is left out."""
     tables = all_tables(run)
     forms = "\n".join(f"- `{form.name}`: {form.formula}" for form in FORMS.values())
-    found = [
+    sections = [
         ("Is there a law?", tables.sql(VERDICTS), READING),
-        *(_plan(tables) if stands(run, tables) else ()),
+        *(_plan(tables) if is_up_to_date(run, tables) else ()),
         ("What was trained", tables.sql(TRAINED), GIVEN),
         ("Predicted", tables.sql(PREDICTIONS), "Intervals are of a new point: its own noise is in them."),
         ("Contrastive entropy and ranking", tables.sql(CORRELATIONS), CORRELATED),
         ("Forms", tables.sql(FITS), forms),
         ("Constants", tables.sql(CONSTANTS), ""),
     ]
-    return document(["# Laws"], found, []).encode()
+    return document(["# Laws"], sections, []).encode()
 
 
-def stands(run: Run, tables: Tables) -> bool:
+def is_up_to_date(run: Run, tables: Tables) -> bool:
     """Whether there is a plan, and by the points that stand."""
     manifest = run.manifest(PLAN)
     return manifest is not None and manifest.inputs.get(LAW_POINTS.name) == tables.content(LAW_POINTS.name)
 
 
 def _plan(tables: Tables) -> list[tuple[str, pa.Table, str]]:
-    said = "".join(f"\n- {cell(one)}" for one in planned(tables))
+    lines = "".join(f"\n- {cell(sentence)}" for sentence in plan_sentences(tables))
     return [
-        ("The plan", tables.sql(PLANS), PLANNING + said),
+        ("The plan", tables.sql(PLANS), PLANNING + lines),
         ("What labels took", tables.sql(COSTS), ""),
         ("By depth of the pool", tables.sql(DEPTHS), DEEPER),
         ("To label next", tables.sql(f"{BATCH} ORDER BY place LIMIT {SHOWN}"), CHOOSING),
     ]
 
 
-def planned(tables: Tables) -> list[str]:
+def plan_sentences(tables: Tables) -> list[str]:
     """What may be done next, in sentences."""
     return list(tables.sql("SELECT said FROM law_plan ORDER BY place")["said"].to_pylist())
 
 
-def told(tables: Tables) -> list[str]:
+def law_sentences(tables: Tables) -> list[str]:
     """Each verdict, in a sentence."""
-    found = []
+    sentences = []
     for row in tables.sql(VERDICTS).to_pylist():
         reason = f", {row['reason']}" if row["reason"] else ""
         error = row["held_out_error"]
@@ -143,5 +143,5 @@ def told(tables: Tables) -> list[str]:
         if missed:
             missed += "." if naive is None else f", by {naive:.1%} if nothing changed."
         key = LawKey(row["measure"], row["source"], row["encoder"])
-        found.append(f"{key.measure}, {key.label}: {row['verdict']}{reason}.{missed}")
-    return found
+        sentences.append(f"{key.measure}, {key.label}: {row['verdict']}{reason}.{missed}")
+    return sentences

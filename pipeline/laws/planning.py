@@ -10,13 +10,13 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.laws.batch import next_queries
-from darklode.pipeline.laws.choices import OWN, deeper, models, others
-from darklode.pipeline.laws.costs import Judged, Model, spent
-from darklode.pipeline.laws.fit import standing
-from darklode.pipeline.laws.plan import Wanted, lacking, plans
+from darklode.pipeline.laws.choices import OWN, compare_models, compare_sources, judge_deeper
+from darklode.pipeline.laws.costs import JudgedRun, ModelCost, measured_costs
+from darklode.pipeline.laws.fit import accepted_laws
+from darklode.pipeline.laws.plan import PlanRequest, n_missing_labels, plan_laws
 from darklode.pipeline.laws.points import ENTROPY, LawKey
-from darklode.pipeline.laws.verdict import Found
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.laws.verdict import LawResult
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS, LAW_PLAN, LAW_POINTS, LAW_VERDICTS, NEXT_QUERIES
 
 PLAN = Stage(
@@ -31,7 +31,7 @@ LEADING = ("nDCG@10", ENTROPY)
 
 
 @dataclass(frozen=True)
-class Known:
+class PlanInputs:
     """The runs that a grid learned from, and what it found of its encoders; none of a file of points.
 
     Attributes:
@@ -42,44 +42,46 @@ class Known:
     """
 
     tenant: str
-    sources: Sequence[Source] = ()
-    judged: Sequence[Judged] = ()
-    models: Sequence[Model] = ()
+    sources: Sequence[TrainingSource] = ()
+    judged: Sequence[JudgedRun] = ()
+    models: Sequence[ModelCost] = ()
 
 
-def law_plan(tables: Tables, output: Output, known: Known, wanted: Wanted, *, batch: int | None, seed: int) -> None:
+def law_plan(
+    tables: Tables, output: Output, inputs: PlanInputs, request: PlanRequest, *, batch: int | None, seed: int
+) -> None:
     """Write what may be done next, what that costs, and the next batch of queries.
 
     Args:
         tables: holds `law_points`, `law_verdicts`, and `raw_queries`: more queries to choose from.
         output: takes `law_plan`, `law_costs`, `depth_costs` and `next_queries`.
-        known: of the runs.
-        wanted: budget, target and prices.
+        inputs: of the runs.
+        request: budget, target and prices.
         batch: queries to label next; None: as many as the budget buys, or as the leading law lacks.
         seed: of the resamples and clusters.
     """
     rows = tables.read(LAW_POINTS.name)
-    took = spent(known.judged, known.models, seed)
-    asked = wanted.priced(took)
-    laws = standing(tables)
-    planned = plans(laws, asked, seed)
-    planned += [*others(rows, laws), *models(rows, laws, took, asked), *deeper(took)]
-    planned = [{"place": place} | row for place, row in enumerate(planned, 1)]
+    took = measured_costs(inputs.judged, inputs.models, seed)
+    priced_request = request.with_prices(took)
+    laws = accepted_laws(tables)
+    planned = plan_laws(laws, priced_request, seed)
+    planned += [*compare_sources(rows, laws), *compare_models(rows, laws, took, priced_request), *judge_deeper(took)]
+    planned = [{"place": position} | row for position, row in enumerate(planned, 1)]
     output.write(LAW_PLAN.name, pa.Table.from_pylist(planned, schema=LAW_PLAN.schema))
     for name, table in zip((LAW_COSTS.name, DEPTH_COSTS.name), took.tables(), strict=True):
         output.write(name, table)
-    size = batch if batch is not None else _size(laws, asked)
-    candidates = next_queries(tables, output, known.sources, tenant=known.tenant, size=size, seed=seed)
-    output.facts |= {"wanted": size, "candidates": candidates, "per_label": asked.per_label}
+    size = batch if batch is not None else _batch_size(laws, priced_request)
+    candidates = next_queries(tables, output, inputs.sources, tenant=inputs.tenant, size=size, seed=seed)
+    output.facts |= {"wanted": size, "candidates": candidates, "per_label": priced_request.per_label}
 
 
-def _size(laws: Mapping[LawKey, Found], asked: Wanted) -> int:
+def _batch_size(laws: Mapping[LawKey, LawResult], request: PlanRequest) -> int:
     """As many as the budget buys; else what the leading law lacks, or a doubling; none where labels do not help."""
-    if asked.budget is not None and asked.per_label:
-        return int(asked.budget / asked.per_label)
+    if request.budget is not None and request.per_label:
+        return int(request.budget / request.per_label)
     for measure in LEADING:
         keys = [key for key in laws if key.measure == measure]
         if keys:
             own = [key for key in keys if key.source == OWN] or keys[:1]
-            return max(lacking(laws[key]) for key in own)
-    return max(map(lacking, laws.values()), default=0)
+            return max(n_missing_labels(laws[key]) for key in own)
+    return max(map(n_missing_labels, laws.values()), default=0)

@@ -13,7 +13,7 @@ from pyarrow import csv
 
 from darklode.pipeline.base.artifacts import Output, Stage
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.laws.forms import Floats, Points
+from darklode.pipeline.laws.forms import Floats, LawPoints
 from darklode.schemas.law_tables import LAW_POINTS
 
 POINTS = Stage("law_points", 4, (), (LAW_POINTS.name,))
@@ -36,16 +36,16 @@ def law_points(file: str, output: Output) -> None:
     Raises:
         InputError: it cannot be read, has no size or no value, or a row cannot be a point; it names the row.
     """
-    given = _read(file)
-    missing = [name for name in WANTED if name not in given.column_names]
+    rows_read = _read(file)
+    missing = [name for name in WANTED if name not in rows_read.column_names]
     if missing:
-        had = ", ".join(given.column_names)
+        had = ", ".join(rows_read.column_names)
         raise InputError(f"{file} lacks the columns {', '.join(missing)}; it has {had}")
-    known = {name: given[name] for name in given.column_names if name in LAW_POINTS.schema.names}
-    n = given.num_rows
+    columns = {name: rows_read[name] for name in rows_read.column_names if name in LAW_POINTS.schema.names}
+    n = rows_read.num_rows
     defaults = {"measure": pa.array([ENTROPY] * n, pa.string()), "source": pa.array([UNNAMED] * n, pa.string())}
     try:
-        rows = LAW_POINTS.rows(defaults | known)
+        rows = LAW_POINTS.rows(defaults | columns)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(f"{file}: {error}") from error
     check(rows, file)
@@ -71,8 +71,8 @@ def check(rows: pa.Table, where: str) -> None:
         bad = ~(size >= 0) | ~(loss > 0) | ~np.isfinite(loss) | (models <= 0)
     if bad.any():
         number = int(np.flatnonzero(bad)[0])
-        said = "size must be 0 or more, a loss and parameters above 0, and a measure of which more is better below 1"
-        raise InputError(f"{where}, row {number + 1}: {said}")
+        rule = "size must be 0 or more, a loss and parameters above 0, and a measure of which more is better below 1"
+        raise InputError(f"{where}, row {number + 1}: {rule}")
 
 
 def losses(rows: pa.Table) -> Floats:
@@ -108,21 +108,29 @@ def groups(rows: pa.Table) -> list[LawKey]:
     A law may have several encoders only if each has a known number of parameters that no other has; otherwise a fit
     would take the difference between two encoders for noise, and each encoder gets a law of its own.
     """
-    found = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
-    every = sorted(zip(found["measure"].to_pylist(), found["source"].to_pylist(), strict=True))
-    return [LawKey(*one, encoder) for one in every for encoder in _encoders(_of_source(rows, *one))]
+    key_rows = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
+    every = sorted(zip(key_rows["measure"].to_pylist(), key_rows["source"].to_pylist(), strict=True))
+    return [
+        LawKey(*measure_source, encoder)
+        for measure_source in every
+        for encoder in _encoders(_of_source(rows, *measure_source))
+    ]
 
 
 def rows_of(rows: pa.Table, key: LawKey) -> pa.Table:
     """The points of one law."""
-    mine = _of_source(rows, key.measure, key.source)
-    return mine if key.encoder is None else mine.filter(pc.equal(pa.chunked_array([_names(mine)]), key.encoder))
+    source_rows = _of_source(rows, key.measure, key.source)
+    return (
+        source_rows
+        if key.encoder is None
+        else source_rows.filter(pc.equal(pa.chunked_array([_names(source_rows)]), key.encoder))
+    )
 
 
-def points_of(rows: pa.Table, key: LawKey) -> Points:
+def points_of(rows: pa.Table, key: LawKey) -> LawPoints:
     """Those of one law, by size, model and seed."""
-    mine = rows_of(rows, key).sort_by([(name, "ascending") for name in ("size", "parameters", "seed", "value")])
-    return Points(_numbers(mine["size"]), _numbers(mine["parameters"]), losses(mine))
+    sorted_rows = rows_of(rows, key).sort_by([(name, "ascending") for name in ("size", "parameters", "seed", "value")])
+    return LawPoints(_numbers(sorted_rows["size"]), _numbers(sorted_rows["parameters"]), losses(sorted_rows))
 
 
 def _of_source(rows: pa.Table, measure: str, source: str) -> pa.Table:
@@ -134,9 +142,9 @@ def _encoders(rows: pa.Table) -> list[str | None]:
     names = _names(rows)
     pairs = pa.table({"encoder": names, "parameters": rows["parameters"]})
     different = pairs.group_by(["encoder", "parameters"]).aggregate([])
-    known = different["parameters"].drop_null()
+    n_parameters = different["parameters"].drop_null()
     several = pc.count_distinct(names, mode="all").as_py() > 1
-    if not several or (len(known) == different.num_rows == len(pc.unique(known))):
+    if not several or (len(n_parameters) == different.num_rows == len(pc.unique(n_parameters))):
         return [None]
     return sorted(names.unique().to_pylist())
 

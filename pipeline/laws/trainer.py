@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from darklode.pipeline.laws.cell import Bench, Cell
+    from darklode.pipeline.laws.cell import GridEvaluator, GridPoint
     from darklode.pipeline.train.task import Task
-    from darklode.pipeline.train.vectors import Floats, Frozen
+    from darklode.pipeline.train.vectors import Floats, FrozenIndex
 
 Tell = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """What was chosen of a cell's trials.
 
     Attributes:
@@ -30,14 +30,14 @@ class Trained:
     weights: Any
 
 
-UNTRAINED = Trained("base", 0, None)
+UNTRAINED = TrainedModel("base", 0, None)
 
 
-class Trainer(Protocol):
+class GridTrainer(Protocol):
     """Trains an encoder on a cell's labels, and searches with what was trained."""
 
     @property
-    def reads(self) -> tuple[str, ...]:
+    def tables_read(self) -> tuple[str, ...]:
         """Tables that it needs besides those of `adaptation_pairs`."""
 
     @property
@@ -56,14 +56,16 @@ class Trainer(Protocol):
     def temperature(self) -> float:
         """What scores are divided by."""
 
-    def settings(self, bench: Bench) -> int:
+    def settings(self, bench: GridEvaluator) -> int:
         """How many are tried."""
 
     def looked_at(self, queries: int) -> int:
         """Of so many validation queries, how many are looked at."""
 
-    def trained(self, bench: Bench, task: Task, cell: Cell, tell: Tell) -> Trained:
+    def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
         """Train on the task's pairs: stopped on validation where the bench chooses, otherwise to the last step."""
 
-    def searching(self, bench: Bench, found: Trained) -> AbstractContextManager[tuple[Frozen, Floats]]:
+    def search_with(
+        self, bench: GridEvaluator, trained_model: TrainedModel
+    ) -> AbstractContextManager[tuple[FrozenIndex, Floats]]:
         """The texts' vectors, and the unit vectors of the bench's test queries, shape (n_queries, dimensions)."""

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.laws.bands import band
+from darklode.pipeline.laws.bands import confidence_band
 from darklode.pipeline.laws.fitting import Fit, fit
-from darklode.pipeline.laws.forms import CONSTANT, FORMS, Floats, Form, Points, fitting
+from darklode.pipeline.laws.forms import CONSTANT, FORMS, Floats, FunctionalForm, LawPoints, fitting
 
 PLATEAU = 0.9
 """Of the loss of chance."""
@@ -35,7 +35,7 @@ LAW, NO_LAW, UNKNOWN = "law", "no law", "not identifiable yet"
 
 
 @dataclass
-class Found:
+class LawResult:
     """What is found of points.
 
     Attributes:
@@ -43,23 +43,23 @@ class Found:
         verdict: one of the three.
         reason: in words.
         plateau: which points are left out for being near to chance, shape (n,).
-        held: which are held out.
+        held_out: which are held out.
         fits: of each form, to the others.
         chosen: that with the lowest AICc, if there is any.
-        error: how far it misses the held-out places, as a share; see `missed`.
+        error: how far it misses the held-out places, as a share; see `prediction_error`.
         naive: how far "as the size before" misses them; NaN for several models.
         claimed: whether a law was claimed before they were looked at.
         places: every size and model.
-        seen: the mean loss at each.
+        mean_loss: the mean loss at each.
         ends: of the 95 % interval of a new point there, by the chosen fit, shape (2, n_places).
-        whole: the chosen form fitted to all points but those near to chance, where a law stands.
+        full_fit: the chosen form fitted to all points but those near to chance, where a law stands.
     """
 
-    points: Points
+    points: LawPoints
     plateau: NDArray[np.bool_]
-    held: NDArray[np.bool_]
-    places: Points
-    seen: Floats
+    held_out: NDArray[np.bool_]
+    places: LawPoints
+    mean_loss: Floats
     fits: list[Fit] = field(default_factory=list)
     chosen: Fit | None = None
     verdict: str = UNKNOWN
@@ -68,20 +68,20 @@ class Found:
     naive: float = float("nan")
     claimed: bool = False
     ends: Floats | None = None
-    whole: Fit | None = None
+    full_fit: Fit | None = None
 
     @property
     def held_places(self) -> NDArray[np.bool_]:
         """Which places are held out."""
-        return among(self.places, self.points.take(self.held))
+        return is_member(self.places, self.points.take(self.held_out))
 
     @property
     def plateau_of_places(self) -> NDArray[np.bool_]:
         """Which places are near to chance."""
-        return among(self.places, self.points.take(self.plateau))
+        return is_member(self.places, self.points.take(self.plateau))
 
 
-def judge(points: Points, chance: float | None, resamples: int, seed: int) -> Found:
+def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) -> LawResult:
     """Look for a law.
 
     Args:
@@ -91,31 +91,34 @@ def judge(points: Points, chance: float | None, resamples: int, seed: int) -> Fo
         seed: of its draws.
     """
     plateau = _plateau(points, chance)
-    kept = points.take(~plateau)
-    held = np.zeros(len(points), bool)
-    held[~plateau] = largest(kept)
-    found = Found(points, plateau, held, *mean_losses(points))
-    if reached := int((points.value <= 0).sum()):
-        found.verdict, found.reason = NO_LAW, f"the loss is 0 at {reached} of {len(points)} points: it can fall no more"
-        return found
-    fitted, beyond = points.take(~plateau & ~held), points.take(held)
-    forms = [form for form in fitting(kept) if len(_places(fitted)) >= form.count] if len(kept) else []
-    found.fits = [fit(form, fitted) for form in forms]
-    found.chosen = min(found.fits, key=lambda one: (one.aicc, one.form.count), default=None)
-    if found.chosen is not None:
-        found.ends = np.stack(band(found.chosen, found.places, resamples, seed))
-    found.verdict, found.reason = _claim(found, fitted, beyond)
-    found.claimed = found.verdict == LAW
-    if found.chosen is not None:
-        found.error, found.naive = missed(found.chosen, beyond), _naive(fitted, beyond)
-    if found.claimed and not found.error <= MISSED:
-        found.verdict, found.reason = NO_LAW, f"one was claimed, and the largest size is missed by {found.error:.1%}"
-    elif found.claimed and found.chosen is not None:
-        found.whole = fit(found.chosen.form, kept)
-    return found
+    above_chance = points.take(~plateau)
+    held_out = np.zeros(len(points), bool)
+    held_out[~plateau] = largest(above_chance)
+    result = LawResult(points, plateau, held_out, *mean_losses(points))
+    if n_invalid := int((points.value <= 0).sum()):
+        result.verdict, result.reason = (
+            NO_LAW,
+            f"the loss is 0 at {n_invalid} of {len(points)} points: it can fall no more",
+        )
+        return result
+    fitted, beyond = points.take(~plateau & ~held_out), points.take(held_out)
+    forms = [form for form in fitting(above_chance) if len(_places(fitted)) >= form.count] if len(above_chance) else []
+    result.fits = [fit(form, fitted) for form in forms]
+    result.chosen = min(result.fits, key=lambda fit: (fit.aicc, fit.form.count), default=None)
+    if result.chosen is not None:
+        result.ends = np.stack(confidence_band(result.chosen, result.places, resamples, seed))
+    result.verdict, result.reason = _claim(result, fitted, beyond)
+    result.claimed = result.verdict == LAW
+    if result.chosen is not None:
+        result.error, result.naive = prediction_error(result.chosen, beyond), _naive_forecast(fitted, beyond)
+    if result.claimed and not result.error <= MISSED:
+        result.verdict, result.reason = NO_LAW, f"one was claimed, and the largest size is missed by {result.error:.1%}"
+    elif result.claimed and result.chosen is not None:
+        result.full_fit = fit(result.chosen.form, above_chance)
+    return result
 
 
-def recalled(points: Points, chance: float | None, row: Mapping[str, Any]) -> Found:
+def from_recorded(points: LawPoints, chance: float | None, row: Mapping[str, Any]) -> LawResult:
     """What was found of these points before, as far as a plan needs it: the verdict, and a law's fit to all points.
 
     Args:
@@ -123,14 +126,14 @@ def recalled(points: Points, chance: float | None, row: Mapping[str, Any]) -> Fo
         chance: likewise.
         row: theirs of `law_verdicts`.
     """
-    found = Found(points, _plateau(points, chance), np.zeros(len(points), bool), *mean_losses(points))
-    found.verdict, found.reason = row["verdict"], row["reason"]
-    if found.verdict == LAW:
-        found.whole = fit(FORMS[row["form"]], points.take(~found.plateau))
-    return found
+    result = LawResult(points, _plateau(points, chance), np.zeros(len(points), bool), *mean_losses(points))
+    result.verdict, result.reason = row["verdict"], row["reason"]
+    if result.verdict == LAW:
+        result.full_fit = fit(FORMS[row["form"]], points.take(~result.plateau))
+    return result
 
 
-def largest(points: Points) -> NDArray[np.bool_]:
+def largest(points: LawPoints) -> NDArray[np.bool_]:
     """The points of the largest size, and where models vary, too, those of the largest model."""
     if not len(points):
         return np.zeros(0, bool)
@@ -143,49 +146,49 @@ def largest(points: Points) -> NDArray[np.bool_]:
     return out
 
 
-def missed(found: Fit, beyond: Points) -> float:
+def prediction_error(fit: Fit, beyond: LawPoints) -> float:
     """How far a fit misses the means at places, as a share of them; the mean over the places.
 
     Where size and model vary, the worse of two: over the places of the largest model, and over the others.
     """
     places, means = mean_losses(beyond)
-    off = np.abs(found.predict(places) / means - 1)
+    off = np.abs(fit.predict(places) / means - 1)
     new = places.parameters == np.nan_to_num(places.parameters).max(initial=0)
     return max((float(off[side].mean()) for side in (new, ~new) if side.any()), default=float("nan"))
 
 
-def _claim(found: Found, fitted: Points, beyond: Points) -> tuple[str, str]:
+def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str, str]:
     """The verdict as far as it needs no look at the values held out."""
     if _flat(fitted):
         return NO_LAW, "no effect is measurable: the loss at the largest size fitted is no lower than at the smallest"
-    best, n = found.chosen, len(_places(fitted))
-    if best is None or n <= best.form.count or np.isinf(best.aicc):
-        wanted = (best.form if best else fitting(fitted)[0] if len(fitted) else None, n)
-        return UNKNOWN, _too_few(*wanted, int(found.plateau.sum()), len(fitted))
-    if fit(CONSTANT, fitted).aicc <= best.aicc:
+    best_fit, n = result.chosen, len(_places(fitted))
+    if best_fit is None or n <= best_fit.form.count or np.isinf(best_fit.aicc):
+        required = (best_fit.form if best_fit else fitting(fitted)[0] if len(fitted) else None, n)
+        return UNKNOWN, _too_few(*required, int(result.plateau.sum()), len(fitted))
+    if fit(CONSTANT, fitted).aicc <= best_fit.aicc:
         return NO_LAW, "a constant has the lower AICc: so few points carry no law"
-    said = _before(best.form, fitted)
-    if said:
-        return said
-    assert found.ends is not None
-    low, high = found.ends[:, among(found.places, beyond)]
+    reason = _was_predictable(best_fit.form, fitted)
+    if reason:
+        return reason
+    assert result.ends is not None
+    low, high = result.ends[:, is_member(result.places, beyond)]
     width = float(np.log(high / low).max() / 2) if len(low) else float("inf")
     if not width <= WIDE:
         return (
             UNKNOWN,
             f"the prediction of the held-out size is known to {width:.1%} to a side only, {WIDE:.0%} is wanted",
         )
-    degenerate = "; ".join(best.form.ends(best.at, best.frame))
+    degenerate = "; ".join(best_fit.form.ends(best_fit.at, best_fit.frame))
     return LAW, f"its constants are degenerate and not to be quoted: {degenerate}" if degenerate else ""
 
 
-def _before(form: Form, fitted: Points) -> tuple[str, str] | None:
+def _was_predictable(form: FunctionalForm, fitted: LawPoints) -> tuple[str, str] | None:
     """Whether the form, fitted to smaller sizes still, would have been believed."""
     inner = largest(fitted)
     smaller, last = fitted.take(~inner), fitted.take(inner)
     if len(_places(smaller)) < form.count:
         return UNKNOWN, f"{form.count} sizes below the largest one fitted are needed to check it"
-    error, naive = missed(fit(form, smaller), last), _naive(smaller, last)
+    error, naive = prediction_error(fit(form, smaller), last), _naive_forecast(smaller, last)
     if not error <= MISSED:
         return NO_LAW, f"the largest size fitted is missed by {error:.1%} from the smaller ones"
     if error >= naive:
@@ -193,47 +196,47 @@ def _before(form: Form, fitted: Points) -> tuple[str, str] | None:
     return None
 
 
-def _too_few(form: Form | None, places: int, near: int, points: int) -> str:
-    left = f"; {near} points near to chance are left out" if near else ""
+def _too_few(form: FunctionalForm | None, places: int, n_near_chance: int, points: int) -> str:
+    left_out_text = f"; {n_near_chance} points near to chance are left out" if n_near_chance else ""
     if form is None:
-        return f"no point is left to fit{left}"
-    wanted = f"{form.formula} takes {form.count + 3} points at {form.count + 1} places besides the largest"
-    return f"{wanted}, and there are {points} at {places}{left}"
+        return f"no point is left to fit{left_out_text}"
+    requirement = f"{form.formula} takes {form.count + 3} points at {form.count + 1} places besides the largest"
+    return f"{requirement}, and there are {points} at {places}{left_out_text}"
 
 
-def _plateau(points: Points, chance: float | None) -> NDArray[np.bool_]:
+def _plateau(points: LawPoints, chance: float | None) -> NDArray[np.bool_]:
     """The points of places whose mean is near to chance."""
     if chance is None or not len(points):
         return np.zeros(len(points), bool)
     places, means = mean_losses(points)
-    return among(points, places.take(means > PLATEAU * chance))
+    return is_member(points, places.take(means > PLATEAU * chance))
 
 
-def among(points: Points, others: Points) -> NDArray[np.bool_]:
+def is_member(points: LawPoints, other_points: LawPoints) -> NDArray[np.bool_]:
     """Which points lie at a size and model of others."""
-    return np.asarray((_keys(points)[:, None] == _keys(others)[None]).all(axis=2).any(axis=1))
+    return np.asarray((_keys(points)[:, None] == _keys(other_points)[None]).all(axis=2).any(axis=1))
 
 
-def _keys(points: Points) -> Floats:
+def _keys(points: LawPoints) -> Floats:
     return np.column_stack([np.nan_to_num(points.parameters, nan=-1), points.size])
 
 
-def _places(points: Points) -> Floats:
+def _places(points: LawPoints) -> Floats:
     """Different sizes and models, ascending."""
     return np.unique(_keys(points), axis=0)
 
 
-def mean_losses(points: Points) -> tuple[Points, Floats]:
+def mean_losses(points: LawPoints) -> tuple[LawPoints, Floats]:
     """Each place and the mean loss there."""
     keys = _keys(points)
     places, number = np.unique(keys, axis=0, return_inverse=True)
     number = number.reshape(-1)
     means = np.bincount(number, points.value) / np.bincount(number) if len(keys) else np.empty(0)
-    known = np.where(places[:, 0] < 0, np.nan, places[:, 0])
-    return points.at(places[:, 1], known), means
+    n_parameters = np.where(places[:, 0] < 0, np.nan, places[:, 0])
+    return points.with_sizes(places[:, 1], n_parameters), means
 
 
-def _in_turn(points: Points) -> Floats | None:
+def _in_turn(points: LawPoints) -> Floats | None:
     """Mean losses in ascending order of what varies; None where size and model do."""
     places, means = mean_losses(points)
     models = np.unique(places.parameters[~np.isnan(places.parameters)])
@@ -242,13 +245,13 @@ def _in_turn(points: Points) -> Floats | None:
     return means
 
 
-def _flat(points: Points) -> bool:
+def _flat(points: LawPoints) -> bool:
     means = _in_turn(points)
     return means is not None and len(means) > 1 and bool(means[-1] >= means[0])
 
 
-def _naive(before: Points, after: Points) -> float:
-    mine, other = _in_turn(before), _in_turn(after)
-    if mine is None or other is None or not len(mine) or not len(other):
+def _naive_forecast(before: LawPoints, after: LawPoints) -> float:
+    forecast, other = _in_turn(before), _in_turn(after)
+    if forecast is None or other is None or not len(forecast) or not len(other):
         return float("nan")
-    return float(np.abs(mine[-1] / other - 1).mean())
+    return float(np.abs(forecast[-1] / other - 1).mean())

@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables, digest
-from darklode.pipeline.mine.admission.admitted import Admitted
-from darklode.pipeline.mine.days import until
+from darklode.pipeline.mine.admission.admitted import AdmittedRows
+from darklode.pipeline.mine.days import days_until
 from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.mined_tables import CLICK_MODEL, CLICK_PRIOR
 from darklode.schemas.mining import ClickSettings, LogSettings
@@ -91,15 +91,15 @@ def click_model(
     """
     if click.model == "paper":
         return
-    log = Admitted.of(tables)
+    log = AdmittedRows.from_tables(tables)
     with tables.connect() as connection:
         connection.execute(SEEN)
-        for day in until(log.digests(), through):
-            exposures = Exposures.of(connection, log.impressions(connection, day), logs)
+        for day in days_until(log.digests(), through):
+            exposures = Exposures.from_impressions(connection, log.impressions(connection, day), logs)
             connection.execute(SEEN_OF_A_DAY.format(people=exposures.people))
             exposures.drop(connection)
         shares: pa.Table = connection.sql(SHARES).to_arrow_table()
-        places = _places(connection, shares, click.model)
+        places = _position_shares(connection, shares, click.model)
         connection.register("click_model", places)
         priors = _priors(connection.sql(RATIOS).to_arrow_table())
     output.write("click_model", places)
@@ -108,35 +108,37 @@ def click_model(
     output.facts |= {"version": f"{click.model}:{version}", "through": through and through.isoformat()}
 
 
-def _places(connection: duckdb.DuckDBPyConnection, shares: pa.Table, model: str) -> pa.Table:
+def _position_shares(connection: duckdb.DuckDBPyConnection, shares: pa.Table, model: str) -> pa.Table:
     """The rows of `click_model`, tenant by tenant."""
     tenants = pc.unique(shares["tenant"]).to_pylist()
-    return pa.concat_tables([CLICK_MODEL.empty(), *(_of_tenant(connection, shares, one, model) for one in tenants)])
+    return pa.concat_tables(
+        [CLICK_MODEL.empty(), *(_tenant_model(connection, shares, tenant, model) for tenant in tenants)]
+    )
 
 
-def _of_tenant(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenant: str, model: str) -> pa.Table:
+def _tenant_model(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenant: str, model: str) -> pa.Table:
     own = shares.filter(pc.equal(shares["tenant"], tenant))
     expected, shown = own["expected"].to_numpy(), own["exposures"].to_numpy()
-    looked = expected / max(expected.max(initial=0), 1e-9)
+    examination_prior = expected / max(expected.max(initial=0), 1e-9)
     if model == "pbm":
-        given = {"tenant": tenant, "most": MOST_ROWS}
-        rows = connection.sql(MOST_SHOWN, params=given).fetchnumpy()
-        place = np.searchsorted(own["position"].to_numpy(), rows["position"])
-        looked = examination(rows["pair"], place, rows["exposures"], rows["clicks"], expected)
-        expected = looked * (expected @ shown) / max(looked @ shown, 1e-9)
-    learned = {"chance": expected, "looked": looked, "risk": -np.log1p(-np.minimum(expected, SUREST))}
+        parameters = {"tenant": tenant, "most": MOST_ROWS}
+        rows = connection.sql(MOST_SHOWN, params=parameters).fetchnumpy()
+        position_index = np.searchsorted(own["position"].to_numpy(), rows["position"])
+        examination_prior = examination(rows["pair"], position_index, rows["exposures"], rows["clicks"], expected)
+        expected = examination_prior * (expected @ shown) / max(examination_prior @ shown, 1e-9)
+    learned = {"chance": expected, "looked": examination_prior, "risk": -np.log1p(-np.minimum(expected, SUREST))}
     rounded = {name: np.round(values, 6) for name, values in learned.items()}
     return CLICK_MODEL.rows({name: own[name] for name in ("tenant", "position", "exposures")} | rounded)
 
 
 def _priors(ratios: pa.Table) -> pa.Table:
     """The rows of `click_prior`, from how many pairs have so many clicks where so many were to expect."""
-    found = []
+    rows = []
     for tenant in pc.unique(ratios["tenant"]).to_pylist():
         own = ratios.filter(pc.equal(ratios["tenant"], tenant))
         shape, rate = gamma_prior(*(own[name].to_numpy() for name in ("clicks", "expected", "pairs")))
-        found.append({"tenant": tenant, "shape": shape, "rate": rate})
-    return pa.Table.from_pylist(found, CLICK_PRIOR.schema)
+        rows.append({"tenant": tenant, "shape": shape, "rate": rate})
+    return pa.Table.from_pylist(rows, CLICK_PRIOR.schema)
 
 
 def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float, float]:
@@ -163,12 +165,12 @@ def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float
         by_rate = shape / rate - (shape + clicks) / (rate + expected)
         return -float(pairs @ likely), -np.array([shape * (pairs @ by_shape), rate * (pairs @ by_rate)])
 
-    best = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[LOG_BOUNDS] * 2)
-    shape, rate = np.round(np.exp(best.x), 4)
+    fit = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=[LOG_BOUNDS] * 2)
+    shape, rate = np.round(np.exp(fit.x), 4)
     return float(shape), float(rate)
 
 
-def examination(pair: _Ints, place: _Ints, exposures: _Ints, clicks: _Ints, first: _Floats) -> _Floats:
+def examination(pair: _Ints, position_index: _Ints, exposures: _Ints, clicks: _Ints, first: _Floats) -> _Floats:
     """How likely a user looks at each place, relative to the likeliest: shape (n_places,), 0 to 1.
 
     A click needs a look at the place and an attractive document: P(click) = examination · attractiveness. Both are
@@ -176,20 +178,20 @@ def examination(pair: _Ints, place: _Ints, exposures: _Ints, clicks: _Ints, firs
 
     Args:
         pair: number of the query and document, shape (n_rows,).
-        place: number of the place, shape (n_rows,).
+        position_index: number of the place, shape (n_rows,).
         exposures: how often the pair was shown at the place, shape (n_rows,).
         clicks: how often it was clicked there, shape (n_rows,).
         first: where examination starts from, above 0, shape (n_places,).
     """
-    looked = np.clip(first / max(first.max(initial=0), 1e-9), 1e-3, 1)
+    examined = np.clip(first / max(first.max(initial=0), 1e-9), 1e-3, 1)
     drawn = np.full(int(pair.max(initial=-1)) + 1, 0.5)
-    shown_at, shown_of = np.bincount(place, exposures, len(looked)), np.bincount(pair, exposures, len(drawn))
+    shown_at, shown_of = np.bincount(position_index, exposures, len(examined)), np.bincount(pair, exposures, len(drawn))
     for _ in range(ROUNDS):
-        theta, alpha = looked[place], drawn[pair]
+        theta, alpha = examined[position_index], drawn[pair]
         passed = (exposures - clicks) / np.maximum(1 - theta * alpha, 1e-9)
-        seen = clicks + passed * theta * (1 - alpha)
+        expected_examinations = clicks + passed * theta * (1 - alpha)
         liked = clicks + passed * alpha * (1 - theta)
-        looked = np.bincount(place, seen, len(looked)) / np.maximum(shown_at, 1)
+        examined = np.bincount(position_index, expected_examinations, len(examined)) / np.maximum(shown_at, 1)
         drawn = np.bincount(pair, liked, len(drawn)) / np.maximum(shown_of, 1)
-    relative: _Floats = looked / max(looked.max(initial=0), 1e-9)
+    relative: _Floats = examined / max(examined.max(initial=0), 1e-9)
     return relative

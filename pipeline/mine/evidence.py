@@ -15,11 +15,11 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
 from darklode.pipeline.base.artifacts.packing import TABLE_GROUP_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
-from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.base.spelling import normal_form
 from darklode.pipeline.base.spread import Pieces, Spread, here
-from darklode.pipeline.mine.admission.admitted import Admitted
-from darklode.pipeline.mine.days import chained, digests
+from darklode.pipeline.mine.admission.admitted import AdmittedRows
+from darklode.pipeline.mine.days import chain_fingerprints, digests
 from darklode.schemas.mining import ClickSettings, LogSettings
 from darklode.schemas.tables import TABLES
 
@@ -66,11 +66,11 @@ LOST = "SELECT count(*) FROM click_evidence ANTI JOIN present USING (tenant, que
 class LogDay:
     """A shard: a day of the log, `log` without the others."""
 
-    log: Admitted
+    log: AdmittedRows
     day: str
     click: ClickSettings
     logs: LogSettings
-    place: str
+    folder: str
 
     @property
     def name(self) -> str:
@@ -83,22 +83,22 @@ def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSett
 
     Source: ScalingNote, 4.1 (clicked documents; documents exposed but not clicked).
     """
-    log = Admitted.of(tables)
+    log = AdmittedRows.from_tables(tables)
     model = digest(tables.parts("click_model"))
     totals: list[dict[str, object]] = []
     contains: dict[str, list[str]] = {}
     bases = {day: key_of(mark, model) for day, mark in log.digests().items()}
-    place = f"progress/{EVIDENCE.name}"
+    folder = f"progress/{EVIDENCE.name}"
     shards = {
-        day: LogDay(log.only(day), day, click, logs, f"{place}/{output.unit_key(day, basis)}")
+        day: LogDay(log.only_day(day), day, click, logs, f"{folder}/{output.unit_key(day, basis)}")
         for day, basis in bases.items()
     }
-    missing = [day for day, basis in bases.items() if not output.recorded(day, basis)]
-    results = spread(summed, [shards[day] for day in missing])
+    missing = [day for day, basis in bases.items() if not output.is_recorded(day, basis)]
+    results = spread(summarize_day, [shards[day] for day in missing])
     for number, (day, basis) in enumerate(bases.items()):
         with output.unit(day, basis) as unit:
             if not unit.done:
-                unit.facts |= _write(output, next(results) if day in missing else summed(shards[day]))
+                unit.facts |= _write(output, next(results) if day in missing else summarize_day(shards[day]))
                 unit.facts["contains"] = _contains(output, unit, day)
         totals.append(unit.facts)
         output.progress(number + 1, len(log.days), day)
@@ -109,58 +109,64 @@ def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSett
 
 def _contains(output: Output, unit: Unit, day: str) -> list[str]:
     """Digests of earlier versions of the day's evidence to which this one only adds: nobody has to look for losses."""
-    earlier = output.earlier("click_evidence")
+    earlier = output.previous_tables("click_evidence")
     parts = earlier.by_day("click_evidence").get(day) if earlier else None
     if not earlier or not parts:
         return []
-    with earlier.of("click_evidence", parts).connect() as connection:
+    with earlier.with_parts("click_evidence", parts).connect() as connection:
         connection.register("present", output.written(unit, "click_evidence"))
         lost = connection.sql(LOST).fetchall()[0][0]
-    known: list[str] = output.earlier_facts.get("contains", {}).get(day, [])
-    return [] if lost else [*known, digests({day: parts})[day]]
+    earlier_days: list[str] = output.earlier_facts.get("contains", {}).get(day, [])
+    return [] if lost else [*earlier_days, digests({day: parts})[day]]
 
 
-def summed(shard: LogDay) -> Pieces:
+def summarize_day(shard: LogDay) -> Pieces:
     """A day's rows of `click_evidence` and of `query_spellings`, its bots, and a row with its counts."""
     log, day = shard.log, shard.day
     with log.tables.connect() as connection:
         impressions = log.impressions(connection, day)
-        exposures = Exposures.of(connection, impressions, shard.logs)
-        bots = exposures.caught(connection)
-        given = {"day": day, "skipped": shard.click.negatives == "skipped", "dwell": shard.click.min_dwell_seconds}
-        yield from pieces(connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), given, TABLE_GROUP_ROWS)
+        exposures = Exposures.from_impressions(connection, impressions, shard.logs)
+        bots = exposures.bot_rows(connection)
+        parameters = {"day": day, "skipped": shard.click.negatives == "skipped", "dwell": shard.click.min_dwell_seconds}
+        yield from pieces(connection, EVIDENCE_OF_A_DAY.format(people=exposures.people), parameters, TABLE_GROUP_ROWS)
         spelled = SPELLINGS_OF_A_DAY.format(impressions=impressions, bots=exposures.bots)
         yield from pieces(connection, spelled, {"day": day}, TABLE_GROUP_ROWS)
-        said = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
-        yield bots.drop_columns(["rows"]).append_column("payload", pa.array(said, pa.string()))
+        messages = [f"{rows} impressions on {day}" for rows in bots["rows"].to_pylist()]
+        yield bots.drop_columns(["rows"]).append_column("payload", pa.array(messages, pa.string()))
         yield pa.table({"counts": [json.dumps(_counts(connection, impressions, exposures, bots))]})
 
 
 def _write(output: Output, day: Pieces) -> dict[str, object]:
-    """Write what `summed` gives of a day; returns its counts."""
-    named = TABLES["click_evidence"], TABLES["query_spellings"]
+    """Write what `summarize_day` gives of a day; returns its counts."""
+    output_tables = TABLES["click_evidence"], TABLES["query_spellings"]
     ahead = iter(day)
-    rest = next(ahead)
-    for table in named:
-        with output.filled(table.name, ANSWER_ROWS) as take:
-            while set(rest.column_names) == set(table.schema.names):
-                take(rest.cast(table.schema))
-                rest = next(ahead)
-    if rest.num_rows:
-        output.reject(EVIDENCE.name, "impressions", dict(zip(rest.column_names, rest.columns, strict=True)))
-    found: dict[str, object] = json.loads(next(ahead)["counts"][0].as_py())
-    return found
+    remaining_pieces = next(ahead)
+    for table in output_tables:
+        with output.row_group_writer(table.name, ANSWER_ROWS) as take:
+            while set(remaining_pieces.column_names) == set(table.schema.names):
+                take(remaining_pieces.cast(table.schema))
+                remaining_pieces = next(ahead)
+    if remaining_pieces.num_rows:
+        output.reject(
+            EVIDENCE.name,
+            "impressions",
+            dict(zip(remaining_pieces.column_names, remaining_pieces.columns, strict=True)),
+        )
+    counts: dict[str, object] = json.loads(next(ahead)["counts"][0].as_py())
+    return counts
 
 
 def _counts(
     connection: duckdb.DuckDBPyConnection, impressions: Relation, exposures: Exposures, bots: pa.Table
 ) -> dict[str, object]:
-    each = ", ".join(f"(SELECT count(*) FROM {one})" for one in (impressions, exposures.shown, exposures.people))
-    rows, shown, kept = connection.sql(f"SELECT {each}").fetchall()[0]
+    each = ", ".join(
+        f"(SELECT count(*) FROM {relation})" for relation in (impressions, exposures.shown, exposures.people)
+    )
+    rows, shown, n_kept = connection.sql(f"SELECT {each}").fetchall()[0]
     dropped: dict[str, int] = {}
     for row in bots.to_pylist():
         dropped[row["reason"]] = dropped.get(row["reason"], 0) + row["rows"]
-    return {"rows": rows, "repeats": rows - shown, "bots": dropped, "kept": kept}
+    return {"rows": rows, "repeats": rows - shown, "bots": dropped, "kept": n_kept}
 
 
 def _step(totals: list[dict[str, object]]) -> FunnelStep:
@@ -171,8 +177,8 @@ def _step(totals: list[dict[str, object]]) -> FunnelStep:
         for reason, rows in reasons.items():
             dropped[reason] = dropped.get(reason, 0) + int(rows)  # type: ignore[call-overload]
     sums = {name: sum(int(facts[name]) for facts in totals) for name in ("rows", "kept")}  # type: ignore[call-overload]
-    left = {reason: rows for reason, rows in sorted(dropped.items()) if rows}
-    return FunnelStep("click_evidence", "impressions", sums["rows"], "impressions", sums["kept"], left)
+    dropped_rows = {reason: rows for reason, rows in sorted(dropped.items()) if rows}
+    return FunnelStep("click_evidence", "impressions", sums["rows"], "impressions", sums["kept"], dropped_rows)
 
 
 BOT_EXPOSURES = 50
@@ -222,25 +228,27 @@ class Exposures:
     bots: Relation
 
     @classmethod
-    def of(cls, connection: duckdb.DuckDBPyConnection, impressions: Relation, settings: LogSettings) -> Exposures:
+    def from_impressions(
+        cls, connection: duckdb.DuckDBPyConnection, impressions: Relation, settings: LogSettings
+    ) -> Exposures:
         """From the impressions of one day."""
         limits = {
             "per_minute": settings.bot_queries_per_minute,
             "click_share": settings.bot_click_share,
             "exposures": BOT_EXPOSURES,
         }
-        shown = keep(connection, SHOWN, impressions=impressions)
-        return cls(shown, keep(connection, BOTS, limits, shown=shown))
+        shown = materialize(connection, SHOWN, impressions=impressions)
+        return cls(shown, materialize(connection, BOTS, limits, shown=shown))
 
     @property
     def people(self) -> str:
         """SQL of the rows of `shown` that are no bot's."""
         return f"(SELECT * FROM {self.shown} ANTI JOIN {self.bots} USING (tenant, session_id))"
 
-    def caught(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    def bot_rows(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         """The bots' sessions: tenant, id, reason, rows (of `shown`)."""
-        found: pa.Table = connection.sql(CAUGHT.format(shown=self.shown, bots=self.bots)).to_arrow_table()
-        return found
+        rows: pa.Table = connection.sql(CAUGHT.format(shown=self.shown, bots=self.bots)).to_arrow_table()
+        return rows
 
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Give the rows' memory back."""
@@ -268,13 +276,13 @@ def log_queries(tables: Tables, output: Output) -> None:
     Which these are depends on all days before: a day that comes late is looked at with all that follow it.
     """
     days = tables.by_day("query_spellings")
-    chain = chained(digests(days))
-    standing = [day for day, basis in chain.items() if output.stands(day, basis)]
+    chain = chain_fingerprints(digests(days))
+    standing = [day for day, basis in chain.items() if output.is_done(day, basis)]
     for day in standing:
         with output.unit(day, chain[day]):
             pass
     missing = [day for day in chain if day not in standing]
-    spelled = tables.of("query_spellings", [part for day in missing for part in days[day]])
+    spelled = tables.with_parts("query_spellings", [part for day in missing for part in days[day]])
     with spelled.connect() as connection:
         output.so_far("log_queries").view(connection, "known", "log_queries")
         connection.execute(FIRST_DAYS)
@@ -287,7 +295,7 @@ def log_queries(tables: Tables, output: Output) -> None:
 
 
 def _first_on(day: str, connection: duckdb.DuckDBPyConnection, output: Output) -> None:
-    with output.filled("log_queries", ANSWER_ROWS) as take:
+    with output.row_group_writer("log_queries", ANSWER_ROWS) as take:
         for rows in pieces(connection, FIRST_ON, {"day": day}, TABLE_GROUP_ROWS):
             columns = {name: rows[name] for name in rows.column_names}
             take(TABLES["log_queries"].rows(columns | {"normal_form": normal_form(rows["text"])}))

@@ -7,11 +7,11 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Stage, Tables, key_of
 from darklode.pipeline.ingest.logs import INGEST_LOGS
-from darklode.pipeline.mine.admission.admitted import WITHOUT, Admitted
+from darklode.pipeline.mine.admission.admitted import WITHOUT, AdmittedRows
 from darklode.pipeline.mine.admission.decisions import Decisions
-from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, Standing
+from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, TenantHistory
 from darklode.pipeline.mine.association.stage import ASSOCIATE
-from darklode.pipeline.mine.days import Days, digests, settled, until
+from darklode.pipeline.mine.days import Days, days_until, digests, settled_through
 from darklode.pipeline.mine.evidence import EVIDENCE
 from darklode.pipeline.mine.planners.port import PLAN_QUERIES
 from darklode.pipeline.mine.relevance.stage import RELEVANCE
@@ -21,7 +21,7 @@ BEFORE_PAIRS = (PLAN_QUERIES, ASSOCIATE, RELEVANCE)
 
 
 @dataclass(frozen=True)
-class Past:
+class EarlierRun:
     """What a night needs to know of earlier ones to make only the pairs that changed.
 
     Attributes:
@@ -47,63 +47,67 @@ class History:
         refresh_days: see `settled`.
         late_days: see `settled`.
         test_from: first day of the test period, from which nothing is learned.
-        asked: gives the last day of the log when somebody asked to learn anew.
+        requested_date: gives the last day of the log when somebody asked to learn anew.
     """
 
     run: Run
     refresh_days: int
     late_days: int
     test_from: date | None
-    asked: Callable[[], date | None]
+    requested_date: Callable[[], date | None]
 
     def sources(self) -> Mapping[str, Any]:
         """What was read of the log, by partition."""
         return dict(self._facts(INGEST_LOGS).get("sources", {}))
 
-    def through(self) -> date | None:
+    def learned_through(self) -> date | None:
         """The last day from which planner and click model learn; never one of the test period."""
-        days = [date.fromisoformat(day) for day in self.admitted()]
+        days = [date.fromisoformat(day) for day in self.admitted_days()]
         days = [day for day in days if self.test_from is None or day < self.test_from]
         if not days:
             return None
-        return settled(days[0], days[-1], refresh_days=self.refresh_days, late_days=self.late_days, asked=self.asked())
+        return settled_through(
+            days[0], days[-1], refresh_days=self.refresh_days, late_days=self.late_days, requested=self.requested_date()
+        )
 
-    def admitted(self) -> Mapping[str, str]:
+    def admitted_days(self) -> Mapping[str, str]:
         """What names each admitted day of the log; a decision about another day changes nothing in it."""
         parts = self.run.parts()
         if "impressions" not in parts:
             return {}
         tables = self.run.tables(*({"impressions", "log_days"} & parts.keys()))
         noted = self._facts(ADMIT_DAYS).get(WITHOUT)
-        return (Admitted.of(tables) if noted is None else Admitted.but(tables, noted)).digests()
+        return (
+            AdmittedRows.from_tables(tables) if noted is None else AdmittedRows.without_days(tables, noted)
+        ).digests()
 
     def shown_until(self, through: date | None) -> Mapping[str, str]:
         """Names the admitted days of the log up to one, as an input."""
-        return {SETTLED: key_of(until(self.admitted(), through))}
+        return {SETTLED: key_of(days_until(self.admitted_days(), through))}
 
     def clicked_until(self, through: date | None) -> Mapping[str, str]:
         """Names the days of evidence up to one, as an input."""
-        return {SETTLED: key_of(until(digests(self._days("click_evidence")), through))}
+        return {SETTLED: key_of(days_until(digests(self._days("click_evidence")), through))}
 
-    def standing(self) -> Standing:
+    def admission_state(self) -> TenantHistory:
         """What stands outside of the tables: the days that were read, and what people decided of them."""
         read = frozenset(name for name in self.sources() if _is_day(name))
-        return Standing(read, Decisions(self.run.store).standing(self.marks()))
+        return TenantHistory(read, Decisions(self.run.store).current(self.marks()))
 
     def marks(self) -> Mapping[str, str]:
         """What names each day's own files, late events left out; the rows of a day that has no files of its own."""
         own = {name: basis.partition("-")[0] for name, basis in self.sources().items() if _is_day(name)}
         return {day: own.get(day, mark) for day, mark in digests(self._days("impressions", "timestamp")).items()} | own
 
-    def learned(self, table: str) -> Tables:
+    def learned_tables(self, table: str) -> Tables:
         """A table that was learned from settled days; empty where nothing was learned yet."""
         return self.run.tables(table) if table in self.run.parts() else Tables.nothing(table)
 
-    def past(self) -> Past:
+    def earlier_run(self) -> EarlierRun:
         """What `mined_pairs` needs to know."""
         manifests = {stage.name: self.run.manifest(stage) for stage in BEFORE_PAIRS}
         made_with = {name: manifest.settings if manifest else {} for name, manifest in manifests.items()}
-        return Past(self._facts(EVIDENCE).get("contains", {}), made_with)
+        return EarlierRun(self._facts(EVIDENCE).get("contains", {}), made_with)
 
     def _days(self, table: str, column: str = "date") -> Days:
         return self.run.tables(table).by_day(table, column) if table in self.run.parts() else {}

@@ -4,7 +4,7 @@ from typing import Literal
 
 import duckdb
 
-from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.mine.one_hop import OneHop
 
 LOANS = """
@@ -89,12 +89,12 @@ def loans_to(connection: duckdb.DuckDBPyConnection, borrowers: Relation, *, befo
         borrowers: tenant and query_id.
         before: ISO date; associations of that day and later ones do not count.
     """
-    return keep(connection, LOANS, {"before": before}, borrowers=borrowers)
+    return materialize(connection, LOANS, {"before": before}, borrowers=borrowers)
 
 
 def with_lenders(connection: duckdb.DuckDBPyConnection, borrowers: Relation, loans: Relation) -> Relation:
     """The borrowers and those who lend to them: tenant and query_id."""
-    return keep(connection, WITH_LENDERS, borrowers=borrowers, loans=loans)
+    return materialize(connection, WITH_LENDERS, borrowers=borrowers, loans=loans)
 
 
 def multi_hop(
@@ -103,7 +103,7 @@ def multi_hop(
     loans: Relation,
     hop: OneHop,
     *,
-    most: int,
+    max_associations: int,
     merge: Literal["strongest", "all"],
 ) -> Relation:
     """All pairs of the borrowers, their own and the borrowed ones, in the columns of `mined_pairs`.
@@ -117,7 +117,7 @@ def multi_hop(
         borrowers: tenant and query_id.
         loans: of `loans_to`.
         hop: makes the pairs of the borrowers and of those who lend to them.
-        most: lenders of a query and kind, best match first; 0: all.
+        max_associations: lenders of a query and kind, best match first; 0: all.
         merge: all: a row for each query, positive and source; strongest: for each query and positive, the first of
             own clicks, own relevance, lent clicks, lent relevance.
 
@@ -127,12 +127,12 @@ def multi_hop(
     queries = with_lenders(connection, borrowers, loans)
     one_hop = hop.pairs(connection, queries)
     evidence = {"click": one_hop.click, "relevance": one_hop.relevance}
-    lenders = keep(connection, LENDERS, {"most": most, "seed": hop.seed}, loans=loans, **evidence)
-    found = keep(connection, FOUND, lenders=lenders, borrowers=borrowers, **evidence)
-    against = keep(connection, AGAINST, found=found, opened=one_hop.opened, borrowers=borrowers)
-    merged = found if merge == "all" else keep(connection, STRONGEST, found=found)
-    contradicted = keep(connection, CONTRADICTED, merged=merged, against=against)
-    others = hop.others(connection, one_hop, contradicted, against)
-    pairs = keep(connection, PAIRS, merged=merged, contradicted=contradicted, others=others)
-    drop(connection, lenders, against, contradicted, others, *one_hop, *{found, merged})
+    lenders = materialize(connection, LENDERS, {"most": max_associations, "seed": hop.seed}, loans=loans, **evidence)
+    borrowed = materialize(connection, FOUND, lenders=lenders, borrowers=borrowers, **evidence)
+    against = materialize(connection, AGAINST, found=borrowed, opened=one_hop.opened, borrowers=borrowers)
+    merged = borrowed if merge == "all" else materialize(connection, STRONGEST, found=borrowed)
+    contradicted = materialize(connection, CONTRADICTED, merged=merged, against=against)
+    contradicting = hop.contradicting_pairs(connection, one_hop, contradicted, against)
+    pairs = materialize(connection, PAIRS, merged=merged, contradicted=contradicted, others=contradicting)
+    drop(connection, lenders, against, contradicted, contradicting, *one_hop, *{borrowed, merged})
     return pairs

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.schemas.mining import ClickSettings
 
 # $before is the day from which on the log is test data. Decimals add up to the same sum in any order.
@@ -120,7 +120,7 @@ class OneHop:
         settings: what counts as a positive and as a negative.
         before: ISO date; evidence from that day on is not looked at.
         seed: of the draws.
-        known: pairs of some of the queries, made before; `pairs` makes those of the others and adds them to these.
+        previous: pairs of some of the queries, made before; `pairs` makes those of the others and adds them to these.
 
     Source: ScalingNote, 4.1.
     """
@@ -128,7 +128,7 @@ class OneHop:
     settings: ClickSettings
     before: str
     seed: int
-    known: OneHopPairs | None = None
+    previous: OneHopPairs | None = None
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -148,41 +148,41 @@ class OneHop:
 
         Source: of the bound on clicks ÷ expected clicks: DuMouchel (1999); its quantile: Wilson and Hilferty (1931).
         """
-        if self.known is None:
-            return self._made(connection, queries)
-        rest = keep(connection, REST, queries=queries, known=self.known.queries)
-        new = self._made(connection, rest)
-        for known, more in zip(self.known[1:], new[1:], strict=True):
-            connection.execute(f"INSERT INTO {known} FROM {more}")
-        drop(connection, self.known.queries, *new)
-        return self.known._replace(queries=queries)
+        if self.previous is None:
+            return self._make_pairs(connection, queries)
+        remaining_queries = materialize(connection, REST, queries=queries, known=self.previous.queries)
+        new = self._make_pairs(connection, remaining_queries)
+        for earlier_rows, more in zip(self.previous[1:], new[1:], strict=True):
+            connection.execute(f"INSERT INTO {earlier_rows} FROM {more}")
+        drop(connection, self.previous.queries, *new)
+        return self.previous._replace(queries=queries)
 
-    def _made(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
-        given = self.settings
-        totals = keep(connection, TOTALS, {"before": self.before, "seed": self.seed}, queries=queries)
-        deviate = NormalDist().inv_cdf(1 - given.confidence)
-        least = {"min_clicks": given.min_clicks, "min_ratio": given.min_ratio, "deviate": deviate}
-        clicked = keep(connection, CLICKED, least, totals=totals)
-        skipped = keep(connection, SKIPPED, {"min_exposures": given.min_exposures}, totals=totals)
-        opened = keep(connection, OPENED, totals=totals)
-        click = keep(connection, CLICK_PAIRS, self._draw, clicked=clicked, skipped=skipped)
-        relevance = keep(connection, RELEVANCE_PAIRS, {"before": self.before}, queries=queries, opened=opened)
+    def _make_pairs(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
+        settings = self.settings
+        totals = materialize(connection, TOTALS, {"before": self.before, "seed": self.seed}, queries=queries)
+        deviate = NormalDist().inv_cdf(1 - settings.confidence)
+        least = {"min_clicks": settings.min_clicks, "min_ratio": settings.min_ratio, "deviate": deviate}
+        clicked = materialize(connection, CLICKED, least, totals=totals)
+        skipped = materialize(connection, SKIPPED, {"min_exposures": settings.min_exposures}, totals=totals)
+        opened = materialize(connection, OPENED, totals=totals)
+        click = materialize(connection, CLICK_PAIRS, self._draw, clicked=clicked, skipped=skipped)
+        relevance = materialize(connection, RELEVANCE_PAIRS, {"before": self.before}, queries=queries, opened=opened)
         drop(connection, totals, clicked)
         return OneHopPairs(queries, click, relevance, skipped, opened)
 
-    def others(
-        self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, wanted: Relation, against: Relation
+    def contradicting_pairs(
+        self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, query_relation: Relation, against: Relation
     ) -> Relation:
         """Draw negatives anew: tenant, query_id, positive_id, source, negative_id, negative_score.
 
         Args:
             connection: holds the relations.
             pairs: of `pairs`.
-            wanted: tenant, query_id, positive_id, source, and `from_id`: the query whose evidence made the pair.
+            query_relation: tenant, query_id, positive_id, source, and `from_id`: the query with the evidence.
             against: tenant, query_id, doc_id: what is no negative of a query. Where nothing else is left to draw, a
                 pair has no row.
         """
-        return keep(connection, OTHERS, self._draw, wanted=wanted, against=against, **pairs._asdict())
+        return materialize(connection, OTHERS, self._draw, wanted=query_relation, against=against, **pairs._asdict())
 
     @property
     def _draw(self) -> dict[str, object]:

@@ -13,7 +13,7 @@ import duckdb
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest, key_of
 from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
-from darklode.pipeline.base.relations import Relation, drop, keep, view
+from darklode.pipeline.base.relations import Relation, drop, materialize, view
 from darklode.pipeline.base.spread import Pieces, Spread, here
 from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.multi_hop import loans_to, multi_hop
@@ -36,7 +36,7 @@ def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
     hop: OneHop,
     mining: MiningSettings,
     *,
-    most: int,
+    max_associations: int,
     contains: Mapping[str, Sequence[str]],
     spread: Spread = here,
 ) -> None:
@@ -50,7 +50,7 @@ def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
         output: takes `mined_pairs`, a partition a day, and its patch.
         hop: makes the queries' own pairs.
         mining: which sources a pair may have, and when a day's files are written anew.
-        most: lenders of a query and kind; 0: all.
+        max_associations: lenders of a query and kind; 0: all.
         contains: by day, the digests of earlier versions of its evidence that the present one only adds to.
         spread: where all pairs are made, if they are made anew.
     """
@@ -58,17 +58,23 @@ def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
     read = digests(days)
     share = mining.patch_share
     facts = output.earlier_facts
-    known = output.earlier("mined_pairs") if facts.get("mark") == mark else None
-    news = None if known is None else news_of(facts["read"], read, contains)
+    earlier_pairs = output.previous_tables("mined_pairs") if facts.get("mark") == mark else None
+    news = None if earlier_pairs is None else news_of(facts["read"], read, contains)
     with tables.connect() as connection:
-        if known is None or news is None:
-            write_all(connection, output, _all(connection, tables, output, Making(hop, most, mining.merge, spread)))
+        if earlier_pairs is None or news is None:
+            write_all(
+                connection,
+                output,
+                _all_pairs(connection, tables, output, PairSettings(hop, max_associations, mining.merge, spread)),
+            )
         else:
-            new = tables.of("click_evidence", [part for day in news.days for part in days[day]])
+            new = tables.with_parts("click_evidence", [part for day in news.days for part in days[day]])
             delta = view(connection, new, "click_evidence")
-            wanted, own = touched(connection, delta, view(connection, known, "mined_pairs"), news, hop)
-            pairs = _pairs(connection, wanted, replace(hop, known=own), most, mining.merge)
-            write_changes(connection, output, known, wanted=wanted, pairs=pairs, share=share)
+            query_relation, own = touched_queries(
+                connection, delta, view(connection, earlier_pairs, "mined_pairs"), news, hop
+            )
+            pairs = _pairs(connection, query_relation, replace(hop, previous=own), max_associations, mining.merge)
+            write_changes(connection, output, earlier_pairs, query_relation=query_relation, pairs=pairs, share=share)
     output.facts |= {"mark": mark, "read": read}
     rows = output.rows("mined_pairs")
     output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", rows))
@@ -78,26 +84,26 @@ SHARD_QUERIES = 1 << 12
 """Queries in a shard, at least: each shard reads the tables."""
 
 
-class Making(NamedTuple):
+class PairSettings(NamedTuple):
     """How all pairs are made, and where."""
 
     hop: OneHop
-    most: int
+    max_associations: int
     merge: Merge
     spread: Spread
 
 
 @dataclass(frozen=True)
-class Borrowers:
+class PairShard:
     """A shard: the queries that come in one place of `shards`, in order of tenant and query_id."""
 
     tables: Tables
     hop: OneHop
-    most: int
+    max_associations: int
     merge: Merge
     shard: int
     shards: int
-    place: str
+    folder: str
 
     @property
     def name(self) -> str:
@@ -105,36 +111,40 @@ class Borrowers:
         return f"mined_pairs {self.shard} of {self.shards}"
 
 
-def made(shard: Borrowers) -> Pieces:
+def make_pairs(shard: PairShard) -> Pieces:
     """All pairs of a shard's queries, in no order."""
     with shard.tables.connect() as connection:
-        given = {"before": shard.hop.before, "shard": shard.shard, "shards": shard.shards}
-        pairs = _pairs(connection, keep(connection, SHARE, given), shard.hop, shard.most, shard.merge)
+        parameters = {"before": shard.hop.before, "shard": shard.shard, "shards": shard.shards}
+        pairs = _pairs(
+            connection, materialize(connection, SHARE, parameters), shard.hop, shard.max_associations, shard.merge
+        )
         yield from pieces(connection, f"SELECT {COLUMNS} FROM {pairs}", {}, ANSWER_ROWS)
 
 
-def _all(connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, making: Making) -> Relation:
+def _all_pairs(connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, making: PairSettings) -> Relation:
     """The pairs of all queries, made where there is room."""
-    hop, most, merge, spread = making
+    hop, max_associations, merge, spread = making
     shards = min(spread.places, tables.rows("log_queries") // SHARD_QUERIES)
     if shards < 2:
-        return _pairs(connection, everything(connection, hop), hop, most, merge)
+        return _pairs(connection, all_queries(connection, hop), hop, max_associations, merge)
     contents = key_of(*(tables.content(table) for table in PAIRS_STAGE.reads))
     places = [f"progress/{PAIRS_STAGE.name}/{output.unit_key(f'{n} of {shards}', contents)}" for n in range(shards)]
-    every = [Borrowers(tables, hop, most, merge, n + 1, shards, place) for n, place in enumerate(places)]
+    every = [PairShard(tables, hop, max_associations, merge, n + 1, shards, folder) for n, folder in enumerate(places)]
     connection.register("piece", MINED_PAIRS.empty())
-    found = keep(connection, f"SELECT {COLUMNS} FROM piece")
-    for rows in chain.from_iterable(spread(made, every)):
+    pieces = materialize(connection, f"SELECT {COLUMNS} FROM piece")
+    for rows in chain.from_iterable(spread(make_pairs, every)):
         connection.register("piece", rows)
-        connection.execute(f"INSERT INTO {found} SELECT {COLUMNS} FROM piece")
+        connection.execute(f"INSERT INTO {pieces} SELECT {COLUMNS} FROM piece")
     connection.unregister("piece")
-    return found
+    return pieces
 
 
-def _pairs(connection: duckdb.DuckDBPyConnection, wanted: Relation, hop: OneHop, most: int, merge: Merge) -> Relation:
+def _pairs(
+    connection: duckdb.DuckDBPyConnection, query_relation: Relation, hop: OneHop, max_associations: int, merge: Merge
+) -> Relation:
     """All pairs of the queries that are wanted."""
-    loans = loans_to(connection, wanted, before=hop.before)
-    return multi_hop(connection, wanted, loans, hop, most=most, merge=merge)
+    loans = loans_to(connection, query_relation, before=hop.before)
+    return multi_hop(connection, query_relation, loans, hop, max_associations=max_associations, merge=merge)
 
 
 EVERYTHING = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"
@@ -185,13 +195,15 @@ TOUCHED = """
 
 
 @dataclass(frozen=True)
-class News:
+class ChangedEvidence:
     """What came since the pairs were last made: days that are new, or to whose evidence something was added."""
 
     days: tuple[str, ...]
 
 
-def news_of(before: Mapping[str, str], now: Mapping[str, str], contains: Mapping[str, Sequence[str]]) -> News | None:
+def news_of(
+    before: Mapping[str, str], now: Mapping[str, str], contains: Mapping[str, Sequence[str]]
+) -> ChangedEvidence | None:
     """Compare the days' digests; None where evidence went away, so that everything has to be made anew.
 
     Args:
@@ -200,16 +212,16 @@ def news_of(before: Mapping[str, str], now: Mapping[str, str], contains: Mapping
         contains: by day, the digests of earlier versions that the present one only adds to.
     """
     lost = [day for day, digest in before.items() if now.get(day) != digest and digest not in contains.get(day, ())]
-    return None if lost else News(tuple(day for day, digest in now.items() if before.get(day) != digest))
+    return None if lost else ChangedEvidence(tuple(day for day, digest in now.items() if before.get(day) != digest))
 
 
-def everything(connection: duckdb.DuckDBPyConnection, hop: OneHop) -> Relation:
+def all_queries(connection: duckdb.DuckDBPyConnection, hop: OneHop) -> Relation:
     """All queries: tenant and query_id."""
-    return keep(connection, EVERYTHING, {"before": hop.before})
+    return materialize(connection, EVERYTHING, {"before": hop.before})
 
 
-def touched(
-    connection: duckdb.DuckDBPyConnection, delta: Relation, earlier: Relation, news: News, hop: OneHop
+def touched_queries(
+    connection: duckdb.DuckDBPyConnection, delta: Relation, earlier: Relation, news: ChangedEvidence, hop: OneHop
 ) -> tuple[Relation, OneHopPairs]:
     """The queries whose pairs may have changed, as tenant and query_id: too many do no harm, too few would.
 
@@ -222,11 +234,13 @@ def touched(
         news: what came since then.
         hop: makes the touched queries' own pairs, to see which of them lend something else now.
     """
-    seen = keep(connection, SEEN, {"before": hop.before}, delta=delta)
-    one_hop = hop.pairs(connection, seen)
+    seen_queries = materialize(connection, SEEN, {"before": hop.before}, delta=delta)
+    one_hop = hop.pairs(connection, seen_queries)
     days = {"days": list(news.days)}
-    changed = keep(connection, CHANGED, days, earlier=earlier, seen=seen, click=one_hop.click)
+    changed = materialize(connection, CHANGED, days, earlier=earlier, seen=seen_queries, click=one_hop.click)
     before = {"before": hop.before}
-    found = keep(connection, TOUCHED, before, seen=seen, changed=changed, earlier=earlier, **one_hop._asdict())
+    touched_relation = materialize(
+        connection, TOUCHED, before, seen=seen_queries, changed=changed, earlier=earlier, **one_hop._asdict()
+    )
     drop(connection, changed)
-    return found, one_hop
+    return touched_relation, one_hop

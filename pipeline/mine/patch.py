@@ -9,7 +9,7 @@ from typing import NamedTuple
 import duckdb
 
 from darklode.pipeline.base.artifacts import Output, Part, Tables
-from darklode.pipeline.base.relations import Relation, drop, keep, view
+from darklode.pipeline.base.relations import Relation, drop, materialize, view
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.tables import TABLES
 
@@ -49,16 +49,16 @@ class Patch(NamedTuple):
 
 def write_all(connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation) -> None:
     """Write pairs, a folder a day."""
-    nothing = keep(connection, f"SELECT {KEY} FROM {{pairs}} LIMIT 0", pairs=pairs)
+    nothing = materialize(connection, f"SELECT {KEY} FROM {{pairs}} LIMIT 0", pairs=pairs)
     _write(connection, output, Tables.nothing(MINED_PAIRS.name), Patch(pairs, nothing), share=0)
 
 
 def write_changes(
     connection: duckdb.DuckDBPyConnection,
     output: Output,
-    known: Tables,
+    previous: Tables,
     *,
-    wanted: Relation,
+    query_relation: Relation,
     pairs: Relation,
     share: float,
 ) -> None:
@@ -67,39 +67,43 @@ def write_changes(
     Args:
         connection: holds the relations.
         output: takes `mined_pairs` and its patch.
-        known: the pairs that were written before.
-        wanted: the queries that were looked at again: tenant and query_id.
+        previous: the pairs that were written before.
+        query_relation: the queries that were looked at again: tenant and query_id.
         pairs: all of theirs.
         share: a day is written anew once its patch is more than this share of its files' rows.
     """
-    earlier = view(connection, known, MINED_PAIRS.name)
-    before = keep(connection, BEFORE, earlier=earlier, wanted=wanted)
-    came, went = (keep(connection, sql, before=before, pairs=pairs) for sql in (CAME, WENT))
-    old = Patch(view(connection, known, MINED_PAIRS.changed), view(connection, known, MINED_PAIRS.removed))
-    changed = keep(connection, CHANGED, changed=old.changed, went=went, came=came)
-    removed = keep(connection, REMOVED, removed=old.removed, changed=old.changed, went=went)
+    earlier = view(connection, previous, MINED_PAIRS.name)
+    before = materialize(connection, BEFORE, earlier=earlier, wanted=query_relation)
+    came, went = (materialize(connection, sql, before=before, pairs=pairs) for sql in (CAME, WENT))
+    old = Patch(
+        view(connection, previous, MINED_PAIRS.changed_column), view(connection, previous, MINED_PAIRS.removed_column)
+    )
+    changed = materialize(connection, CHANGED, changed=old.changed, went=went, came=came)
+    removed = materialize(connection, REMOVED, removed=old.removed, changed=old.changed, went=went)
     drop(connection, before, came, went)
-    _write(connection, output, known, Patch(changed, removed), share=share)
+    _write(connection, output, previous, Patch(changed, removed), share=share)
 
 
-def _write(connection: duckdb.DuckDBPyConnection, output: Output, known: Tables, patch: Patch, *, share: float) -> None:
-    days = known.by_day(MINED_PAIRS.name)
+def _write(
+    connection: duckdb.DuckDBPyConnection, output: Output, previous: Tables, patch: Patch, *, share: float
+) -> None:
+    days = previous.by_day(MINED_PAIRS.name)
     changes = dict(connection.sql(BY_DAY.format(**patch._asdict())).fetchall())
-    anew = [day for day, rows in changes.items() if rows > _bearable(days.get(day, []), share)]
+    anew = [day for day, rows in changes.items() if rows > _max_changes(days.get(day, []), share)]
     for day in sorted({*days, *anew}):
         if day in anew:
-            known.of(MINED_PAIRS.name, days.get(day, [])).view(connection, "that_day", MINED_PAIRS.name)
+            previous.with_parts(MINED_PAIRS.name, days.get(day, [])).view(connection, "that_day", MINED_PAIRS.name)
             output.write_answer(MINED_PAIRS.name, connection, ANEW.format(**patch._asdict()), {"day": day}, day)
         else:
             for part in days[day]:
-                output.keep(MINED_PAIRS.name, part)
+                output.reuse_part(MINED_PAIRS.name, part)
         output.progress(sum(part.rows for part in output.parts[MINED_PAIRS.name]), None, day)
-    for name, rows in ((MINED_PAIRS.changed, patch.changed), (MINED_PAIRS.removed, patch.removed)):
+    for name, rows in ((MINED_PAIRS.changed_column, patch.changed), (MINED_PAIRS.removed_column, patch.removed)):
         columns = ", ".join(TABLES[name].schema.names)
         output.write_answer(name, connection, BESIDE.format(columns=columns, rows=rows, key=KEY), {"anew": anew})
 
 
-def _bearable(parts: list[Part], share: float) -> float:
+def _max_changes(parts: list[Part], share: float) -> float:
     """How many changes may lie beside a day's files."""
     rows = sum(part.rows for part in parts)
     return share * rows if rows >= SMALL_DAY else 0

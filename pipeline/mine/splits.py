@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.nearness import near_keys
-from darklode.pipeline.base.relations import Relation, keep, view
-from darklode.pipeline.mine.days import chained, digests
+from darklode.pipeline.base.relations import Relation, materialize, view
+from darklode.pipeline.mine.days import chain_fingerprints, digests
 from darklode.schemas.tables import TABLES
 
 MINED_SPLITS = Stage("mined_splits", 3, ("log_queries",), ("query_clusters", "query_keys"))
@@ -81,7 +81,7 @@ BOUNDS = "SELECT min(n) AS first, max(n) + 1 AS end FROM {numbered} WHERE date =
 
 
 @dataclass(frozen=True)
-class Sides:
+class SplitSides:
     """How sides are drawn.
 
     Attributes:
@@ -114,24 +114,24 @@ def mined_splits(tables: Tables, output: Output, *, validation_share: float, tes
     Args:
         tables: holds `log_queries`.
         output: takes `query_clusters` and `query_keys`.
-        validation_share: see `Sides`.
-        test_from: see `Sides`.
-        seed: see `Sides`.
+        validation_share: see `SplitSides`.
+        test_from: see `SplitSides`.
+        seed: see `SplitSides`.
     """
-    chain = chained(digests(tables.by_day("log_queries")))
-    known, standing = (
+    chain = chain_fingerprints(digests(tables.by_day("log_queries")))
+    previous, standing = (
         [TABLES["query_clusters"].empty()],
-        [day for day, basis in chain.items() if output.stands(day, basis)],
+        [day for day, basis in chain.items() if output.is_done(day, basis)],
     )
     for day in standing:
         with output.unit(day, chain[day]) as unit:
-            known.append(output.written(unit, "query_clusters"))
+            previous.append(output.written(unit, "query_clusters"))
     missing = [day for day in chain if day not in standing]
     if missing:
         with tables.connect() as connection:
-            connection.register("known", pa.concat_tables(known).select(["tenant", "query_id", "cluster_id"]))
-            kept = view(connection, output.so_far("query_keys"), "query_keys")
-            sided = _sided(connection, kept, missing[0], Sides(validation_share, test_from, seed))
+            connection.register("known", pa.concat_tables(previous).select(["tenant", "query_id", "cluster_id"]))
+            known_keys = view(connection, output.so_far("query_keys"), "query_keys")
+            sided = _assign_sides(connection, known_keys, missing[0], SplitSides(validation_share, test_from, seed))
             for day in missing:
                 bounds = connection.sql(BOUNDS.format(**sided), params={"day": day}).to_arrow_table().to_pylist()[0]
                 with output.unit(day, chain[day]):
@@ -141,30 +141,32 @@ def mined_splits(tables: Tables, output: Output, *, validation_share: float, tes
     output.count(FunnelStep("mined_splits", "queries", tables.rows("log_queries"), "queries", rows))
 
 
-def _sided(connection: duckdb.DuckDBPyConnection, kept: Relation, first: str, sides: Sides) -> dict[str, Relation]:
+def _assign_sides(
+    connection: duckdb.DuckDBPyConnection, known_keys: Relation, first: str, sides: SplitSides
+) -> dict[str, Relation]:
     """The queries with their sides, those that stand on neither, and the new ones' keys.
 
     Args:
         connection: with the table log_queries, and `known`: the clusters of the queries before `first`.
-        kept: `query_keys` of these.
+        known_keys: `query_keys` of these.
         first: the day from which on queries are new.
         sides: how sides are drawn.
 
     Returns:
         `numbered`, `sided` (of the new queries, and of those that share a key with one), `torn` and `new`.
     """
-    numbered = keep(connection, NUMBERED)
+    numbered = materialize(connection, NUMBERED)
     before = f"SELECT count(*) FROM {numbered} WHERE date < CAST($first AS DATE)"
     new = {"new": connection.sql(before, params={"first": first}).fetchall()[0][0]}
-    new_keys = near_keys(connection, keep(connection, OF_NEW, new, numbered=numbered))
-    keys = keep(connection, SHARED, kept=kept, new=new_keys, numbered=numbered)
-    near = connection.sql(NEAREST.format(new=new_keys, keys=keys)).to_arrow_table()
+    new_keys = near_keys(connection, materialize(connection, OF_NEW, new, numbered=numbered))
+    keys = materialize(connection, SHARED, kept=known_keys, new=new_keys, numbered=numbered)
+    nearest_rows = connection.sql(NEAREST.format(new=new_keys, keys=keys)).to_arrow_table()
     standing = connection.sql(STANDING.format(numbered=numbered)).to_arrow_table()
     size = connection.sql(f"SELECT count(*) FROM {numbered}").fetchall()[0][0]
-    parents = chains(size, [(standing["n"], standing["root"]), (near["n"], near["near"])])
+    parents = chains(size, [(standing["n"], standing["root"]), (nearest_rows["n"], nearest_rows["near"])])
     connection.register("roots", pa.table({"n": np.arange(size), "near": parents, "root": roots(parents)}))
-    sided = keep(connection, SIDED, sides.given | new, numbered=numbered, keys=keys)
-    torn = keep(connection, TORN, keys=keys, new=new_keys, sided=sided)
+    sided = materialize(connection, SIDED, sides.given | new, numbered=numbered, keys=keys)
+    torn = materialize(connection, TORN, keys=keys, new=new_keys, sided=sided)
     return {"numbered": numbered, "sided": sided, "torn": torn, "new": new_keys}
 
 

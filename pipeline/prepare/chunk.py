@@ -34,13 +34,13 @@ _LINE = re.compile(
 
 
 @dataclass(frozen=True)
-class Uncut:
+class UncutDocuments:
     """A shard: some parts of the documents."""
 
     tables: Tables
     parts: tuple[Part, ...]
     settings: ChunkSettings
-    place: str
+    folder: str
 
     @property
     def name(self) -> str:
@@ -56,24 +56,29 @@ def chunk(tables: Tables, output: Output, settings: ChunkSettings, spread: Sprea
     """
     totals: Counter[str] = Counter()
     parts = tables.parts("documents")
-    missing = {one.sha256: one for one in parts if not output.recorded(one.sha256, one.sha256)}
+    missing = {
+        document_part.sha256: document_part
+        for document_part in parts
+        if not output.is_recorded(document_part.sha256, document_part.sha256)
+    }
     pieces = chain.from_iterable(spread(cut, _shards(tables, output, settings, tuple(missing.values()))))
     for number, part in enumerate(parts):
         with output.unit(part.sha256, basis=part.sha256) as unit:
             if not unit.done:
-                mine = pieces if part.sha256 in missing else cut(Uncut(tables, (part,), settings, ""))
-                unit.facts.update(_write(output, mine))
+                part_pieces = pieces if part.sha256 in missing else cut(UncutDocuments(tables, (part,), settings, ""))
+                unit.facts.update(_write(output, part_pieces))
         totals.update(unit.facts)
         output.progress(number + 1, len(parts))
     dropped = {"no text": totals["no text"]} if totals["no text"] else {}
     output.count(FunnelStep("chunk", "documents", totals["documents"], "chunks", totals["chunks"], dropped))
 
 
-def _shards(tables: Tables, output: Output, settings: ChunkSettings, parts: tuple[Part, ...]) -> list[Uncut]:
+def _shards(tables: Tables, output: Output, settings: ChunkSettings, parts: tuple[Part, ...]) -> list[UncutDocuments]:
     groups = [parts[first:last] for first, last in cuts([part.size for part in parts], SHARD_BYTES)]
     keys = [key_of(*(output.unit_key(part.sha256, part.sha256) for part in group)) for group in groups]
     return [
-        Uncut(tables, group, settings, f"progress/{CHUNK.name}/{key}") for group, key in zip(groups, keys, strict=True)
+        UncutDocuments(tables, group, settings, f"progress/{CHUNK.name}/{key}")
+        for group, key in zip(groups, keys, strict=True)
     ]
 
 
@@ -96,7 +101,7 @@ def splitter_of(size: int, overlap: int = 0) -> RecursiveCharacterTextSplitter:
     )
 
 
-def cut(shard: Uncut) -> Pieces:
+def cut(shard: UncutDocuments) -> Pieces:
     """Cut a shard: of each part its chunks, rejected documents, rejected pieces, and a row of counts."""
     splitter = splitter_of(shard.settings.size, shard.settings.overlap)
     for part in shard.parts:
@@ -115,8 +120,8 @@ def _part(documents: pa.Table, splitter: RecursiveCharacterTextSplitter, setting
             (chunks if _WORD.search(row["text"]) else wordless).append(row)
     _number(chunks)
     yield CHUNKS.rows({name: [row[name] for row in chunks] for name in CHUNKS.schema.names})
-    yield _rejected("no text", empty)
-    yield _rejected("no words", wordless)
+    yield _reject_table("no text", empty)
+    yield _reject_table("no words", wordless)
     yield pa.table({"documents": [documents.num_rows], "chunks": [len(chunks)], "no text": [len(empty)]})
 
 
@@ -151,8 +156,8 @@ def spans(text: str, splitter: RecursiveCharacterTextSplitter, settings: ChunkSe
 def _halves(text: str, start: int, end: int, room: int) -> list[tuple[int, int]]:
     """A piece cut in two, the first of at most `room` characters; white space between them is left out."""
     first = next(iter(splitter_of(room).split_text(text[start:end])), text[start : start + room])
-    rest = text[start + len(first) : end].lstrip()
-    return [(start, start + len(first)), (end - len(rest), end)]
+    second = text[start + len(first) : end].lstrip()
+    return [(start, start + len(first)), (end - len(second), end)]
 
 
 def _without_trailing_headings(
@@ -170,11 +175,11 @@ def _without_trailing_headings(
 def _trailing(text: str, start: int, end: int, headings: list[tuple[int, int]]) -> int | None:
     """Where the headings begin that a piece ends with; None where it ends with something else."""
     last = bisect_left(headings, (end, 0)) - 1
-    found = None
+    match = None
     while last >= 0 and headings[last][0] >= start and not text[headings[last][1] : end].strip():
-        found = end = headings[last][0]
+        match = end = headings[last][0]
         last -= 1
-    return found
+    return match
 
 
 def _pieces(text: str, splitter: RecursiveCharacterTextSplitter, overlap: int) -> Iterator[tuple[int, int]]:
@@ -196,7 +201,7 @@ def _chunks(document: Row, places: Iterable[tuple[int, int]]) -> Iterator[Row]:
     title = document["title"]
     outline = _Outline(document["text"], title)
     for start, end in places:
-        text, heading = document["text"][start:end], outline.above(start)
+        text, heading = document["text"][start:end], outline.headings_at(start)
         digest = _sha256(f"{title or ''}\0{heading or ''}\0{text}")[:32]
         yield document | {"start": start, "end": end, "text": text, "heading": heading, "content_hash": digest}
 
@@ -215,7 +220,7 @@ def _number(chunks: list[Row]) -> None:
         row["chunk_id"] = name if count == 1 else f"{name}.{count}"
 
 
-def _rejected(reason: str, rows: list[Row]) -> pa.Table:
+def _reject_table(reason: str, rows: list[Row]) -> pa.Table:
     """Columns of `rejects`."""
     columns = {name: [row[key] for row in rows] for name, key in _REJECTED.items()}
     return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}).append_column(
@@ -232,21 +237,21 @@ class _Outline:
         self._ahead = next(self._next, None)
         self._open: list[tuple[int, int, str]] = []
 
-    def above(self, start: int) -> str | None:
+    def headings_at(self, start: int) -> str | None:
         """The headings that the character at `start` stands under, outermost first; ask in ascending order."""
         while self._ahead and self._ahead[0] <= start:
             level = self._ahead[1]
             self._open = [heading for heading in self._open if heading[1] < level]
             self._open.append(self._ahead)
             self._ahead = next(self._next, None)
-        named = [text for at, level, text in self._open if at < start and (level, text) != (1, self._title)]
-        return " › ".join(named) or None
+        headings = [text for at, level, text in self._open if at < start and (level, text) != (1, self._title)]
+        return " › ".join(headings) or None
 
 
 def _headings(text: str) -> Iterator[tuple[int, int, str]]:
     """Offset, level and words of each heading."""
     for match in _heading_lines(text):
-        yield match.start("level"), len(match["level"]), _bare(match["text"])
+        yield match.start("level"), len(match["level"]), _heading_text(match["text"])
 
 
 def _heading_lines(text: str) -> Iterator[re.Match[str]]:
@@ -258,11 +263,11 @@ def _heading_lines(text: str) -> Iterator[re.Match[str]]:
                 fence = mark
             elif mark.startswith(fence) and not match["info"].strip():
                 fence = ""
-        elif not fence and _bare(match["text"]):
+        elif not fence and _heading_text(match["text"]):
             yield match
 
 
-def _bare(heading: str) -> str:
+def _heading_text(heading: str) -> str:
     """A heading without the white space around it and the # that may close it."""
     text = heading.strip()
     bare = text.rstrip("#")

@@ -66,7 +66,7 @@ def explain_drops(dropped: Sequence[tuple[str, pa.Table]], settings: CleanSettin
     """Which rules dropped all queries, the one that dropped most first, and the setting that loosens that one."""
     steps = {step: Counter(rejects["reason"].to_pylist()) for step, rejects in dropped}
     totals = Counter({step: reasons.total() for step, reasons in steps.items() if reasons})
-    rules = [f"{step} {n:,} ({_commonest(steps[step])})" for step, n in totals.most_common()]
+    rules = [f"{step} {n:,} ({_most_common(steps[step])})" for step, n in totals.most_common()]
     return (
         f"cleaning dropped every query: {'; '.join(rules) or 'there was none'}. "
         f"{_remedy(next(iter(totals.most_common()), ('', 0))[0], steps, settings)}pass --keep-all-queries to clean "
@@ -74,7 +74,7 @@ def explain_drops(dropped: Sequence[tuple[str, pa.Table]], settings: CleanSettin
     )
 
 
-def _commonest(reasons: Counter[str]) -> str:
+def _most_common(reasons: Counter[str]) -> str:
     return ", ".join(
         f"{reason} {n:,}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:3]
     )
@@ -83,8 +83,10 @@ def _commonest(reasons: Counter[str]) -> str:
 def _remedy(step: str, steps: Mapping[str, Counter[str]], settings: CleanSettings) -> str:
     if step == "clean.language":
         language = steps[step].most_common(1)[0][0].removeprefix(f"{LANGUAGE} ")
-        kept = ", ".join(settings.languages)
-        return f"clean.language keeps {kept}: set clean.language={language}, or null to keep every language; or "
+        language_list = ", ".join(settings.languages)
+        return (
+            f"clean.language keeps {language_list}: set clean.language={language}, or null to keep every language; or "
+        )
     return f"Loosen {REMEDIES[step]}; or " if step in REMEDIES else ""
 
 
@@ -111,26 +113,26 @@ def _apply(step: str, result: FilterResult, output: Output, keep_all: bool) -> t
     if keep_all:
         result = FilterResult.all_kept(result.queries)
     output.facts |= result.facts
-    kept, gone = credit(result), result.rejects()
+    remaining, gone = credit_survivors(result), result.rejects()
     counts = {item["values"]: item["counts"] for item in pc.value_counts(gone["reason"]).to_pylist()}
     before = result.queries.num_rows
-    output.count(FunnelStep(step, "queries", before, "queries", kept.num_rows, dict(sorted(counts.items()))))
-    return kept, gone
+    output.count(FunnelStep(step, "queries", before, "queries", remaining.num_rows, dict(sorted(counts.items()))))
+    return remaining, gone
 
 
-def credit(result: FilterResult) -> pa.Table:
+def credit_survivors(result: FilterResult) -> pa.Table:
     """The kept queries, each credited with the raw queries of those it stands for."""
-    kept = result.queries.filter(pc.invert(result.dropped))
+    survivors = result.queries.filter(pc.invert(result.is_dropped))
     lent = result.queries.filter(pc.is_valid(result.represented_by))
     if not lent.num_rows:
-        return kept
+        return survivors
     by = result.represented_by.filter(pc.is_valid(result.represented_by))
     loans = pa.table({"tenant": lent["tenant"], "query_id": by, "lent": lent["n_represented"]})
     sums = loans.group_by(["tenant", "query_id"]).aggregate([("lent", "sum")])
-    rows = kept.select(["tenant", "query_id"]).append_column("row", pa.array(np.arange(kept.num_rows)))
+    rows = survivors.select(["tenant", "query_id"]).append_column("row", pa.array(np.arange(survivors.num_rows)))
     joined = rows.join(sums, ["tenant", "query_id"]).sort_by("row")
-    total = pc.add(kept["n_represented"], pc.fill_null(joined["lent_sum"], 0))
-    return kept.set_column(kept.schema.get_field_index("n_represented"), "n_represented", total)
+    total = pc.add(survivors["n_represented"], pc.fill_null(joined["lent_sum"], 0))
+    return survivors.set_column(survivors.schema.get_field_index("n_represented"), "n_represented", total)
 
 
 def name_survivors(dropped: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
@@ -141,7 +143,7 @@ def name_survivors(dropped: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[st
         rows = gone.append_column("row", pa.array(np.arange(gone.num_rows)))
         heirs = rows.join(later, ["tenant", "represented_by"], ["tenant", "id"]).sort_by("row")
         final = pc.if_else(pc.is_valid(heirs["went"]), heirs["by"], heirs["represented_by"])
-        named = gone.set_column(gone.schema.get_field_index("represented_by"), "represented_by", final)
-        mine = named.select(["tenant", "id", "represented_by"]).rename_columns(names)
-        later = pa.concat_tables([later, mine.append_column("went", pa.repeat(True, mine.num_rows))])
-        yield step, named
+        with_survivor = gone.set_column(gone.schema.get_field_index("represented_by"), "represented_by", final)
+        survivor_ids = with_survivor.select(["tenant", "id", "represented_by"]).rename_columns(names)
+        later = pa.concat_tables([later, survivor_ids.append_column("went", pa.repeat(True, survivor_ids.num_rows))])
+        yield step, with_survivor

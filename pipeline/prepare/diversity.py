@@ -51,8 +51,8 @@ def pick_representatives(queries: pa.Table, settings: CleanSettings, seed: int, 
         clusters[rows], distances = k_means(vectors, n_clusters(len(rows), settings), seed)
         if settings.per_cluster != "auto":
             kept_for[rows] = rows[_nearest(clusters[rows], distances, settings.per_cluster or len(rows))]
-        place = np.searchsorted(rows, kept_for[rows])
-        distance[rows] = 1 - np.einsum("ij,ij->i", vectors, vectors[place])
+        representative_row = np.searchsorted(rows, kept_for[rows])
+        distance[rows] = 1 - np.einsum("ij,ij->i", vectors, vectors[representative_row])
     queries = queries.append_column("cluster_id", pa.array(clusters))
     dropped = kept_for != np.arange(n)
     facts = {"mean_distance": float(distance[dropped].mean())} if dropped.any() else {}
@@ -62,15 +62,15 @@ def pick_representatives(queries: pa.Table, settings: CleanSettings, seed: int, 
 def _peers(alike: NDArray[np.int64], dropped: NDArray[np.bool_]) -> NDArray[np.int64]:
     """For each query the first kept one of its group, -1 where none is."""
     first = np.full(len(alike), -1)
-    kept = np.flatnonzero(~dropped)[::-1]
-    first[alike[kept]] = kept
+    retained_rows = np.flatnonzero(~dropped)[::-1]
+    first[alike[retained_rows]] = retained_rows
     return first[alike]
 
 
 def n_clusters(n: int, settings: CleanSettings) -> int:
     """How many clusters for n queries: 10·√n unless set, never more than n."""
-    wanted = ceil(10 * sqrt(n)) if settings.clusters == "auto" else settings.clusters
-    return max(1, min(n, wanted))
+    n_wanted = ceil(10 * sqrt(n)) if settings.clusters == "auto" else settings.clusters
+    return max(1, min(n, n_wanted))
 
 
 def k_means(vectors: NDArray[np.float32], k: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -100,9 +100,11 @@ def _nearest(labels: NDArray[np.int32], distances: NDArray[np.float32], keep: in
     order = np.lexsort((np.arange(len(labels)), distances.round(6), labels))
     sorted_labels = labels[order]
     starts = np.flatnonzero(np.r_[True, sorted_labels[1:] != sorted_labels[:-1]])
-    place = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    rank_in_cluster = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
     representative = np.empty(len(labels), np.int64)
-    representative[order] = np.where(place < keep, order, order[np.repeat(starts, np.diff(np.r_[starts, len(order)]))])
+    representative[order] = np.where(
+        rank_in_cluster < keep, order, order[np.repeat(starts, np.diff(np.r_[starts, len(order)]))]
+    )
     return representative
 
 

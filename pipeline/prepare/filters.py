@@ -31,7 +31,7 @@ class FilterResult:
     facts: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def dropped(self) -> pa.Array:
+    def is_dropped(self) -> pa.Array:
         return pc.is_valid(self.reasons)
 
     @classmethod
@@ -70,13 +70,13 @@ class FilterResult:
 
     def rejects(self) -> pa.Table:
         """The dropped queries, as columns of `rejects`."""
-        gone = self.queries.filter(self.dropped)
+        gone = self.queries.filter(self.is_dropped)
         columns = {
             "tenant": gone["tenant"],
             "id": gone["query_id"],
             "payload": gone["text"],
-            "reason": self.reasons.filter(self.dropped),
-            "represented_by": self.represented_by.filter(self.dropped),
+            "reason": self.reasons.filter(self.is_dropped),
+            "represented_by": self.represented_by.filter(self.is_dropped),
         }
         return pa.table(columns)
 

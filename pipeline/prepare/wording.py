@@ -83,12 +83,12 @@ def same_words(queries: pa.Table, tables: Tables) -> NDArray[np.int64]:
             connection.execute(statement)
         slips = connection.sql(_SLIPS).to_arrow_table()
         vocabulary = connection.sql("SELECT tenant, word FROM vocabulary").to_arrow_table()
-        connection.register("spelled", _spelled(vocabulary, slips))
-        found = connection.sql(_WORDINGS).to_arrow_table().sort_by("row")
-    return _standing(queries, found)
+        connection.register("spelled", _apply_spelling(vocabulary, slips))
+        wordings = connection.sql(_WORDINGS).to_arrow_table().sort_by("row")
+    return _representatives(queries, wordings)
 
 
-def _spelled(vocabulary: pa.Table, slips: pa.Table) -> pa.Table:
+def _apply_spelling(vocabulary: pa.Table, slips: pa.Table) -> pa.Table:
     """Each word's stem, as it was meant, whether it is a slip, and whether it is a function word."""
     meant = vocabulary.join(slips, ["tenant", "word"])
     spelled = pc.coalesce(meant["meant"], meant["word"])
@@ -98,16 +98,16 @@ def _spelled(vocabulary: pa.Table, slips: pa.Table) -> pa.Table:
     return pa.table(columns | {"slip": pc.is_valid(meant["meant"])})
 
 
-def _standing(queries: pa.Table, found: pa.Table) -> NDArray[np.int64]:
+def _representatives(queries: pa.Table, wording_rows: pa.Table) -> NDArray[np.int64]:
     """The row that stands for each; a query without a word stands for itself."""
-    standing, rows = np.arange(queries.num_rows), found["row"].to_numpy()
-    tenants = queries["tenant"].take(found["row"])
-    wordings = pc.binary_join_element_wise(tenants, found["wording"], "\x00")
+    standing, rows = np.arange(queries.num_rows), wording_rows["row"].to_numpy()
+    tenants = queries["tenant"].take(wording_rows["row"])
+    wordings = pc.binary_join_element_wise(tenants, wording_rows["wording"], "\x00")
     codes = flat(wordings).dictionary_encode().indices.to_numpy()
     uses = queries["n_represented"].to_numpy()[rows]
-    order = np.lexsort((rows, -uses, found["slips"].to_numpy(), codes))
+    order = np.lexsort((rows, -uses, wording_rows["slips"].to_numpy(), codes))
     firsts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    best = np.empty(codes.max(initial=-1) + 1, np.int64)
-    best[codes[order[firsts]]] = rows[order[firsts]]
-    standing[rows] = best[codes]
+    best_row = np.empty(codes.max(initial=-1) + 1, np.int64)
+    best_row[codes[order[firsts]]] = rows[order[firsts]]
+    standing[rows] = best_row[codes]
     return standing

@@ -11,7 +11,7 @@ from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats
-from darklode.pipeline.validate.gate import outcome, release
+from darklode.pipeline.validate.gate import release, release_outcome
 from darklode.pipeline.validate.stage import stale
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TRIPLETS
@@ -88,7 +88,7 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
         warnings: what the reader must know, each a sentence; printed before everything else.
     """
     outdated = stale(run)
-    with all_tables(run).opened() as tables:
+    with all_tables(run).open_local() as tables:
         head = [*_warnings(tables, warnings), *([STALE] if outdated else [])]
         shown = [*_tables(run, tables, settings), *([] if outdated else _validation(tables))]
     language = () if settings.clean.keep_all else settings.clean.languages
@@ -105,12 +105,12 @@ def _configs(run: Run) -> Files:
     """Files of each config by split: a table's folder of that name; chunks, which have none, serve all splits."""
     parts = run.parts()
     full = {table: [part for part in parts.get(table, ()) if part.rows] for table in CONFIGS.values()}
-    found = {table: {partition_of(part.file) for part in some} for table, some in full.items()}
+    partitions = {table: {partition_of(part.file) for part in some} for table, some in full.items()}
     configs: dict[str, dict[str, str]] = {
-        config: {split: f"tables/{table}/{split}/*.parquet" for split in SPLITS if split in found[table]}
+        config: {split: f"tables/{table}/{split}/*.parquet" for split in SPLITS if split in partitions[table]}
         for config, table in CONFIGS.items()
     }
-    return configs | ({"corpus": {"corpus": "tables/chunks/*.parquet"}} if found["chunks"] else {})
+    return configs | ({"corpus": {"corpus": "tables/chunks/*.parquet"}} if partitions["chunks"] else {})
 
 
 def _title(run: Run, settings: Settings) -> str:
@@ -120,8 +120,8 @@ def _title(run: Run, settings: Settings) -> str:
 def _card(run: Run, settings: Settings, text: str, front: Mapping[str, Sequence[str]], configs: Files) -> str:
     """A card of any run: keys of the front matter that are empty are left out."""
     keys = {"pretty_name": name_of(run, settings), "license": settings.card.license}
-    given = {key: values for key, values in front.items() if values}
-    return with_front_matter(f"\n{text}", keys | given, configs)
+    front_matter = {key: values for key, values in front.items() if values}
+    return with_front_matter(f"\n{text}", keys | front_matter, configs)
 
 
 def _size(chunks: int) -> str:
@@ -151,7 +151,7 @@ def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
 def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
     yield "What went in", statistics.sizes(tables), ""
     yield "Funnel", statistics.funnel(tables), "Every row that came in either went on or was dropped for a reason."
-    yield "What cleaning dropped", statistics.cleaning(tables), statistics.sampled(run)
+    yield "What cleaning dropped", statistics.cleaning(tables), statistics.sampling_note(run)
     yield "Judge", statistics.judges(tables), ""
     yield "Where judging stopped", statistics.stopping(tables), STOPPED
     yield "Judges of the panel", statistics.members(tables), "What each said; the vote is above."
@@ -167,9 +167,9 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Candidates by the number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), GOLDEN
     yield "Whose labels", statistics.label_sources(tables), "Where people labelled a pair, their label stands."
-    wanted = settings.triplets.negatives
-    asked = f"{wanted} negatives were asked for per positive. {TEXT_FORM[settings.triplets.text_form]}"
-    yield "Triplets", statistics.triplets(tables, wanted), asked
+    n_negatives = settings.triplets.negatives
+    negatives_text = f"{n_negatives} negatives were asked for per positive. {TEXT_FORM[settings.triplets.text_form]}"
+    yield "Triplets", statistics.triplets(tables, n_negatives), negatives_text
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
     yield "Audit of the retrievers", _audit(statistics.audit_retrievers(tables)), OWN_POSITIVES
     yield "Overlap of the retrievers", statistics.audit_overlap(tables), OVERLAP
@@ -186,7 +186,7 @@ def _validation(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
         "Of the pairs that each found.",
     )
     yield "Between reviewers", statistics.reviewers(tables), "Cohen's kappa of each two, Krippendorff's alpha of all."
-    yield "Release", pa.Table.from_pylist(figures), OUTCOMES[outcome(figures)]
+    yield "Release", pa.Table.from_pylist(figures), OUTCOMES[release_outcome(figures)]
 
 
 def _audit(table: pa.Table) -> pa.Table:
@@ -230,10 +230,10 @@ def mined_card(run: Run, settings: Settings) -> str:
         run: a run; what is not complete yet is left out.
         settings: the settings in force.
     """
-    with all_tables(run).opened() as tables:
+    with all_tables(run).open_local() as tables:
         warnings = [f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables)]
         shown = list(_mined_tables(tables, settings))
-    head = [CLICKS, *warnings, "## What was learned", _learned(run)]
+    head = [CLICKS, *warnings, "## What was learned", _learned_section(run)]
     text = document([_title(run, settings), *head], shown, closing(run, settings, _mined_reading(run, settings)))
     return _card(run, settings, text, TASK, _mined_configs(run))
 
@@ -248,32 +248,40 @@ def _mined_configs(run: Run) -> Files:
     """Files of each config by split: triplets lie in a folder a split, what is of a later period is the test split."""
     parts = {table: [part for part in some if part.rows] for table, some in run.parts().items()}
     folders = {part.file.split("/")[-2] for part in parts.get("triplets", ())}
-    named = {split: partition_name({"split": split}) for split in SPLITS}
+    split_folders = {split: partition_name({"split": split}) for split in SPLITS}
     return {
-        "triplets": {split: f"tables/triplets/**/{one}/*.parquet" for split, one in named.items() if one in folders},
+        "triplets": {
+            split: f"tables/triplets/**/{folder}/*.parquet"
+            for split, folder in split_folders.items()
+            if folder in folders
+        },
         "test": {"test": "tables/mined_test/*.parquet"} if parts.get("mined_test") else {},
         "corpus": {"corpus": "tables/documents/*.parquet"} if parts.get("documents") else {},
     }
 
 
-def _learned(run: Run) -> str:
+def _learned_section(run: Run) -> str:
     manifests = run.manifests()
     lines = []
-    for stage, what in (("fit_planner", "planner"), ("click_model", "click model")):
+    for stage, label in (("fit_planner", "planner"), ("click_model", "click model")):
         facts = manifests[stage].facts if stage in manifests else {}
         if "version" in facts:
             through = facts["through"]
             basis = f"learned from the log up to {through}" if through else "learned from no click yet"
-            lines.append(f"- {what} `{facts['version']}`: {basis}")
+            lines.append(f"- {label} `{facts['version']}`: {basis}")
     return "\n".join(lines) or "Nothing: any click counts, and the terms' importances are given."
 
 
 def _mined_tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
-    most = settings.associate.max_per_query
+    max_associations = settings.associate.max_per_query
     yield "Triplets", statistics.triplet_tiers(tables), ""
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
     yield "Relevant to the judge", statistics.confirmed(tables), CONFIRMED
     yield "Tiers", statistics.tiers(tables), TIERS
     yield "Nights", statistics.nights(tables), NIGHTS
-    yield "Associations", statistics.lenders(tables, most), GRAPH.format(most=most or "(no cap: all)")
+    yield (
+        "Associations",
+        statistics.lenders(tables, max_associations),
+        GRAPH.format(most=max_associations or "(no cap: all)"),
+    )
     yield "Funnel", statistics.funnel(tables), "Every row that came in either went on or was dropped for a reason."

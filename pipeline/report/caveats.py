@@ -32,29 +32,29 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         tables: `views.all_tables` of a finished run.
         settings: the run's settings.
     """
-    found = [
+    sentences = [
         _small(tables, settings.pool.search_depth),
         _labels(tables),
-        favours(tables, settings),
+        favored_retrievers(tables, settings),
         _implausible(tables, settings.pool.search_depth),
         _unreadable(tables),
-        _contradicted(tables),
+        _contradicted_caveat(tables),
         missing_probabilities(tables),
-        _unjudged(tables),
-        _uncalibrated(tables),
-        _shown(tables),
+        _unjudged_caveat(tables),
+        _uncalibrated_caveat(tables),
+        _impressions_caveat(tables),
         _positives_without_triplet(tables),
-        _short(tables, settings.triplets.negatives),
+        _short_triplets(tables, settings.triplets.negatives),
     ]
-    return [sentence for sentence in found if sentence]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _small(tables: Tables, depth: int) -> str:
     tenants = tables.sql(SMALL_TENANTS, [depth])["tenant"].to_pylist()
     if not tenants:
         return ""
-    named = ", ".join(tenants[:5]) + (" …" if len(tenants) > 5 else "")
-    return f"Lists of {depth} hold half or more of the chunks of {named}: recall at that depth says little there."
+    tenant_list = ", ".join(tenants[:5]) + (" …" if len(tenants) > 5 else "")
+    return f"Lists of {depth} hold half or more of the chunks of {tenant_list}: recall at that depth says little there."
 
 
 def _labels(tables: Tables) -> str:
@@ -63,9 +63,9 @@ def _labels(tables: Tables) -> str:
         return ""
     without, everything = rows["all"]["without_positives"], rows["all"]["queries"]
     test = rows["test"]["with_positives"] if "test" in rows else 0
-    said = f"{without:,} of {everything:,} queries have no positive." if without else ""
+    sentence = f"{without:,} of {everything:,} queries have no positive." if without else ""
     few = f"Only {test} test queries have a positive: differences between systems will be noise."
-    return f"{said} {few}".strip() if test < FEW_TEST_QUERIES else said
+    return f"{sentence} {few}".strip() if test < FEW_TEST_QUERIES else sentence
 
 
 LEARNED = (
@@ -74,7 +74,7 @@ LEARNED = (
 )
 
 
-def favours(tables: Tables, settings: Settings) -> str:
+def favored_retrievers(tables: Tables, settings: Settings) -> str:
     """Whom labels by an encoder, or by a model of the retrievers' scores, favour; empty for those of other judges.
 
     Args:
@@ -87,8 +87,8 @@ def favours(tables: Tables, settings: Settings) -> str:
     if not any(judge.startswith("encoder-") for judge in judges):
         return ""
     own = [name for name in settings.pool.retrievers if name in settings.encoders]
-    named = f" The audit holds {', '.join(own)} against an opinion like its own." if own else ""
-    return f"Labels by an encoder's cosine favour systems like it: never compare encoders by them.{named}"
+    retriever_text = f" The audit holds {', '.join(own)} against an opinion like its own." if own else ""
+    return f"Labels by an encoder's cosine favour systems like it: never compare encoders by them.{retriever_text}"
 
 
 # What adaptive judging leaves out is the least likely part of the pool: without it the labels' share would be too high.
@@ -104,16 +104,16 @@ def _implausible(tables: Tables, depth: int) -> str:
     shares, recalls = tables.sql(RELEVANT_SHARE)["share"], tables.sql(LEAST_RECALL)["least"]
     telling = [] if _small(tables, depth) else recalls.to_pylist()  # a list finds everything in a small corpus
     signs = [
-        *(f"half of the answered queries have {n:g} positives or more" for n in _above(MANY_POSITIVES, medians)),
-        *(f"{share:.0%} of the candidates are relevant" for share in _above(LARGE_SHARE, shares.to_pylist())),
-        *(f"each retriever finds {least:.0%} or more of them" for least in _above(EVERYTHING, telling)),
+        *(f"half of the answered queries have {n:g} positives or more" for n in _pairs_above(MANY_POSITIVES, medians)),
+        *(f"{share:.0%} of the candidates are relevant" for share in _pairs_above(LARGE_SHARE, shares.to_pylist())),
+        *(f"each retriever finds {least:.0%} or more of them" for least in _pairs_above(EVERYTHING, telling)),
     ]
     if not signs:
         return ""
     return f"These labels are implausible: {'; '.join(signs)}. The judge calls too much relevant: read some triplets."
 
 
-def _above(limit: float, values: list[float | None]) -> list[float]:
+def _pairs_above(limit: float, values: list[float | None]) -> list[float]:
     return [value for value in values if value is not None and value > limit]
 
 
@@ -126,7 +126,7 @@ def _unreadable(tables: Tables) -> str:
     )
 
 
-def _contradicted(tables: Tables) -> str:
+def _contradicted_caveat(tables: Tables) -> str:
     contradicted = sum(filter(None, statistics.judges(tables)["contradicted"].to_pylist()))
     return (
         f"The log-probabilities of {contradicted:,} verdicts contradict the label that the judge wrote: the label "
@@ -150,16 +150,17 @@ def missing_probabilities(tables: Tables) -> str:
     return f"{missing:,} of {labels:,} labels have no probability ({reasons})."
 
 
-def _unjudged(tables: Tables) -> str:
+def _unjudged_caveat(tables: Tables) -> str:
     rows = [row for row in statistics.stopping(tables).to_pylist() if row["judged"] < row["pairs"]]
     if not rows:
         return ""
-    left = sum(row["pairs"] - row["judged"] for row in rows)
+    n_unjudged = sum(row["pairs"] - row["judged"] for row in rows)
     worst = max(rows, key=lambda row: row["missed_high"])
     interval = f"{worst['missed_low']:.1%} to {worst['missed_high']:.1%}"
     return (
-        f"{left:,} pairs of the pool were not judged: neither positives nor negatives, so no metric may count them as "
-        f"not relevant. Missed there: an estimated {worst['missed_share']:.1%} of the positives of tenant "
+        f"{n_unjudged:,} pairs of the pool were not judged: neither positives nor negatives, so no metric may "
+        "count them as not relevant. "
+        f"Missed there: an estimated {worst['missed_share']:.1%} of the positives of tenant "
         f"{worst['tenant']} (95 % interval {interval}); in no tenant is that bound higher. {_of_queries(rows)} The "
         "audit knows the found positives only, which favour what several retrievers rank high."
     )
@@ -174,18 +175,18 @@ def _of_queries(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _uncalibrated(tables: Tables) -> str:
+def _uncalibrated_caveat(tables: Tables) -> str:
     few = [row["tenant"] for row in statistics.calibration(tables).to_pylist() if row["ece"] is None]
     if not few:
         return ""
-    named = ", ".join(few[:5]) + (" …" if len(few) > 5 else "")
+    tenant_list = ", ".join(few[:5]) + (" …" if len(few) > 5 else "")
     return (
-        f"Too few human labels of {named} for a reliability curve or a fitted threshold: {MIN_LABELS} with a "
+        f"Too few human labels of {tenant_list} for a reliability curve or a fitted threshold: {MIN_LABELS} with a "
         f"probability are needed, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not."
     )
 
 
-def _shown(tables: Tables) -> str:
+def _impressions_caveat(tables: Tables) -> str:
     rows = tables.sql("SELECT labelled, shown FROM validation WHERE tenant IS NULL AND retriever IS NULL").to_pylist()
     if not rows or not rows[0]["shown"]:
         return ""
@@ -195,9 +196,9 @@ def _shown(tables: Tables) -> str:
     )
 
 
-def _short(tables: Tables, wanted: int) -> str:
-    short = sum(statistics.triplets(tables, wanted)["short_rows"].to_pylist())
-    return f"{short:,} triplets have fewer than {wanted} negatives; none were made up." if short else ""
+def _short_triplets(tables: Tables, n_negatives: int) -> str:
+    short = sum(statistics.triplets(tables, n_negatives)["short_rows"].to_pylist())
+    return f"{short:,} triplets have fewer than {n_negatives} negatives; none were made up." if short else ""
 
 
 LOST_POSITIVES_SHARE = 0.1
@@ -231,8 +232,8 @@ def mined_caveats(tables: Tables) -> list[str]:
     Args:
         tables: `views.all_tables` of a mined run.
     """
-    found = [_without_text(tables), _without_negative(tables), _left_out(tables)]
-    return [sentence for sentence in found if sentence]
+    sentences = [_without_text(tables), _without_negative(tables), _left_out(tables)]
+    return [sentence for sentence in sentences if sentence]
 
 
 RANKER = (
@@ -272,8 +273,8 @@ LEFT_OUT = """
 
 def _left_out(tables: Tables) -> str:
     rows = tables.sql(LEFT_OUT).to_pylist() if "log_days" in tables else []
-    said = [f"{row['days']:,} {'is' if row['days'] == 1 else 'are'} {WORDS[row['state']]}" for row in rows]
-    return f"Of the log's days, {' and '.join(said)}: nothing is made of them." if said else ""
+    day_texts = [f"{row['days']:,} {'is' if row['days'] == 1 else 'are'} {WORDS[row['state']]}" for row in rows]
+    return f"Of the log's days, {' and '.join(day_texts)}: nothing is made of them." if day_texts else ""
 
 
 WORDS = {"held": "held back until somebody decides", "discarded": "discarded"}

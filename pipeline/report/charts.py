@@ -13,7 +13,7 @@ from darklode.pipeline.report.drawing import (
     Bar,
     Chart,
     Column,
-    Curve,
+    CurveLine,
     CurvePoint,
     Curves,
     Dot,
@@ -22,13 +22,15 @@ from darklode.pipeline.report.drawing import (
     Rule,
 )
 from darklode.pipeline.report.numbers import number, share
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 Series = Mapping[str, tuple[str, str]]
 """Columns of a table, each with its legend and tone."""
 
 
-def stacked(table: pa.Table, label: str, series: Series, *, axis: str, most: int = 20, shares: bool = False) -> Chart:
+def stacked_bars(
+    table: pa.Table, label: str, series: Series, *, axis: str, max_bars: int = 20, shares: bool = False
+) -> Chart:
     """A horizontal bar for each row, of one part for each series.
 
     Args:
@@ -36,79 +38,84 @@ def stacked(table: pa.Table, label: str, series: Series, *, axis: str, most: int
         label: the column that names it.
         series: what it is made of.
         axis: what is counted.
-        most: bars shown.
+        max_bars: bars shown.
         shares: say what share of all each bar is.
     """
     rows = table.to_pylist()
     totals: list[int] = [sum(row[name] or 0 for name in series) for row in rows]
     scale, everything = AxisScale.up_to(max(totals, default=0)), sum(totals)
-    legend = [(tone, said) for said, tone in series.values()] if len(series) > 1 else []
+    legend = [(tone, label_text) for label_text, tone in series.values()] if len(series) > 1 else []
     drawn = []
-    for row, total in zip(rows[:most], totals, strict=False):
+    for row, total in zip(rows[:max_bars], totals, strict=False):
         of_all = f" · {share(total / everything)}" if shares and everything else ""
         drawn.append(Row(number(row[label]), _parts(row, series, scale), number(total) + of_all))
-    note = f"The first {most} are drawn." if len(rows) > most else ""
+    note = f"The first {max_bars} are drawn." if len(rows) > max_bars else ""
     return Chart(drawn, scale.axis(axis), legend=legend, note=note)
 
 
 def _parts(row: Mapping[str, Any], series: Series, scale: AxisScale) -> list[Bar]:
-    bars, reached = [], 0
-    for name, (said, tone) in series.items():
+    bars, offset = [], 0
+    for name, (label_text, tone) in series.items():
         count = row[name] or 0
         if count:
-            tip = f"{said}: {number(count)}"
-            bars.append(Bar(scale.at(reached), scale.span(reached, reached + count), tone, tip))
-            reached += count
+            tip = f"{label_text}: {number(count)}"
+            bars.append(Bar(scale.position_of(offset), scale.span(offset, offset + count), tone, tip))
+            offset += count
     return bars
 
 
 @dataclass(frozen=True)
-class Bin:
+class HistogramBin:
     """A bin of a histogram: its place in percent of the axis, and what is in it."""
 
     start: float
     length: float
-    said: str
+    label: str
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts by bin; `what` is counted, `value` is its number in short."""
+    """Counts by bin; `title` is counted, `value` is its number in short."""
 
     label: str
     tone: str
     counts: Sequence[int]
-    what: str
+    title: str
     value: str
 
 
-def histograms(bins: Sequence[Bin], series: Sequence[Histogram], axis: Axis, rules: Sequence[Rule] = ()) -> Chart:
+def histograms(
+    bins: Sequence[HistogramBin], series: Sequence[Histogram], axis: Axis, rules: Sequence[Rule] = ()
+) -> Chart:
     """One histogram above the other, each as high as the row."""
     rows = []
-    for one in series:
-        highest = max(one.counts, default=0)
+    for histogram in series:
+        highest = max(histogram.counts, default=0)
         columns = [
             Column(
-                place.start,
-                place.length,
+                position.start,
+                position.length,
                 round(100 * count / highest, 2),
-                one.tone,
-                f"{place.said}: {number(count)} {one.what}",
+                histogram.tone,
+                f"{position.label}: {number(count)} {histogram.title}",
             )
-            for place, count in zip(bins, one.counts, strict=True)
+            for position, count in zip(bins, histogram.counts, strict=True)
             if count
         ]
-        rows.append(Row(one.label, columns, one.value))
+        rows.append(Row(histogram.label, columns, histogram.value))
     return Chart(rows, axis, height=64, rules=rules)
 
 
-def whole_bins(values: Sequence[int], most: int, unit: str, step: int = 5) -> tuple[list[Bin], Axis]:
-    """A bin for each whole number from 0 on, one more for all above `most`; values are those that have one."""
-    width = 100 / (most + 2)
-    named = [(value, f"{number(value)} {unit}" if value <= most else f"more than {most} {unit}") for value in values]
-    ticks = [(round((value + 0.5) * width, 2), str(value)) for value in range(0, most, step)]
-    ticks.append((round((most + 1.5) * width, 2), f">{most}"))
-    return [Bin(round(value * width, 2), round(width, 2), said) for value, said in named], Axis(unit, ticks)
+def integer_bins(values: Sequence[int], max_value: int, unit: str, step: int = 5) -> tuple[list[HistogramBin], Axis]:
+    """A bin for each whole number from 0 on, one more for all above `max_value`; values are those that have one."""
+    width = 100 / (max_value + 2)
+    labels = [
+        (value, f"{number(value)} {unit}" if value <= max_value else f"more than {max_value} {unit}")
+        for value in values
+    ]
+    ticks = [(round((value + 0.5) * width, 2), str(value)) for value in range(0, max_value, step)]
+    ticks.append((round((max_value + 1.5) * width, 2), f">{max_value}"))
+    return [HistogramBin(round(value * width, 2), round(width, 2), label) for value, label in labels], Axis(unit, ticks)
 
 
 LEAST_SPAN = 0.02
@@ -125,45 +132,54 @@ class Whisker:
     middle: float
     low: float
     high: float
-    of: str
+    basis: str
     group: str = ""
     tone: str = ""
 
 
 def whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "", zero: str = "") -> Chart:
     """A row for each estimate, on one axis that need not begin at 0 unless `zero` says what lies there."""
-    scale = _around(estimates, zero=bool(zero))
-    groups = [None, *(one.group for one in estimates)]
+    scale = _scale_around(estimates, zero=bool(zero))
+    groups = [None, *(estimate.group for estimate in estimates)]
     headed = zip(groups, estimates, strict=False)
-    rows = [_whisker(one, scale, tone, one.group if one.group != before else "", zero) for before, one in headed]
-    rules = [Rule(scale.at(0), zero)] if zero else []
+    rows = [
+        _whisker(estimate, scale, tone, estimate.group if estimate.group != before else "", zero)
+        for before, estimate in headed
+    ]
+    rules = [Rule(scale.position_of(0), zero)] if zero else []
     return Chart(rows, scale.axis("", 4), title=title, note=note, rules=rules)
 
 
 def small_whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "") -> Multiples:
     """A small chart for each group; estimates of a group follow one another."""
-    scale = _around(estimates)
+    scale = _scale_around(estimates)
     charts = [
-        Chart([_whisker(one, scale, tone) for one in same], scale.axis("", 2), title=group)
-        for group, same in groupby(estimates, lambda one: one.group)
+        Chart([_whisker(estimate, scale, tone) for estimate in same], scale.axis("", 2), title=group)
+        for group, same in groupby(estimates, lambda estimate: estimate.group)
     ]
     return Multiples(charts, title, note)
 
 
-def _around(estimates: Sequence[Whisker], *, zero: bool = False) -> AxisScale:
-    ends = [end for one in estimates for end in (one.low, one.high)] + [0.0] * zero
-    return AxisScale.around(min(ends), max(ends), LEAST_SPAN)
+def _scale_around(estimates: Sequence[Whisker], *, zero: bool = False) -> AxisScale:
+    ends = [end for estimate in estimates for end in (estimate.low, estimate.high)] + [0.0] * zero
+    return AxisScale.including(min(ends), max(ends), LEAST_SPAN)
 
 
-def _whisker(one: Whisker, scale: AxisScale, tone: str, group: str = "", zero: str = "") -> Row:
+def _whisker(estimate: Whisker, scale: AxisScale, tone: str, group: str = "", zero: str = "") -> Row:
     digits = f"{'+' if zero else ''}.{4 if scale.high - scale.low < 0.05 else 3}f"
-    dot = Dot(scale.at(one.middle), scale.at(one.low), scale.at(one.high), one.tone or tone, _tip(one))
-    return Row(one.label, [dot], f"{one.middle:{digits}}", group=group)
+    dot = Dot(
+        scale.position_of(estimate.middle),
+        scale.position_of(estimate.low),
+        scale.position_of(estimate.high),
+        estimate.tone or tone,
+        _tip(estimate),
+    )
+    return Row(estimate.label, [dot], f"{estimate.middle:{digits}}", group=group)
 
 
-def _tip(one: Whisker) -> str:
-    interval = f", 95 % interval {one.low:.4f} to {one.high:.4f}" if one.low < one.high else ""
-    return f"{one.middle:.4f}{interval}, {one.of}"
+def _tip(estimate: Whisker) -> str:
+    interval = f", 95 % interval {estimate.low:.4f} to {estimate.high:.4f}" if estimate.low < estimate.high else ""
+    return f"{estimate.middle:.4f}{interval}, {estimate.basis}"
 
 
 TONES = ("a", "b", "c", "d", "faint")
@@ -178,20 +194,23 @@ def curves(table: pa.Table, along: tuple[str, str], y: str, title: str) -> Curve
         y: the column upwards.
         title: what the values are.
     """
-    x, said = along
+    x, axis_title = along
     rows = [row for row in table.to_pylist() if row[y] is not None]
     across = AxisScale.up_to(max((row[x] for row in rows), default=1))
     values = [row[y] for row in rows] or [0.0]
-    upward = AxisScale.around(min(values), max(values), LEAST_SPAN)
+    upward = AxisScale.including(min(values), max(values), LEAST_SPAN)
     settings = list(dict.fromkeys(row["setting"] for row in rows))
-    tones = {one: TONES[min(place, len(TONES) - 1)] for place, one in enumerate(settings)}
+    tones = {setting: TONES[min(index, len(TONES) - 1)] for index, setting in enumerate(settings)}
     drawn = []
     for _, same in groupby(rows, lambda row: row["trial"]):
-        mine = list(same)
-        points = [CurvePoint(across.at(row[x]), upward.at(row[y]), _place(row, x, y), row["kept"]) for row in mine]
-        drawn.append(Curve(points, tones[mine[0]["setting"]]))
-    legend = [(tone, one) for one, tone in tones.items()] if len(settings) > 1 else []
-    return Curves(drawn, across.axis(said, 4), upward.axis("", 4), title, legend)
+        setting_rows = list(same)
+        points = [
+            CurvePoint(across.position_of(row[x]), upward.position_of(row[y]), _place(row, x, y), row["kept"])
+            for row in setting_rows
+        ]
+        drawn.append(CurveLine(points, tones[setting_rows[0]["setting"]]))
+    legend = [(tone, setting) for setting, tone in tones.items()] if len(settings) > 1 else []
+    return Curves(drawn, across.axis(axis_title, 4), upward.axis("", 4), title, legend)
 
 
 def _place(row: Mapping[str, Any], x: str, y: str) -> str:
@@ -208,7 +227,7 @@ SOURCES = {
 HEIGHT = 52
 
 
-def evidence(table: pa.Table, _source: Source) -> list[Chart]:
+def evidence(table: pa.Table, _source: ReportSource) -> list[Chart]:
     """What each day held, and the pairs it gave.
 
     Args:
@@ -218,31 +237,31 @@ def evidence(table: pa.Table, _source: Source) -> list[Chart]:
     bins = _bins(days)
     series = []
     for measure, tone in MEASURES.items():
-        counts, named = table[measure].to_pylist(), measure.replace("_", " ")
+        counts, measure_label = table[measure].to_pylist(), measure.replace("_", " ")
         value = f"{number(sum(counts))} · last day {number(counts[-1])}"
-        series.append(Histogram(named, tone, counts, named, value))
+        series.append(Histogram(measure_label, tone, counts, measure_label, value))
     chart = histograms(bins, series, _dates(days))
-    legend = [(tone, f"pairs by {said}") for said, tone in SOURCES.values()]
+    legend = [(tone, f"pairs by {source_label}") for source_label, tone in SOURCES.values()]
     return [Chart([*chart.rows, _pairs(table, bins)], chart.axis, HEIGHT, legend=legend)]
 
 
-def _bins(days: list[str]) -> list[Bin]:
+def _bins(days: list[str]) -> list[HistogramBin]:
     width = 100 / len(days)
-    return [Bin(round(place * width, 3), round(width, 3), day) for place, day in enumerate(days)]
+    return [HistogramBin(round(index * width, 3), round(width, 3), day) for index, day in enumerate(days)]
 
 
-def _pairs(table: pa.Table, bins: list[Bin]) -> Row:
+def _pairs(table: pa.Table, bins: list[HistogramBin]) -> Row:
     """The pairs of each day, one source above the other."""
     rows = table.select(list(SOURCES)).to_pylist()
     highest = max((sum(row.values()) for row in rows), default=0) or 1
     columns = []
     for day, row in zip(bins, rows, strict=True):
-        reached = 0
-        for name, (said, tone) in SOURCES.items():
+        offset = 0
+        for name, (source_label, tone) in SOURCES.items():
             if row[name]:
-                bottom, reached = reached, reached + row[name]
-                tip = f"{day.said}: {number(row[name])} pairs by {said}"
-                ends = [round(100 * end / highest, 2) for end in (reached, bottom)]
+                bottom, offset = offset, offset + row[name]
+                tip = f"{day.label}: {number(row[name])} pairs by {source_label}"
+                ends = [round(100 * end / highest, 2) for end in (offset, bottom)]
                 columns.append(Column(day.start, day.length, ends[0], tone, tip, ends[1]))
     return Row("new pairs", columns, number(sum(sum(row.values()) for row in rows)))
 
@@ -250,4 +269,4 @@ def _pairs(table: pa.Table, bins: list[Bin]) -> Row:
 def _dates(days: list[str]) -> Axis:
     """The first, the middle and the last day are named."""
     width, places = 100 / len(days), sorted({0, len(days) // 2, len(days) - 1})
-    return Axis("day, UTC", [(round((place + 0.5) * width, 2), days[place]) for place in places])
+    return Axis("day, UTC", [(round((index + 0.5) * width, 2), days[index]) for index in places])

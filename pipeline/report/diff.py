@@ -1,6 +1,6 @@
 """What changed between two runs: rows that came, went, and say something else now.
 
-Every function takes what `both` opens. Rows are the same row where their keys are.
+Every function takes what `attach_both` opens. Rows are the same row where their keys are.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from darklode.schemas.tables import TABLES
 class TableComparison:
     """A table that is compared: what its rows are called, and the value that tells whether one changed."""
 
-    what: str
+    subject: str
     table: str
     value: str
 
@@ -100,7 +100,7 @@ _TEXTS = {
 
 
 @contextmanager
-def both(old: Tables, new: Tables) -> Iterator[duckdb.DuckDBPyConnection]:
+def attach_both(old: Tables, new: Tables) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with the tables of two runs that are compared, as old_<table> and new_<table>.
 
     Args:
@@ -109,15 +109,18 @@ def both(old: Tables, new: Tables) -> Iterator[duckdb.DuckDBPyConnection]:
     """
     with scratch() as connection:
         for prefix, tables in (("old", old), ("new", new)):
-            for table in (*(one.table for one in COMPARED), "verdicts"):
+            for table in (*(comparison.table for comparison in COMPARED), "verdicts"):
                 tables.view(connection, f"{prefix}_{table}", table)
         yield connection
 
 
 def counts(runs: duckdb.DuckDBPyConnection) -> pa.Table:
     """Rows before and after, removed, added and changed: a row for each of `COMPARED` that either run has."""
-    found = pa.concat_tables(runs.sql(_COUNTS + _joined(one), params=[one.what]).to_arrow_table() for one in COMPARED)
-    return found.filter(pc.greater(pc.add(found["before"], found["after"]), 0))
+    count_rows = pa.concat_tables(
+        runs.sql(_COUNTS + _join_sql(comparison), params=[comparison.subject]).to_arrow_table()
+        for comparison in COMPARED
+    )
+    return count_rows.filter(pc.greater(pc.add(count_rows["before"], count_rows["after"]), 0))
 
 
 def label_reasons(runs: duckdb.DuckDBPyConnection) -> pa.Table:
@@ -125,7 +128,7 @@ def label_reasons(runs: duckdb.DuckDBPyConnection) -> pa.Table:
     return runs.sql(_REASONS).to_arrow_table()
 
 
-def flipped(runs: duckdb.DuckDBPyConnection, n: int) -> pa.Table:
+def changed_verdicts(runs: duckdb.DuckDBPyConnection, n: int) -> pa.Table:
     """Pairs whose label flipped, those now relevant first: at most `n` each, the largest shift of probability first.
 
     before and after are the judge's probabilities, null where it gave none.
@@ -138,24 +141,30 @@ def examples(runs: duckdb.DuckDBPyConnection, n: int) -> Iterator[tuple[str, pa.
 
     They are drawn by a hash of their key, so that the same runs show the same ones.
     """
-    for one in COMPARED:
-        if one.what in _TEXTS:
-            yield one.what, runs.sql(_example(one), params={"n": n}).to_arrow_table()
+    for comparison in COMPARED:
+        if comparison.subject in _TEXTS:
+            yield comparison.subject, runs.sql(_example(comparison), params={"n": n}).to_arrow_table()
 
 
-def _example(one: TableComparison) -> str:
-    keys = ", ".join(TABLES[one.table].key)
+def _example(comparison: TableComparison) -> str:
+    keys = ", ".join(TABLES[comparison.table].key)
     side = "SELECT {keys}, {value} AS value, {text}, true AS here FROM {run}_{table}"
-    given = {"keys": keys, "value": one.value, "text": _TEXTS[one.what], "table": one.table}
+    parameters = {
+        "keys": keys,
+        "value": comparison.value,
+        "text": _TEXTS[comparison.subject],
+        "table": comparison.table,
+    }
     return f"""
         SELECT CASE WHEN new.here IS NULL THEN 'removed' WHEN old.here IS NULL THEN 'added' ELSE 'changed' END AS how,
                {keys}, old.text AS before, new.text AS after
-        FROM ({side.format(run="old", **given)}) old FULL JOIN ({side.format(run="new", **given)}) new USING ({keys})
+        FROM ({side.format(run="old", **parameters)}) old
+        FULL JOIN ({side.format(run="new", **parameters)}) new USING ({keys})
         WHERE old.value IS DISTINCT FROM new.value OR old.here IS NULL OR new.here IS NULL
         QUALIFY row_number() OVER (PARTITION BY how ORDER BY md5(concat_ws('/', {keys})), {keys}) <= $n
         ORDER BY how, {keys}
     """
 
 
-def _joined(one: TableComparison) -> str:
-    return _BOTH.format(keys=", ".join(TABLES[one.table].key), value=one.value, table=one.table)
+def _join_sql(comparison: TableComparison) -> str:
+    return _BOTH.format(keys=", ".join(TABLES[comparison.table].key), value=comparison.value, table=comparison.table)

@@ -95,7 +95,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """A cell of a matrix; `depth` is 0 to 9, the darkest, or none where nothing is known."""
 
     text: str
@@ -108,12 +108,12 @@ class Matrix:
     """A square of values, with the same names along both sides."""
 
     names: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[MatrixCell]]
     kind: str = "matrix"
 
 
 @dataclass(frozen=True)
-class Point:
+class ScatterPoint:
     """An estimate with its interval in a square; all in percent, upwards and to the right."""
 
     x: float
@@ -127,7 +127,7 @@ class Point:
 class Square:
     """Points between two axes with the same ticks, by place, and the diagonal."""
 
-    points: Sequence[Point]
+    points: Sequence[ScatterPoint]
     ticks: Sequence[tuple[float, str]]
     across: str
     upward: str
@@ -137,16 +137,16 @@ class Square:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A value along a curve, in percent to the right and upwards; `kept`: it is the one that counts."""
+    """A value along a curve, in percent to the right and upwards; `is_chosen`: it is the one that counts."""
 
     x: float
     y: float
     tip: str
-    kept: bool = False
+    is_chosen: bool = False
 
 
 @dataclass(frozen=True)
-class Curve:
+class CurveLine:
     """Values in their order: joined by a line with dots, the line alone, dots alone, stars, or a band's outline."""
 
     points: Sequence[CurvePoint]
@@ -158,7 +158,7 @@ class Curve:
 class Curves:
     """Curves above one axis, beside another; `legend` names the tones."""
 
-    curves: Sequence[Curve]
+    curves: Sequence[CurveLine]
     across: Axis
     upward: Axis
     title: str
@@ -190,18 +190,18 @@ class Text:
 
     Attributes:
         clipped: its beginning, or what stands around the first of the query's terms.
-        whole: all of it, none where that is the same.
+        full_blocks: all of it, none where that is the same.
         role: what it is (positive, negative).
         note: what is known of it.
-        named: its document's title and its heading there, as far as they are known.
+        heading_pieces: its document's title and its heading there, as far as they are known.
         document: its document's id, which is its file where it came from one.
     """
 
     clipped: Sequence[TextBlock]
-    whole: Sequence[TextBlock] = ()
+    full_blocks: Sequence[TextBlock] = ()
     role: str = ""
     note: str = ""
-    named: Sequence[Sequence[Piece]] = ()
+    heading_pieces: Sequence[Sequence[Piece]] = ()
     document: str = ""
 
 
@@ -236,36 +236,36 @@ class AxisScale:
     @classmethod
     def up_to(cls, high: float) -> "AxisScale":
         """From 0 to a round number, at least `high`."""
-        step = nice(high / 4)
+        step = round_up_nicely(high / 4)
         return cls(0, max(step, ceil(round(high / step, 6)) * step))
 
     @classmethod
-    def around(cls, low: float, high: float, least: float) -> "AxisScale":
+    def including(cls, low: float, high: float, least: float) -> "AxisScale":
         """Round numbers around both ends, at least so far from one another; below 0 only where an end is."""
-        step = nice(max(high - low, least) / 4)
+        step = round_up_nicely(max(high - low, least) / 4)
         first, last = floor(round(low / step, 6)), ceil(round(high / step, 6))
         few = max(1, ceil(round(least / step, 6)))
         first = min(first, last - few if first < 0 else max(last - few, 0))
         return cls(round(first * step, 9), round(max(last, first + few) * step, 9))
 
-    def at(self, value: float) -> float:
+    def position_of(self, value: float) -> float:
         """Percent of the way, never outside."""
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.0
         return round(100 * min(1.0, max(0.0, share)), 2)
 
     def span(self, low: float, high: float) -> float:
         """Percent between two numbers."""
-        return round(self.at(high) - self.at(low), 2)
+        return round(self.position_of(high) - self.position_of(low), 2)
 
-    def axis(self, title: str, most: int = 5) -> Axis:
+    def axis(self, title: str, max_ticks: int = 5) -> Axis:
         """The axis with round ticks, at most so many."""
-        step = nice((self.high - self.low) / most)
+        step = round_up_nicely((self.high - self.low) / max_ticks)
         first, last = ceil(round(self.low / step, 6)), floor(round(self.high / step, 6))
         ticks = [round(number * step, 9) for number in range(first, last + 1)]
-        return Axis(title, [(self.at(tick), brief(tick, self.high)) for tick in ticks])
+        return Axis(title, [(self.position_of(tick), brief(tick, self.high)) for tick in ticks])
 
 
-def nice(value: float) -> float:
+def round_up_nicely(value: float) -> float:
     """The smallest of 1, 2 and 5 times a power of ten that is not below the value; 1 for nothing."""
     if value <= 0:
         return 1.0
@@ -275,4 +275,4 @@ def nice(value: float) -> float:
 
 def whole_step(value: float) -> int:
     """The same, never below 1."""
-    return max(1, int(nice(value)))
+    return max(1, int(round_up_nicely(value)))

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from darklode.pipeline.report.drawing import Drawing
 from darklode.pipeline.report.numbers import UNKNOWN
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Figure:
         draw: the drawings of that table; none: the table itself is shown.
         needs: tables that must have been written.
         wide: it takes the page's whole width.
-        most: rows shown; the rest is cut, and that is said.
+        max_rows: rows shown; the rest is cut, and that is said.
         last: the last rows are shown instead of the first.
         null: how what is not known is written.
     """
@@ -30,16 +30,16 @@ class Figure:
     key: str
     title: str
     note: str
-    table: Callable[[Source], pa.Table]
-    draw: Callable[[pa.Table, Source], Sequence[Drawing]] | None = None
+    table: Callable[[ReportSource], pa.Table]
+    draw: Callable[[pa.Table, ReportSource], Sequence[Drawing]] | None = None
     needs: tuple[str, ...] = ()
     wide: bool = False
-    most: int = 60
+    max_rows: int = 60
     last: bool = False
     null: str = "–"
 
 
-def asked(query: str) -> Callable[[Source], pa.Table]:
+def sql_source(query: str) -> Callable[[ReportSource], pa.Table]:
     """The table of a figure that is a query's answer as it stands."""
     return lambda source: source.tables.sql(query)
 
@@ -65,25 +65,25 @@ class FilledFigure:
     unknown: Sequence[str] = ()
 
 
-def filled(figures: Sequence[Figure], given: Source) -> Iterator[FilledFigure]:
+def fill_figures(figures: Sequence[Figure], source: ReportSource) -> Iterator[FilledFigure]:
     """The figures for which the run has rows."""
     for figure in figures:
-        if not given.written.issuperset(figure.needs):
+        if not source.written_tables.issuperset(figure.needs):
             continue
-        table = figure.table(given)
+        table = figure.table(source)
         if table.num_rows:
-            kept = _cut(table, figure)
-            drawings = figure.draw(kept, given) if figure.draw else ()
-            known, unknown = _parted(kept, figure)
-            yield FilledFigure(figure, known, table.num_rows - kept.num_rows, drawings, unknown)
+            shown_rows = _cut(table, figure)
+            drawings = figure.draw(shown_rows, source) if figure.draw else ()
+            columns_with_values, unknown = _split_empty_columns(shown_rows, figure)
+            yield FilledFigure(figure, columns_with_values, table.num_rows - shown_rows.num_rows, drawings, unknown)
 
 
-def _parted(table: pa.Table, figure: Figure) -> tuple[pa.Table, list[str]]:
+def _split_empty_columns(table: pa.Table, figure: Figure) -> tuple[pa.Table, list[str]]:
     """The columns with a value, and the names of the others; a figure that writes out what is not known keeps all."""
     empty = [column.null_count == table.num_rows and figure.null != UNKNOWN for column in table.columns]
-    known = table.select([place for place, none in enumerate(empty) if not none])
-    return known, [name for name, none in zip(table.column_names, empty, strict=True) if none]
+    with_values = table.select([index for index, none in enumerate(empty) if not none])
+    return with_values, [name for name, none in zip(table.column_names, empty, strict=True) if none]
 
 
 def _cut(table: pa.Table, figure: Figure) -> pa.Table:
-    return table.slice(max(0, table.num_rows - figure.most)) if figure.last else table.slice(0, figure.most)
+    return table.slice(max(0, table.num_rows - figure.max_rows)) if figure.last else table.slice(0, figure.max_rows)

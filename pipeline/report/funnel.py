@@ -26,9 +26,9 @@ def funnel(run: Run, output: Output, order: Sequence[str]) -> None:
 def funnel_of(manifests: Mapping[str, Manifest], order: Sequence[str]) -> pa.Table:
     """The funnel that some complete stages counted, as rows of `funnel`."""
     steps = [step for stage in in_data_order(manifests, order) for step in manifests[stage].funnel]
-    rows = [(place, step, *drop) for place, step in enumerate(steps) for drop in _drops(step)]
+    rows = [(position, step, *drop) for position, step in enumerate(steps) for drop in _drops(step)]
     columns = {
-        "position": [place for place, *_ in rows],
+        "position": [position for position, *_ in rows],
         "reason": [reason for *_, reason, _ in rows],
         "dropped": [dropped for *_, dropped in rows],
     }
@@ -39,8 +39,8 @@ def funnel_of(manifests: Mapping[str, Manifest], order: Sequence[str]) -> pa.Tab
 
 def in_data_order(stages: Iterable[str], order: Sequence[str]) -> list[str]:
     """The stages in the order of their job; those that are no part of it come last, by name."""
-    place = {stage: number for number, stage in enumerate(order)}
-    return sorted(stages, key=lambda stage: (place.get(stage, len(place)), stage))
+    stage_position = {stage: number for number, stage in enumerate(order)}
+    return sorted(stages, key=lambda stage: (stage_position.get(stage, len(stage_position)), stage))
 
 
 def _drops(step: FunnelStep) -> list[tuple[str | None, int]]:

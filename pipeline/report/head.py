@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
 from darklode.pipeline.report.numbers import level, number
-from darklode.pipeline.report.source import Source, incomplete
+from darklode.pipeline.report.source import ReportSource, incomplete
 
 JUDGES_NAMED = 6
 
@@ -104,7 +104,7 @@ class PageHeader:
     badge: str
 
 
-def header(source: Source) -> PageHeader:
+def header(source: ReportSource) -> PageHeader:
     """Gather the head of a run's page."""
     judges = statistics.judges(source.tables)["judge_id"].to_pylist()
     judges += source.tables.sql(VERIFIERS)["judge_id"].to_pylist()
@@ -121,7 +121,7 @@ def header(source: Source) -> PageHeader:
     )
 
 
-def _kind(source: Source) -> str:
+def _kind(source: ReportSource) -> str:
     if source.laws:
         return "Laws of labels"
     if source.generated:
@@ -135,47 +135,47 @@ def _time(iso: str) -> str:
     return f"{iso[:10]} {iso[11:16]} UTC" if iso else ""
 
 
-def _sizes(source: Source) -> Iterator[tuple[str, str]]:
-    counted = _counted(source)
+def _sizes(source: ReportSource) -> Iterator[tuple[str, str]]:
+    counted = _table_counts(source)
     if counted:
-        for what, asked in counted.items():
-            yield what, number(source.tables.sql(asked)["n"][0].as_py())
+        for label, table_name in counted.items():
+            yield label, number(source.tables.sql(table_name)["n"][0].as_py())
         return
-    for table, what in (MINED if source.mined else BUILT).items():
-        if table in source.written:
-            if table == "triplets" and "qrels" in source.written:
+    for table, label in (MINED if source.mined else BUILT).items():
+        if table in source.written_tables:
+            if table == "triplets" and "qrels" in source.written_tables:
                 yield "positives", number(source.tables.sql(POSITIVES)["n"][0].as_py())
-            yield what, number(source.tables.rows(table))
+            yield label, number(source.tables.rows(table))
 
 
-def _counted(source: Source) -> dict[str, str]:
+def _table_counts(source: ReportSource) -> dict[str, str]:
     """What is told of a folder that is no run."""
     if source.laws:
         return LAWS
     if source.generated:
         return GENERATED
     if source.adapted:
-        return DISTILLED if "tower_queries" in source.written else ADAPTED
+        return DISTILLED if "tower_queries" in source.written_tables else ADAPTED
     return {}
 
 
-def _warnings(source: Source, weak: Sequence[str]) -> Iterator[Notice]:
+def _warnings(source: ReportSource, weak: Sequence[str]) -> Iterator[Notice]:
     missing = incomplete(source)
     if missing:
-        told = "What follows is of the stages that are complete. The same command goes on from here."
-        yield Notice(UNFINISHED_TITLE, told, [f"{stage}: {state}" for stage, state in missing.items()])
+        incomplete_note = "What follows is of the stages that are complete. The same command goes on from here."
+        yield Notice(UNFINISHED_TITLE, incomplete_note, [f"{stage}: {state}" for stage, state in missing.items()])
     if source.adapted:
-        yield from _decided(source)
+        yield from _decision_notices(source)
     if weak:
         yield Notice(NO_LLM_TITLE, NO_LLM)
     if source.mined:
         yield Notice(CLICKS_TITLE, f"{CLICKS} {weak_ranker(source.settings)}".rstrip())
-    said = _caveats(source)
-    if said:
-        yield Notice("What to know before using it", "", [level(sentence) for sentence in said], loud=False)
+    caveat_text = _caveats(source)
+    if caveat_text:
+        yield Notice("What to know before using it", "", [level(sentence) for sentence in caveat_text], loud=False)
 
 
-def _decided(source: Source) -> Iterator[Notice]:
+def _decision_notices(source: ReportSource) -> Iterator[Notice]:
     """What is handed over, loud where it is the base."""
     for row in source.tables.read("adapter_verdict").to_pylist():
         base = row["shipped"] == "base"
@@ -184,12 +184,12 @@ def _decided(source: Source) -> Iterator[Notice]:
         yield Notice(title, f"{reason[:1].upper()}{reason[1:]}.", loud=base)
 
 
-def _caveats(source: Source) -> list[str]:
+def _caveats(source: ReportSource) -> list[str]:
     """They speak of finished labels or triplets only."""
     if source.adapted:
-        return [*ADAPTED_CAVEATS] if "adapter_verdict" in source.written else []
+        return [*ADAPTED_CAVEATS] if "adapter_verdict" in source.written_tables else []
     if source.generated:
-        return [*GENERATED_CAVEATS] if "generated_queries" in source.written else []
+        return [*GENERATED_CAVEATS] if "generated_queries" in source.written_tables else []
     if source.mined:
         return mined_caveats(source.tables) if "mined_triplets" in source.manifests else []
     return caveats(source.tables, source.settings) if "label" in source.manifests else []

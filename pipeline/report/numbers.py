@@ -22,7 +22,7 @@ def number(value: object) -> str:
         case date():
             text = value.isoformat()
         case list():
-            text = " · ".join(number(one) for one in value)
+            text = " · ".join(number(item) for item in value)
         case _:
             text = clean(str(value))
     return text
@@ -36,10 +36,10 @@ def _decimal(value: float) -> str:
     return text.rstrip("0").rstrip(".") if decimals else text
 
 
-def brief(value: float, most: float) -> str:
-    """A tick's number, short: 20k, 1.5M, 0.25; all ticks of an axis up to `most` have the same unit."""
+def brief(value: float, largest: float) -> str:
+    """A tick's number, short: 20k, 1.5M, 0.25; all ticks of an axis up to `largest` have the same unit."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if most >= 10 * size and value:
+        if largest >= 10 * size and value:
             return f"{value / size:,.4g}{letter}"
     return f"{value:,.6g}"
 
@@ -55,9 +55,9 @@ def duration(seconds: float) -> str:
     """Seconds, minutes or hours."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds >= 0.1 or not seconds else f"{1000 * seconds:.0f} ms"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remaining_seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {remaining_seconds} s"
 
 
 def clean(text: str) -> str:

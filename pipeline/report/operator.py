@@ -6,7 +6,7 @@ from urllib.parse import quote
 from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.report.figure import FigureSection, FilledFigure
 from darklode.pipeline.report.head import header
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 SHOWN = (
     "log-days release validation mined-triplets triplets labels audit-retrievers evaluation online nights funnel "
@@ -22,31 +22,33 @@ FILES = {
 }
 
 
-def operator_page(place: str, source: Source, sections: Sequence[tuple[FigureSection, Sequence[FilledFigure]]]) -> str:
+def operator_page(
+    run_url: str, source: ReportSource, sections: Sequence[tuple[FigureSection, Sequence[FilledFigure]]]
+) -> str:
     """The page, as Markdown.
 
     Args:
-        place: the run's folder or prefix.
+        run_url: the run's folder or prefix.
         source: the run.
         sections: its figures, as the report shows them.
     """
-    figures = {one.figure.key: one for _, of_section in sections for one in of_section}
-    found = [figures[key] for key in SHOWN if key in figures]
-    tables = ((one.figure.title, one.table, "") for one in found)  # the notes speak of drawings
-    return document([*_head(source), _files(place)], tables, [])
+    figures = {figure.figure.key: figure for _, of_section in sections for figure in of_section}
+    shown_figures = [figures[key] for key in SHOWN if key in figures]
+    tables = ((figure.figure.title, figure.table, "") for figure in shown_figures)  # the notes speak of drawings
+    return document([*_head(source), _files(run_url)], tables, [])
 
 
-def _head(source: Source) -> Iterator[str]:
+def _head(source: ReportSource) -> Iterator[str]:
     head = header(source)
     yield f"# {cell(head.name)}"
-    sizes = ", ".join(f"{size} {what}" for what, size in head.sizes)
+    sizes = ", ".join(f"{size} {label}" for label, size in head.sizes)
     yield f"{head.kind}, finished {head.finished or 'never'}: {sizes}."
-    for one in head.warnings:
+    for warning in head.warnings:
         yield "\n".join(
-            [f"> **{cell(one.title)}** {cell(one.text)}".rstrip(), *(f"> - {cell(it)}" for it in one.items)]
+            [f"> **{cell(warning.title)}** {cell(warning.text)}".rstrip(), *(f"> - {cell(it)}" for it in warning.items)]
         )
 
 
-def _files(place: str) -> str:
-    root = place if "://" in place else f"file://{quote(place)}"
-    return "\n".join(f"- [{what}](<{root}/{name}>): `{cell(place)}/{name}`" for name, what in FILES.items())
+def _files(run_url: str) -> str:
+    root = run_url if "://" in run_url else f"file://{quote(run_url)}"
+    return "\n".join(f"- [{label}](<{root}/{name}>): `{cell(run_url)}/{name}`" for name, label in FILES.items())

@@ -12,7 +12,7 @@ from importlib.resources import files
 import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from darklode.pipeline.report.figure import FigureSection, FilledFigure, filled
+from darklode.pipeline.report.figure import FigureSection, FilledFigure, fill_figures
 from darklode.pipeline.report.head import header
 from darklode.pipeline.report.numbers import clean, first, number
 from darklode.pipeline.report.passages import EXCERPT
@@ -35,7 +35,7 @@ from darklode.pipeline.report.sections import (
     triplets,
     validation,
 )
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 SECTIONS = (
     adapting.SECTION,
@@ -58,12 +58,12 @@ SECTIONS = (
 )
 
 
-def filled_sections(source: Source) -> Iterator[tuple[FigureSection, list[FilledFigure]]]:
+def filled_sections(source: ReportSource) -> Iterator[tuple[FigureSection, list[FilledFigure]]]:
     """The sections that have a figure for this run, with their figures."""
     for section in SECTIONS:
-        found = list(filled(section.figures, source))
-        if found:
-            yield section, found
+        figures = list(fill_figures(section.figures, source))
+        if figures:
+            yield section, figures
 
 
 FILE = "report.html"
@@ -71,7 +71,7 @@ TEMPLATES = files("darklode.pipeline.report").joinpath("templates")
 STYLES = ("style.css", "texts.css")
 
 
-def page(source: Source, sections: Sequence[tuple[FigureSection, Sequence[FilledFigure]]] | None = None) -> bytes:
+def page(source: ReportSource, sections: Sequence[tuple[FigureSection, Sequence[FilledFigure]]] | None = None) -> bytes:
     """The run's report as UTF-8; the same tables, manifests and settings give the same bytes.
 
     Args:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.pipeline.base.marking import BEGINS_FENCED, Marker
+from darklode.pipeline.base.marking import BEGINS_FENCED, Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.report.drawing import Text
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 EXCERPT = 260
 """Characters of a text that are shown before its reader asks for more."""
@@ -49,29 +49,33 @@ class Passages:
         wanted: which texts of which queries will be asked for.
     """
 
-    def __init__(self, source: Source, wanted: Iterable[Key]) -> None:
-        rows = [dict(zip(("tenant", "query_id", "id"), key, strict=True)) for key in dict.fromkeys(wanted)]
+    def __init__(self, source: ReportSource, wanted_keys: Iterable[Key]) -> None:
+        rows = [dict(zip(("tenant", "query_id", "id"), key, strict=True)) for key in dict.fromkeys(wanted_keys)]
         keys = pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in ("tenant", "query_id", "id")]))
         judged, passages = (_MINED, _DOCUMENTS) if source.mined else (_JUDGED, _CHUNKS)
-        asked = _KNOWN.format(judged=judged, passages=passages)
-        with source.tables.connect(asked) as connection:
+        sql = _KNOWN.format(judged=judged, passages=passages)
+        with source.tables.connect(sql) as connection:
             connection.register("wanted", keys)
-            found = connection.sql(asked).to_arrow_table().to_pylist()
-        self._known: dict[Key, dict[str, Any]] = {(row["tenant"], row["query_id"], row["id"]): row for row in found}
+            text_rows = connection.sql(sql).to_arrow_table().to_pylist()
+        self._row_by_key: dict[Key, dict[str, Any]] = {
+            (row["tenant"], row["query_id"], row["id"]): row for row in text_rows
+        }
         bm25 = source.settings.bm25
         self._analyzer = Analyzer(bm25.stemmer, bm25.stop_words)
 
     def text(self, key: Key, query: str, text: str, role: str, note: str = "") -> Text:
         """A text of a query as a card shows it; a note that says nothing leaves room for the judge's probability."""
-        known, marker = self._known[key], Marker.of_terms(self._analyzer, query)
-        probability = known["probability"]
+        row, marker = self._row_by_key[key], Highlighter.of_terms(self._analyzer, query)
+        probability = row["probability"]
         note = note or ("" if probability is None else f"probability {probability:.3f}")
         for name in ("title", "heading"):  # a triplet's passage holds them, and they are shown apart
-            text = text.removeprefix(f"{known[name]}\n") if known[name] is not None else text
-        named = [marker.pieces(known[name]) for name in ("title", "heading") if known[name]]
-        return Text(*marker.collapsed(text, EXCERPT, fenced=known["fenced"]), role, note, named, known["doc_id"] or "")
+            text = text.removeprefix(f"{row[name]}\n") if row[name] is not None else text
+        heading_pieces = [marker.pieces(row[name]) for name in ("title", "heading") if row[name]]
+        return Text(
+            *marker.collapse(text, EXCERPT, fenced=row["fenced"]), role, note, heading_pieces, row["doc_id"] or ""
+        )
 
 
 def plain(text: str) -> Text:
     """A text that stands for itself."""
-    return Text(*Marker.of_parts(()).collapsed(text, EXCERPT))
+    return Text(*Highlighter.of_parts(()).collapse(text, EXCERPT))

@@ -71,7 +71,7 @@ def settings_markdown() -> str:
     every = list(keys())
     parts = [SETTINGS_HEAD + ROWS_HEAD + "".join(_setting(key) for key in every if not key.kind)]
     for section, mark in kinds():
-        for kind in mark.group.own():
+        for kind in mark.group.own_kinds():
             own = [_setting(key) for key in every if key.kind == kind and key.path.rpartition(".")[0] == section]
             about = cleandoc(mark.section(kind).__doc__ or "")
             parts.append(f"## `{section}.kind: {kind}`\n\n{about}\n" + ("\n" + ROWS_HEAD + "".join(own) if own else ""))

@@ -16,13 +16,13 @@ from darklode.schemas.tables import TABLES
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportSource:
     """A run as it stands.
 
     Attributes:
         name: the dataset's.
         tables: every table, empty where no complete stage has written it.
-        written: the tables that complete stages wrote.
+        written_tables: the tables that complete stages wrote.
         settings: in force.
         manifests: of the complete stages, by stage.
         mined: whether it is made from a search log.
@@ -35,7 +35,7 @@ class Source:
 
     name: str
     tables: Tables
-    written: frozenset[str]
+    written_tables: frozenset[str]
     settings: Settings
     manifests: dict[str, Manifest]
     mined: bool
@@ -47,30 +47,30 @@ class Source:
 
 
 @contextmanager
-def source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Iterator[Source]:
+def open_source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Iterator[ReportSource]:
     """Open a run for a report.
 
     Args:
         run: a run; it need not be complete.
         settings: the run's settings.
-        stages: as in `Source`.
+        stages: as in `ReportSource`.
     """
     manifests = run.manifests()
-    written = frozenset(table for manifest in manifests.values() for table in manifest.outputs)
+    written_tables = frozenset(table for manifest in manifests.values() for table in manifest.outputs)
     noted = json.loads(run.store.read("inputs.json") or b"{}")
-    mined = "impressions" in written or "logs" in noted
+    mined = "impressions" in written_tables or "logs" in noted
     adapted = f"adapted from {noted['encoder']} by {settings.adapt.method}" if "adapted" in noted else ""
-    if "distillation_trials" in written:
+    if "distillation_trials" in written_tables:
         adapted = f"distilled from {noted['encoder']}"
     units = {
-        name: sum(not one.endswith(".state") for one in run.store.sizes(f"progress/{name}"))
+        name: sum(not file_name.endswith(".state") for file_name in run.store.sizes(f"progress/{name}"))
         for name in run.store.folders("progress")
     }
-    with all_tables(run).opened() as tables:
-        yield Source(
+    with all_tables(run).open_local() as tables:
+        yield ReportSource(
             name_of(run, settings),
             tables,
-            written,
+            written_tables,
             settings,
             manifests,
             mined,
@@ -87,34 +87,40 @@ MISSING = "not complete"
 OLDER = "made from tables that have changed since"
 
 
-def standing(source: Source) -> dict[str, str]:
+def valid_stages(source: ReportSource) -> dict[str, str]:
     """The stages that belong to the run, in data order, each with its state."""
-    wanted = {stage for stage, asked_for in source.stages.items() if asked_for}
-    return {stage: _state(source, stage) for stage in in_data_order({*source.manifests, *wanted}, list(source.stages))}
+    enabled_stages = {stage for stage, asked_for in source.stages.items() if asked_for}
+    return {
+        stage: _state(source, stage)
+        for stage in in_data_order({*source.manifests, *enabled_stages}, list(source.stages))
+    }
 
 
-def incomplete(source: Source) -> dict[str, str]:
+def incomplete(source: ReportSource) -> dict[str, str]:
     """The stages that are not complete, or whose results are not of the tables that stand now."""
-    return {stage: state for stage, state in standing(source).items() if state != COMPLETE}
+    return {stage: state for stage, state in valid_stages(source).items() if state != COMPLETE}
 
 
-def _state(source: Source, stage: str) -> str:
+def _state(source: ReportSource, stage: str) -> str:
     manifest = source.manifests.get(stage)
     if manifest is None:
         units = source.units.get(stage, 0)
         return f"{MISSING}; units of its work on disk: {units:,}" if units else MISSING
-    return COMPLETE if _reads_what_stands(source, manifest) else OLDER
+    return COMPLETE if _has_valid_inputs(source, manifest) else OLDER
 
 
-def _reads_what_stands(source: Source, manifest: Manifest) -> bool:
-    read = {name: seen for name, seen in manifest.inputs.items() if name in TABLES}
-    return all(name in source.written and seen == source.tables.content(name) for name, seen in read.items())
+def _has_valid_inputs(source: ReportSource, manifest: Manifest) -> bool:
+    read = {name: fingerprint for name, fingerprint in manifest.inputs.items() if name in TABLES}
+    return all(
+        name in source.written_tables and fingerprint == source.tables.content(name)
+        for name, fingerprint in read.items()
+    )
 
 
 FITTED = "SELECT tenant, fitted_threshold FROM calibration WHERE fitted_threshold IS NOT NULL ORDER BY tenant"
 
 
-def thresholds(source: Source) -> pa.Table:
+def thresholds(source: ReportSource) -> pa.Table:
     """Tenant and threshold: a row for each tenant where it was fitted, else one row whose tenant is null."""
     judge = source.settings.judge
     if judge.threshold == "fitted" and not source.mined:

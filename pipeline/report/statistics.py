@@ -40,9 +40,11 @@ class Statistic:
 
     def _key(self, tables: Tables, parameters: tuple[object, ...]) -> str:
         words = set(re.findall(r"\w+", self.query))
-        asked = [one for name in TABLES if name in words for one in TABLES[name].files if one in tables]
-        files = {name: [part.file for part in tables.parts(name)] for name in asked}
-        return key_of(tables.url, self.query, [str(one) for one in parameters], files)
+        file_tables = [
+            file_name for name in TABLES if name in words for file_name in TABLES[name].files if file_name in tables
+        ]
+        files = {name: [part.file for part in tables.parts(name)] for name in file_tables}
+        return key_of(tables.url, self.query, [str(file_name) for file_name in parameters], files)
 
 
 JUDGES = """
@@ -86,7 +88,7 @@ cleaning = Statistic("""
 """What each rule of cleaning dropped of the queries that it saw, and the settings that say how much."""
 
 
-def sampled(run: Run) -> str:
+def sampling_note(run: Run) -> str:
     """How like the kept queries those are that cluster sampling dropped, in a sentence; empty if it dropped none."""
     manifest = run.manifests().get("clean")
     if manifest is None or "mean_distance" not in manifest.facts:
@@ -317,7 +319,7 @@ tiers = Statistic("""
 # Of validated runs.
 
 
-def _spread(name: str, digits: int = 3) -> str:
+def _format_interval(name: str, digits: int = 3) -> str:
     """A figure with its interval, as text; the figure alone where it has no interval."""
     number = f"%.{digits}f"
     return f"""
@@ -328,11 +330,12 @@ def _spread(name: str, digits: int = 3) -> str:
 
 
 _FIGURES = f"""
-    labelled, queries, {_spread("precision")}, {_spread("recall")}, {_spread("missed", 0)}, {_spread("kappa")}
+    labelled, queries, {_format_interval("precision")}, {_format_interval("recall")},
+    {_format_interval("missed", 0)}, {_format_interval("kappa")}
 """
 
 validated = Statistic(f"""
-    SELECT {_FIGURES}, {_spread("sample_kappa")}, {_spread("weighted_kappa")}, null_rate
+    SELECT {_FIGURES}, {_format_interval("sample_kappa")}, {_format_interval("weighted_kappa")}, null_rate
     FROM validation WHERE tenant IS NULL AND retriever IS NULL
 """)
 """The figures of the whole run with their 95 % intervals, as text; no row where nothing was validated."""

@@ -11,10 +11,10 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Output, Tables, key_of
 from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.memory.keys import KeyIndex, keys_of
-from darklode.pipeline.base.memory.parts import settled
+from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.spread import Pieces, Spread, cuts, here
-from darklode.pipeline.retrieve.encoders.caching import HashedTexts, Work, encode_missing, hashed_queries
+from darklode.pipeline.retrieve.encoders.caching import HashedTexts, Work, encode_missing, hash_queries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred, release
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.schemas.settings import CacheSettings
@@ -41,11 +41,11 @@ class Embedding:
     @property
     def name(self) -> str:
         """See `Shard`."""
-        what = "queries" if self.queries else f"parts {self.first} to {self.last - 1}"
-        return f"embed {self.encoder.model} {what}"
+        content = "queries" if self.queries else f"parts {self.first} to {self.last - 1}"
+        return f"embed {self.encoder.model} {content}"
 
     @property
-    def place(self) -> str:
+    def folder(self) -> str:
         """See `Shard`."""
         parts = self.tables.parts("queries") if self.queries else self.tables.parts("chunks")[: self.last]
         settings = [section.model_dump(mode="json") for section in (self.encoder, self.cache)]
@@ -75,7 +75,7 @@ def embed_all(
     ranges = [*cuts([part.rows for part in parts], rows), (0, 0)]
     for name, encoder in encoders.items():
         done[name] = Work()
-        for result in spread(embed, [Embedding(tables, *cut, encoder, settled(cache)) for cut in ranges]):
+        for result in spread(embed, [Embedding(tables, *cut, encoder, resolve_cache(cache)) for cut in ranges]):
             for piece in result:
                 done[name] += Work(**piece.to_pylist()[0])
                 output.progress(done[name].texts, texts, _note(name, done[name]))
@@ -96,18 +96,18 @@ def embed(shard: Embedding) -> Pieces:
 
 
 def _queries(tables: Tables) -> Iterator[HashedTexts]:
-    return (hashed_queries(batch["text"].to_pylist()) for batch in tables.batches("queries", ["text"]))
+    return (hash_queries(batch["text"].to_pylist()) for batch in tables.batches("queries", ["text"]))
 
 
 def _own_texts(shard: Embedding) -> Iterator[HashedTexts]:
     """The shard's texts, but those that an earlier shard has as well: no two shards encode the same."""
-    seen, before = KeyIndex(), sum(part.rows for part in shard.tables.parts("chunks")[: shard.first])
+    seen_keys, before = KeyIndex(), sum(part.rows for part in shard.tables.parts("chunks")[: shard.first])
     for batch in shard.tables.batches("chunks", ["content_hash"]) if before else ():
-        seen.add_new(keys_of(batch["content_hash"][:before]))
+        seen_keys.add_new(keys_of(batch["content_hash"][:before]))
         before -= batch.num_rows
         if before <= 0:
             break
     for part in shard.tables.parts("chunks")[shard.first : shard.last]:
         rows = shard.tables.part(part)
-        mine = rows.take(pa.array(np.flatnonzero(seen.add_new(keys_of(rows["content_hash"])))))
-        yield mine["content_hash"].combine_chunks(), view(mine).combine_chunks()
+        own_rows = rows.take(pa.array(np.flatnonzero(seen_keys.add_new(keys_of(rows["content_hash"])))))
+        yield own_rows["content_hash"].combine_chunks(), view(own_rows).combine_chunks()

@@ -40,7 +40,7 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
         SELECT * FROM chosen ORDER BY tenant, query_id, fused_score DESC, chunk_id
     """
     values = {"depth": settings.depth} | ({"budget": settings.budget} if settings.rule == "fused" else {})
-    with output.filled("pool", PART_ROWS) as take:
+    with output.row_group_writer("pool", PART_ROWS) as take:
         for rows in tables.stream(query, values, TABLE_GROUP_ROWS):
             take(POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
     _count(tables, output)
@@ -49,7 +49,7 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
 def _count(tables: Tables, output: Output) -> None:
     queries = tables.rows("queries")
     served = tables.sql("SELECT count(DISTINCT (tenant, query_id)) AS n FROM rankings")
-    found = int(served["n"][0].as_py())
+    n_retrievers = int(served["n"][0].as_py())
     candidates = sum(part.rows for part in output.parts["pool"])
-    dropped = {"no candidate found": queries - found} if queries > found else {}
+    dropped = {"no candidate found": queries - n_retrievers} if queries > n_retrievers else {}
     output.count(FunnelStep("pool", "queries", queries, "candidates", candidates, dropped))

@@ -33,14 +33,14 @@ QUERY_BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class Lists:
+class RankedLists:
     """A shard: one tenant's lists by some of the retrievers, which share what they fit on the tenant's chunks."""
 
     tables: Tables
     tenant: str
     retrievers: tuple[tuple[str, Factory], ...]
     depth: int
-    place: str
+    folder: str
 
     @property
     def name(self) -> str:
@@ -104,17 +104,17 @@ def search(
     units: list[_Unit] = []
     orphans, digests = 0, set()
     for tenant in sorted(pc.unique(queries["tenant"]).to_pylist()):
-        mine = queries.filter(pc.equal(queries["tenant"], tenant))
+        tenant_queries = queries.filter(pc.equal(queries["tenant"], tenant))
         chunks = TenantChunks(tables, tenant)
         if chunks.n:
             digests.add(chunks.digest)
-            mark, pieces = _mark(chunks, mine), -(-mine.num_rows // QUERY_BLOCK)
+            mark, pieces = _mark(chunks, tenant_queries), -(-tenant_queries.num_rows // QUERY_BLOCK)
             units += [_Unit(tenant, name, mark, pieces) for name in retrievers]
         else:
-            orphans += _reject_orphans(mine, output)
-    missing = [unit for unit in units if not output.stands(unit.name, unit.mark)]
+            orphans += _reject_orphans(tenant_queries, output)
+    missing = [unit for unit in units if not output.is_done(unit.name, unit.mark)]
     shards = [
-        Lists(
+        RankedLists(
             tables,
             group[0].tenant,
             tuple((unit.retriever, retrievers[unit.retriever]) for unit in group),
@@ -148,7 +148,7 @@ def _groups(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: i
     return list(groups.values())
 
 
-def _collect(units: Sequence[_Unit], shards: Sequence[Lists], spread: Spread, output: Output) -> None:
+def _collect(units: Sequence[_Unit], shards: Sequence[RankedLists], spread: Spread, output: Output) -> None:
     """Write the units in their order, each from its shard's result, which gives its retrievers' pieces in turn."""
     owners = {(shard.tenant, name): shard for shard in shards for name, _ in shard.retrievers}
     results = spread(rank, shards)
@@ -156,33 +156,33 @@ def _collect(units: Sequence[_Unit], shards: Sequence[Lists], spread: Spread, ou
     output.progress(0, len(units))
     with ExitStack() as stack:
         for number, unit in enumerate(units, 1):
-            with output.unit(unit.name, unit.mark) as found:
-                if not found.done:
+            with output.unit(unit.name, unit.mark) as unit_files:
+                if not unit_files.done:
                     shard = owners[unit.tenant, unit.retriever]
-                    if shard.place not in pieces:  # shards stand in the order of their first units
-                        pieces[shard.place] = stack.enter_context(closing(next(results)))
-                    for rows in islice(pieces[shard.place], unit.pieces):
+                    if shard.folder not in pieces:  # shards stand in the order of their first units
+                        pieces[shard.folder] = stack.enter_context(closing(next(results)))
+                    for rows in islice(pieces[shard.folder], unit.pieces):
                         output.write("rankings", rows)
-                    found.facts = next(pieces[shard.place]).to_pylist()[0]
+                    unit_files.facts = next(pieces[shard.folder]).to_pylist()[0]
                     if unit.retriever == shard.retrievers[-1][0]:
-                        pieces[shard.place].close()
+                        pieces[shard.folder].close()
             output.progress(number, len(units))
 
 
-def rank(lists: Lists) -> Pieces:
+def rank(lists: RankedLists) -> Pieces:
     """Search a shard: each retriever gives a piece of rankings per `QUERY_BLOCK` queries, and a row of `Effort`."""
     release()
-    mine = pc.field("tenant") == lists.tenant
-    queries = lists.tables.dataset("queries", QUERY_COLUMNS).to_table(QUERY_COLUMNS, mine)
+    in_tenant = pc.field("tenant") == lists.tenant
+    queries = lists.tables.dataset("queries", QUERY_COLUMNS).to_table(QUERY_COLUMNS, in_tenant)
     chunks = TenantChunks(lists.tables, lists.tenant)
     with tempfile.TemporaryDirectory(prefix="darklode-vectors-") as scratch:
         indexes = Bm25Indexes(index_root(lists.tables.url, chunks.digest), chunks.digest, Path(scratch))
         corpus = Corpus(chunks.batches, chunks.n, Path(scratch), indexes, chunks)
         for name, build in lists.retrievers:
-            yield from _timed(build, corpus, name, chunks, queries, lists.depth)
+            yield from _measure_search(build, corpus, name, chunks, queries, lists.depth)
 
 
-def _timed(
+def _measure_search(
     build: Factory, corpus: Corpus, name: str, chunks: TenantChunks, queries: pa.Table, depth: int
 ) -> Iterator[pa.Table]:
     began = time.perf_counter()
@@ -206,8 +206,8 @@ def _recall(retriever: Retriever) -> float | None:
 
 def _rows(hits: Hits, name: str, chunks: TenantChunks, block: pa.Table) -> pa.Table:
     """Rows of `rankings` from hits, query by query in rank order; padding is left out."""
-    found = hits.rows >= 0
-    query, place = np.nonzero(found)
+    is_hit = hits.rows >= 0
+    query, column = np.nonzero(is_hit)
     ids = block["query_id"].combine_chunks().take(pa.array(query))
     length = len(query)
     return RANKINGS.rows(
@@ -215,9 +215,9 @@ def _rows(hits: Hits, name: str, chunks: TenantChunks, block: pa.Table) -> pa.Ta
             "tenant": pa.repeat(chunks.tenant, length),
             "query_id": ids,
             "retriever": pa.repeat(name, length),
-            "rank": pa.array(place + 1, pa.int32()),
-            "chunk_id": chunks.chunk_ids.take(pa.array(hits.rows[found])),
-            "score": pa.array(hits.scores[found], pa.float32()),
+            "rank": pa.array(column + 1, pa.int32()),
+            "chunk_id": chunks.chunk_ids.take(pa.array(hits.rows[is_hit])),
+            "score": pa.array(hits.scores[is_hit], pa.float32()),
         }
     )
 
@@ -229,22 +229,25 @@ def _reject_orphans(queries: pa.Table, output: Output) -> int:
     return int(queries.num_rows)
 
 
-def _field(name: str, type_: pa.DataType, description: str) -> pa.Field:
+def column_field(name: str, type_: pa.DataType, description: str) -> pa.Field:
+    """An Arrow field with its description in the metadata."""
     return pa.field(name, type_, metadata={"description": description})
 
 
 RETRIEVAL = pa.schema(
     [
-        _field("retriever", pa.string(), "its name"),
-        _field("chunks", pa.int64(), "chunks searched"),
-        _field("chunks_per_second", pa.float64(), "encoded, or indexed where there is no encoder; null: none were"),
-        _field("queries_per_second", pa.float64(), "asked, over all tenants"),
-        _field("encoded", pa.int64(), "texts given to the encoder; null: there is none"),
-        _field("cache_hits", pa.float64(), "share of the texts whose vectors were at hand, 0 to 1"),
-        _field("bytes_cached", pa.int64(), "of the new vectors"),
-        _field("cost", pa.float64(), "money spent on them, by the encoder's price"),
-        _field("gpu", pa.float64(), "share of the encoding in which the GPUs computed; null: none, or not known"),
-        _field("recall", pa.float64(), "of an approximate index against exact search; null: the search is exact"),
+        column_field("retriever", pa.string(), "its name"),
+        column_field("chunks", pa.int64(), "chunks searched"),
+        column_field(
+            "chunks_per_second", pa.float64(), "encoded, or indexed where there is no encoder; null: none were"
+        ),
+        column_field("queries_per_second", pa.float64(), "asked, over all tenants"),
+        column_field("encoded", pa.int64(), "texts given to the encoder; null: there is none"),
+        column_field("cache_hits", pa.float64(), "share of the texts whose vectors were at hand, 0 to 1"),
+        column_field("bytes_cached", pa.int64(), "of the new vectors"),
+        column_field("cost", pa.float64(), "money spent on them, by the encoder's price"),
+        column_field("gpu", pa.float64(), "share of the encoding in which the GPUs computed; null: none, or not known"),
+        column_field("recall", pa.float64(), "of an approximate index against exact search; null: the search is exact"),
     ]
 )
 
@@ -263,7 +266,7 @@ def retrieval_of(manifest: Manifest | None) -> pa.Table:
     for unit in manifest.units.values() if manifest else ():
         efforts[unit["facts"]["retriever"]].append(unit["facts"])
     embedding = manifest.facts.get("embedding", {}) if manifest else {}
-    rows = [_row(name, found, embedding.get(name)) for name, found in efforts.items()]
+    rows = [_row(name, effort, embedding.get(name)) for name, effort in efforts.items()]
     return pa.Table.from_pylist(rows, RETRIEVAL)
 
 
@@ -291,5 +294,5 @@ def _encoder(work: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rate(count: float, whole: float) -> float | None:
-    return count / whole if whole else None
+def _rate(count: float, seconds: float) -> float | None:
+    return count / seconds if seconds else None

@@ -55,7 +55,7 @@ class Growth:
         width = self.quantile * float(np.sqrt(self.covariance[2, 2]))
         return self.exponent - width, self.exponent + width
 
-    def at(self, size: float) -> float:
+    def cost_at(self, size: float) -> float:
         """The cost at a size."""
         return float(_cost(self.constants, np.array([size]))[0])
 
@@ -64,10 +64,10 @@ class Growth:
         slope = _slopes(self.constants, np.array([size]))[0]
         width = self.quantile * float(np.sqrt(slope @ self.covariance @ slope))
         with np.errstate(over="ignore"):
-            return self.at(size) * float(np.exp(-width)), self.at(size) * float(np.exp(width))
+            return self.cost_at(size) * float(np.exp(-width)), self.cost_at(size) * float(np.exp(width))
 
 
-def grown(sizes: Sequence[float], costs: Sequence[float]) -> Growth:
+def fit_growth(sizes: Sequence[float], costs: Sequence[float]) -> Growth:
     """Fit the three constants by least squares of relative errors; where the exponent stays open, it is taken as 1.
 
     Args:
@@ -82,7 +82,7 @@ def grown(sizes: Sequence[float], costs: Sequence[float]) -> Growth:
         raise ValueError(f"a fit takes {LEAST} sizes, and there are {len(np.unique(x))}")
     if not ((x > 0).all() and (y > 0).all()):
         raise ValueError("sizes and costs must be above 0")
-    free = _powered(x, y)
+    free = _fit_power_law(x, y)
     if free.quantile * float(np.sqrt(free.covariance[2, 2])) <= OPEN and free.covariance[2, 2] > 0:
         return free
     return _linear(x, y)
@@ -95,13 +95,13 @@ def _linear(x: Floats, y: Floats) -> Growth:
     constants = np.array([np.log(max(fixed, least)), np.log(max(factor, least / x.max())), 1.0])
     slopes = _slopes(constants, x)
     slopes[:, 2] = 0.0
-    covariance, quantile = _doubt(slopes, np.log(_cost(constants, x)) - np.log(y))
+    covariance, quantile = _covariance(slopes, np.log(_cost(constants, x)) - np.log(y))
     last, variance = float(np.log(x.max())), (LEEWAY / quantile) ** 2
     covariance[1:, 1:] += variance * np.array([[last * last, -last], [-last, 1.0]])
     return Growth(constants, covariance, quantile, assumed=True)
 
 
-def _powered(x: Floats, y: Floats) -> Growth:
+def _fit_power_law(x: Floats, y: Floats) -> Growth:
     low, high = [-30.0, -60.0, _EXPONENTS[0]], [float(np.log(y.min())), 60.0, _EXPONENTS[1]]
     starts = [
         [np.log(y.min()) - 1.0, np.log(y[-1]) - exponent * np.log(x[-1]), exponent] for exponent in (0.5, 1.0, 1.5)
@@ -117,8 +117,8 @@ def _powered(x: Floats, y: Floats) -> Growth:
         )
         for start in starts
     ]
-    best = min(fits, key=lambda fit: float(fit.cost))
-    return Growth(best.x, *_doubt(_slopes(best.x, x), best.fun))
+    best_fit = min(fits, key=lambda fit: float(fit.cost))
+    return Growth(best_fit.x, *_covariance(_slopes(best_fit.x, x), best_fit.fun))
 
 
 def local_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
@@ -126,7 +126,7 @@ def local_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.log(values[-1] / values[-2]) / np.log(sizes[-1] / sizes[-2]))
 
 
-def _doubt(slopes: Floats, residuals: Floats) -> tuple[Floats, float]:
+def _covariance(slopes: Floats, residuals: Floats) -> tuple[Floats, float]:
     """Covariance of the constants and the quantile; a constant that changes nothing (no fixed part) is left out."""
     used = np.flatnonzero(np.abs(slopes).max(axis=0) > 1e-4)
     free = max(len(residuals) - len(used), 1)
@@ -144,5 +144,5 @@ def _cost(constants: Floats, sizes: Floats) -> Floats:
 def _slopes(constants: Floats, sizes: Floats) -> Floats:
     """Derivatives of the cost's logarithm, shape (sizes, 3)."""
     fixed, factor, exponent = constants
-    whole, power = _cost(constants, sizes), np.exp(factor + exponent * np.log(sizes))
-    return np.stack([np.exp(fixed) / whole, power / whole, power / whole * np.log(sizes)], axis=1)
+    total_cost, power = _cost(constants, sizes), np.exp(factor + exponent * np.log(sizes))
+    return np.stack([np.exp(fixed) / total_cost, power / total_cost, power / total_cost * np.log(sizes)], axis=1)

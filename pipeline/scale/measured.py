@@ -11,14 +11,14 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.scale.growth import FLAT, LEAST, Growth, grown, local_exponent
+from darklode.pipeline.scale.growth import FLAT, LEAST, Growth, fit_growth, local_exponent
 from darklode.schemas.section import Section
 
 Unit = Literal["chunks", "raw_queries", "queries", "pairs", "impressions"]
 Positive = Annotated[float, Field(gt=0)]
 
 
-class Point(Section):
+class CostPoint(Section):
     """What a stage took at one size: processor seconds of all threads, megabytes beyond those it began with, bytes.
 
     Megabytes that were not measured are null.
@@ -45,28 +45,28 @@ class StageCosts(Section):
     name: str
     per: Unit
     times: Unit | None = None
-    points: Annotated[tuple[Point, ...], Field(min_length=LEAST)]
+    points: Annotated[tuple[CostPoint, ...], Field(min_length=LEAST)]
 
     @model_validator(mode="after")
     def _memory_is_known(self) -> Self:
-        if len(self._held) < 2:
+        if len(self._memory_points) < 2:
             raise ValueError("megabytes of at least two sizes are needed")
         return self
 
     @cached_property
     def growth(self) -> Growth:
         """Of its processor seconds."""
-        return grown([one.size for one in self.points], [one.seconds for one in self.points])
+        return fit_growth([point.size for point in self.points], [point.seconds for point in self.points])
 
     @cached_property
     def memory_exponent(self) -> float:
         """Between the two largest sizes."""
-        return local_exponent(*zip(*self._held, strict=True))
+        return local_exponent(*zip(*self._memory_points, strict=True))
 
     @property
-    def _held(self) -> list[tuple[float, float]]:
+    def _memory_points(self) -> list[tuple[float, float]]:
         """Sizes and their megabytes."""
-        return [(one.size, one.megabytes) for one in self.points if one.megabytes is not None]
+        return [(point.size, point.megabytes) for point in self.points if point.megabytes is not None]
 
     @property
     def flat(self) -> bool:
@@ -80,9 +80,9 @@ class StageCosts(Section):
             size: of one tenant.
             row_ratio: size of a row against the measured one; it multiplies what is above the smallest measurement.
         """
-        (_, least), (largest, held) = self._held[0], self._held[-1]
-        found = held * (1.0 if self.flat else max(size / largest, 1.0) ** self.memory_exponent)
-        return min(least, found) + max(found - least, 0.0) * row_ratio
+        (_, least), (largest, largest_megabytes) = self._memory_points[0], self._memory_points[-1]
+        estimate = largest_megabytes * (1.0 if self.flat else max(size / largest, 1.0) ** self.memory_exponent)
+        return min(least, estimate) + max(estimate - least, 0.0) * row_ratio
 
     def bytes(self, size: float) -> float:
         """What it writes at a size, by the largest that was measured."""
@@ -127,7 +127,7 @@ class Measured(Section):
     stages: tuple[StageCosts, ...]
 
 
-def measured(path: str | None = None) -> Measured:
+def load_measured(path: str | None = None) -> Measured:
     """Read unit costs.
 
     Args:
@@ -139,13 +139,13 @@ def measured(path: str | None = None) -> Measured:
     own = files("darklode.pipeline.scale").joinpath("measured.json")
     try:
         text = Path(path).read_text(encoding="utf-8") if path else own.read_text(encoding="utf-8")
-        found = Measured.model_validate(json.loads(text))
+        costs = Measured.model_validate(json.loads(text))
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {place}: {first['msg']}; benchmarks/scaling.py writes such files") from error
+        location = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: {location}: {first['msg']}; benchmarks/scaling.py writes such files") from error
     except ValueError as error:
         raise InputError(f"{path} is no JSON; benchmarks/scaling.py writes such files") from error
-    return found
+    return costs

@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedStage:
     """A stage at the size that was asked for.
 
     Attributes:
@@ -82,7 +82,7 @@ class Planned:
     because: str
 
 
-def plan(measured: Measured, hardware: Hardware, documents: float, queries: float) -> list[Planned]:
+def plan_stages(measured: Measured, hardware: Hardware, documents: float, queries: float) -> list[PlannedStage]:
     """Each stage of the three jobs.
 
     Args:
@@ -96,111 +96,113 @@ def plan(measured: Measured, hardware: Hardware, documents: float, queries: floa
     """
     _check(measured, hardware)
     sizes = _sizes(measured, hardware, documents, queries)
-    return [_planned(one, measured, hardware, sizes) for one in _wanted(measured, hardware)]
+    return [_plan_stage(stage, measured, hardware, sizes) for stage in _selected_stages(measured, hardware)]
 
 
-def totals(rows: list[Planned], hardware: Hardware) -> Row:
+def totals(rows: list[PlannedStage], hardware: Hardware) -> Row:
     """All stages together, one after the other."""
     added = ("hours", "hours_low", "hours_high", "wall_hours", "storage_gb", "gpu_hours", "tokens", "money")
-    found: Row = {name: sum(getattr(row, name) for row in rows) for name in added}
-    found["memory_gb"] = max((row.memory_gb for row in rows), default=0.0)
-    month = found["storage_gb"] * hardware.prices.storage_gb_month
+    total: Row = {name: sum(getattr(row, name) for row in rows) for name in added}
+    total["memory_gb"] = max((row.memory_gb for row in rows), default=0.0)
+    month = total["storage_gb"] * hardware.prices.storage_gb_month
     per_machine = 24 * hardware.machines.cores
-    return found | {"storage_money_month": month, "machines_for_a_day": ceil(found["hours"] / per_machine)}
+    return total | {"storage_money_month": month, "machines_for_a_day": ceil(total["hours"] / per_machine)}
 
 
-def as_rows(rows: list[Planned]) -> list[Row]:
+def as_rows(rows: list[PlannedStage]) -> list[Row]:
     """Plain values, for JSON."""
     return [asdict(row) for row in rows]
 
 
 def _check(measured: Measured, hardware: Hardware) -> None:
-    known = {one.name.removeprefix(ASKED_IN_ONE) for one in measured.stages if one.name.startswith(ASKED_IN_ONE)}
-    unknown = sorted(set(hardware.work.retrievers) - known)
+    encoder_names = {
+        stage.name.removeprefix(ASKED_IN_ONE) for stage in measured.stages if stage.name.startswith(ASKED_IN_ONE)
+    }
+    unknown = sorted(set(hardware.work.retrievers) - encoder_names)
     if unknown:
         raise SettingsError(
-            f"work.retrievers: {', '.join(unknown)} was not measured; these were: {', '.join(sorted(known))}"
+            f"work.retrievers: {', '.join(unknown)} was not measured; these were: {', '.join(sorted(encoder_names))}"
         )
     if hardware.encoders and hardware.gpus is None:
         raise SettingsError("encoders: there are no gpus to encode on; add the section gpus, or leave encoders out")
 
 
-def _wanted(measured: Measured, hardware: Hardware) -> Iterator[StageCosts]:
+def _selected_stages(measured: Measured, hardware: Hardware) -> Iterator[StageCosts]:
     """The stages that are paid for: of retrievers those that are asked for, of judges the language model."""
     names = {f"{kind} {name}" for name in hardware.work.retrievers for kind in ("fit", "search")}
     encoding = {EMBED, EXACT} if hardware.encoders else set()
-    for one in measured.stages:
-        retriever = one.name.startswith(("fit ", ASKED_IN_ONE)) or one.name == EMBED
-        vectors = one.job == "index" and not hardware.encoders
-        if one.name != "judge" and not vectors and (not retriever or one.name in names | encoding):
-            yield one
+    for stage in measured.stages:
+        retriever = stage.name.startswith(("fit ", ASKED_IN_ONE)) or stage.name == EMBED
+        vectors = stage.job == "index" and not hardware.encoders
+        if stage.name != "judge" and not vectors and (not retriever or stage.name in names | encoding):
+            yield stage
 
 
 def _sizes(measured: Measured, hardware: Hardware, documents: float, queries: float) -> Mapping[str, float]:
     work, shares = hardware.work, measured.shares
-    kept = queries * (work.kept or shares.kept)
+    n_kept = queries * (work.kept or shares.kept)
     return {
         "chunks": documents * max(work.characters / CHUNK, 1.0),
         "raw_queries": queries,
-        "queries": kept,
-        "pairs": kept * (work.candidates or shares.candidates),
+        "queries": n_kept,
+        "pairs": n_kept * (work.candidates or shares.candidates),
         "impressions": queries * work.impressions,
     }
 
 
-def _planned(one: StageCosts, measured: Measured, hardware: Hardware, sizes: Mapping[str, float]) -> Planned:
+def _plan_stage(stage: StageCosts, measured: Measured, hardware: Hardware, sizes: Mapping[str, float]) -> PlannedStage:
     machines, parts = hardware.machines, hardware.work.tenants
-    judged = hardware.work.judged if one.name == LANGUAGE_MODEL else 1.0
-    size = sizes[one.per] / parts * judged
-    ratios = _ratios(one, measured, hardware)
-    paid = (sizes[one.times] / parts if one.times else 1.0) * parts * sum(ratios) / HOUR / machines.speed
-    hours, (low, high) = one.growth.at(size) * paid, one.growth.span(size)
-    memory = one.megabytes(size, max(ratios)) * MB / GB
-    workers, wall = _wall(one.name, hours, memory, hardware)
-    gpu, gpu_wall = _gpu_hours(hardware, sizes) if one.name == EMBED else (0.0, 0.0)
-    tokens, paid_tokens = _tokens(measured, hardware, sizes) if one.name == LANGUAGE_MODEL else (0.0, 0.0)
+    judged = hardware.work.judged if stage.name == LANGUAGE_MODEL else 1.0
+    size = sizes[stage.per] / parts * judged
+    ratios = _ratios(stage, measured, hardware)
+    paid = (sizes[stage.times] / parts if stage.times else 1.0) * parts * sum(ratios) / HOUR / machines.speed
+    hours, (low, high) = stage.growth.cost_at(size) * paid, stage.growth.span(size)
+    memory = stage.megabytes(size, max(ratios)) * MB / GB
+    workers, wall = _wall_hours(stage.name, hours, memory, hardware)
+    gpu, gpu_wall = _gpu_hours(hardware, sizes) if stage.name == EMBED else (0.0, 0.0)
+    tokens, paid_tokens = _tokens(measured, hardware, sizes) if stage.name == LANGUAGE_MODEL else (0.0, 0.0)
     wall = max(wall, gpu_wall)
     money = wall * workers * machines.price_per_hour + paid_tokens
     money += gpu * hardware.gpus.price_per_hour if hardware.gpus else 0.0
-    return Planned(
-        one.job, one.name, one.per + (f" × {one.times}" if one.times else ""), size * parts,
-        one.growth.exponent, *one.growth.exponent_span, one.growth.assumed, hours, low * paid, high * paid, wall,
-        workers, memory, one.flat,
-        _written(one, size, measured, hardware) * parts / GB, gpu, tokens, money, size / one.points[-1].size,
-        "; ".join(_because(one, memory, hardware)),
+    return PlannedStage(
+        stage.job, stage.name, stage.per + (f" × {stage.times}" if stage.times else ""), size * parts,
+        stage.growth.exponent, *stage.growth.exponent_span, stage.growth.assumed, hours, low * paid, high * paid, wall,
+        workers, memory, stage.flat,
+        _bytes_written(stage, size, measured, hardware) * parts / GB, gpu, tokens, money, size / stage.points[-1].size,
+        "; ".join(_reasons(stage, memory, hardware)),
     )  # fmt: skip
 
 
-def _handles_vectors(one: StageCosts) -> bool:
-    return one.job == "index" or one.name in (EMBED, EXACT)
+def _handles_vectors(stage: StageCosts) -> bool:
+    return stage.job == "index" or stage.name in (EMBED, EXACT)
 
 
-def _ratios(one: StageCosts, measured: Measured, hardware: Hardware) -> list[float]:
+def _ratios(stage: StageCosts, measured: Measured, hardware: Hardware) -> list[float]:
     """Numbers of a vector against the measured ones, of each encoder; a single 1 where a stage handles no vectors."""
-    if not _handles_vectors(one) or not hardware.encoders:
+    if not _handles_vectors(stage) or not hardware.encoders:
         return [1.0]
     return [encoder.dimensions / measured.vectors.dimensions for encoder in hardware.encoders.values()]
 
 
-def _written(one: StageCosts, size: float, measured: Measured, hardware: Hardware) -> float:
+def _bytes_written(stage: StageCosts, size: float, measured: Measured, hardware: Hardware) -> float:
     """Bytes of one tenant: the embedding cache keeps whole vectors, an index a byte a number, codebooks centres."""
-    whole, vectors = one.bytes(size), measured.vectors
-    if not _handles_vectors(one) or not hardware.encoders:
-        return whole
-    found, row = 0.0, vectors.dimensions * vectors.bytes_per_number + KEY_BYTES
+    total_bytes, vectors = stage.bytes(size), measured.vectors
+    if not _handles_vectors(stage) or not hardware.encoders:
+        return total_bytes
+    vector_bytes, row = 0.0, vectors.dimensions * vectors.bytes_per_number + KEY_BYTES
     for encoder in hardware.encoders.values():
-        if one.name == EMBED:
-            found += whole * (encoder.dimensions * encoder.bytes_per_number + KEY_BYTES) / row
-        elif one.name == SEMANTIC_CODEBOOKS:
-            found += whole * encoder.dimensions / vectors.dimensions
-        elif one.name == INDEX:
-            found += max(whole + size * (encoder.dimensions - vectors.dimensions), 0.0)
+        if stage.name == EMBED:
+            vector_bytes += total_bytes * (encoder.dimensions * encoder.bytes_per_number + KEY_BYTES) / row
+        elif stage.name == SEMANTIC_CODEBOOKS:
+            vector_bytes += total_bytes * encoder.dimensions / vectors.dimensions
+        elif stage.name == INDEX:
+            vector_bytes += max(total_bytes + size * (encoder.dimensions - vectors.dimensions), 0.0)
         else:
-            found += whole
-    return found
+            vector_bytes += total_bytes
+    return vector_bytes
 
 
-def _wall(name: str, hours: float, memory: float, hardware: Hardware) -> tuple[int, float]:
+def _wall_hours(name: str, hours: float, memory: float, hardware: Hardware) -> tuple[int, float]:
     """Machines at work at once, and hours by the clock: processes of one core, as many as memory lets be."""
     machines, parts = hardware.machines, hardware.work.tenants
     each = max(min(machines.cores, int(machines.memory_gb / memory)), 1)
@@ -212,24 +214,24 @@ def _wall(name: str, hours: float, memory: float, hardware: Hardware) -> tuple[i
 
 def _gpu_hours(hardware: Hardware, sizes: Mapping[str, float]) -> tuple[float, float]:
     texts = sizes["chunks"] + sizes["queries"]
-    hours = sum(texts / one.texts_per_second for one in hardware.encoders.values()) / HOUR
+    hours = sum(texts / encoder.texts_per_second for encoder in hardware.encoders.values()) / HOUR
     return hours, hours / hardware.gpus.count if hardware.gpus else 0.0
 
 
 def _tokens(measured: Measured, hardware: Hardware, sizes: Mapping[str, float]) -> tuple[float, float]:
     """How many, and what they cost."""
     work, shares, prices = hardware.work, measured.shares, hardware.prices
-    asked = sizes["pairs"] * work.judged
-    prompt = asked * (work.prompt_tokens or shares.prompt_tokens)
-    completion = asked * (work.completion_tokens or shares.completion_tokens)
+    n_judged = sizes["pairs"] * work.judged
+    prompt = n_judged * (work.prompt_tokens or shares.prompt_tokens)
+    completion = n_judged * (work.completion_tokens or shares.completion_tokens)
     return prompt + completion, (prompt * prices.prompt_tokens + completion * prices.completion_tokens) / 1e6
 
 
-def _because(one: StageCosts, memory: float, hardware: Hardware) -> Iterator[str]:
-    low, _ = one.growth.exponent_span
-    if one.times and one.growth.exponent > LIMIT - 1:
-        yield f"each of {one.times} asks all {one.per} of its tenant: search a compressed index, or cut smaller"
-    elif one.growth.exponent > LIMIT and low > 1:
-        yield f"exponent {one.growth.exponent:.2f} is above {LIMIT}"
+def _reasons(stage: StageCosts, memory: float, hardware: Hardware) -> Iterator[str]:
+    low, _ = stage.growth.exponent_span
+    if stage.times and stage.growth.exponent > LIMIT - 1:
+        yield f"each of {stage.times} asks all {stage.per} of its tenant: search a compressed index, or cut smaller"
+    elif stage.growth.exponent > LIMIT and low > 1:
+        yield f"exponent {stage.growth.exponent:.2f} is above {LIMIT}"
     if memory > hardware.machines.memory_gb:
         yield f"one tenant takes {memory:,.0f} GB, a machine has {hardware.machines.memory_gb:,.0f}: cut smaller"

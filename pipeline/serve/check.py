@@ -18,9 +18,9 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.serve.adapted import AdaptedBuilder
-from darklode.pipeline.serve.index import Index
+from darklode.pipeline.serve.index import TenantIndex
 from darklode.pipeline.train.adapter import Adapter, Facts
-from darklode.pipeline.train.identity import DEPTH, identity, index_digest, moved, weights_hash
+from darklode.pipeline.train.identity import DEPTH, identity, index_digest, mean_shift, weights_hash
 from darklode.pipeline.train.vectors import Floats
 from darklode.schemas.settings import Settings
 
@@ -35,16 +35,16 @@ SAME = ("encoder", "pooling", "query prompt", "document prompt", "tokens", "cut"
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """What was looked at, whether the adapter fits there, and what was seen."""
 
-    what: str
+    subject: str
     fits: bool
-    seen: str
+    detail: str
 
 
 @dataclass(frozen=True)
-class Check:
+class AdapterCheck:
     """An adapter against an index.
 
     Attributes:
@@ -55,19 +55,19 @@ class Check:
     """
 
     adapter: Adapter
-    index: Index
+    index: TenantIndex
     encoder: SentenceTransformersSettings
     settings: Settings
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[CheckFinding]:
         """All that is looked at, in order, until something does not fit."""
         for look in (
             self._files,
-            self._same,
+            self._check_base,
             self._vectors,
             self._texts,
-            self._lengths,
-            self._applied,
+            self._check_lengths,
+            self._check_shift,
             self._first_ten,
         ):
             for finding in look():
@@ -75,76 +75,85 @@ class Check:
                 if not finding.fits:
                     return
 
-    def _files(self) -> Iterator[Finding]:
+    def _files(self) -> Iterator[CheckFinding]:
         """The folder is the one that was recorded."""
-        mine, recorded = weights_hash(self.adapter.store, self.adapter.files), self.adapter.facts["weights"]
-        yield Finding("files of the adapter", mine == recorded, _both(mine, recorded))
+        files_hash, recorded = weights_hash(self.adapter.store, self.adapter.files), self.adapter.facts["weights"]
+        yield CheckFinding("files of the adapter", files_hash == recorded, _compare_values(files_hash, recorded))
 
-    def _same(self) -> Iterator[Finding]:
+    def _check_base(self) -> Iterator[CheckFinding]:
         """The base is the index's encoder."""
-        mine, recorded = identity(self.encoder), self.adapter.facts["base"]
+        own_identity, recorded = identity(self.encoder), self.adapter.facts["base"]
         for name in SAME:
-            yield Finding(f"{name} of the base", mine[name] == recorded[name], _both(mine[name], recorded[name]))
+            yield CheckFinding(
+                f"{name} of the base",
+                own_identity[name] == recorded[name],
+                _compare_values(own_identity[name], recorded[name]),
+            )
 
-    def _vectors(self) -> Iterator[Finding]:
+    def _vectors(self) -> Iterator[CheckFinding]:
         """The index has a vector for each text, as long as the base's."""
         cache = EmbeddingCache(self.settings.cache.root, self.settings.cache.dtype)
         shards = cache.open(self.encoder.encoder_id())
         hashes = self.index.texts.hashes()
         lacking = len(hashes) if shards is None else int((shards.find(keys_of(hashes)) < 0).sum())
-        place = f" in {cache.parts.store.url}; name their cache with --set cache.root=…" if lacking else ""
-        yield Finding("vectors of the index", not lacking, f"{lacking:,} of {len(hashes):,} texts have none{place}")
+        remedy = f" in {cache.parts.store.url}; name their cache with --set cache.root=…" if lacking else ""
+        yield CheckFinding(
+            "vectors of the index", not lacking, f"{lacking:,} of {len(hashes):,} texts have none{remedy}"
+        )
         if shards is not None:
-            mine, recorded = shards.layout.dimensions, self.adapter.facts["base"]["dimensions"]
-            yield Finding("dimensions", mine == recorded, _both(mine, recorded))
+            dimensions, recorded = shards.layout.dimensions, self.adapter.facts["base"]["dimensions"]
+            yield CheckFinding("dimensions", dimensions == recorded, _compare_values(dimensions, recorded))
 
-    def _lengths(self) -> Iterator[Finding]:
+    def _check_lengths(self) -> Iterator[CheckFinding]:
         """Both sides have vectors of length 1."""
-        for what, vectors in (("texts", self._in_index), ("adapted queries", self._adapted)):
+        for subject, vectors in (("texts", self._in_index), ("adapted queries", self._adapted_vectors)):
             off = float(np.abs(np.linalg.norm(vectors, axis=1) - 1).max(initial=0))
-            yield Finding(f"length of vectors of {what}", off <= self._tolerance, f"1 ± {off:.1e}")
+            yield CheckFinding(f"length of vectors of {subject}", off <= self._tolerance, f"1 ± {off:.1e}")
 
-    def _texts(self) -> Iterator[Finding]:
+    def _texts(self) -> Iterator[CheckFinding]:
         """Recorded texts get from the base what the index has of them."""
         if not self._probes:
-            yield Finding("recorded texts", False, "none of them is in the index: it is another one")
+            yield CheckFinding("recorded texts", False, "none of them is in the index: it is another one")
             return
-        words = self.index.source.words(self.index.tenant, self._probes)
+        words = self.index.source.passage_rows(self.index.tenant, self._probes)
         again = self.encoder.load().encode_documents(view(words).to_pylist())
         least = float(np.einsum("ij,ij->i", again, self._in_index).min())
-        yield Finding(
+        yield CheckFinding(
             f"{len(again)} texts encoded again", least >= COSINE, f"cosine with the index's vectors {least:.5f} or more"
         )
 
-    def _applied(self) -> Iterator[Finding]:
+    def _check_shift(self) -> Iterator[CheckFinding]:
         """The adapter does to queries what it did when it was saved: servers leave adapters out without a word."""
         if not self.adapter.ships:
-            yield Finding("is applied", True, "the base itself is handed over: there is nothing to apply")
+            yield CheckFinding("is applied", True, "the base itself is handed over: there is nothing to apply")
             return
-        mine, recorded = moved(self._base, self._adapted), float(self._recorded["moved"])
-        near = self._tolerance
-        same = abs(mine - recorded) <= near * max(recorded, near) + 1e-6 and mine > 0
-        said = f"{len(self._adapted)} queries are moved by {mine:.6f} (1 − cosine), by {recorded:.6f} when it was saved"
-        yield Finding("is applied", same, said)
+        shift, recorded = mean_shift(self._base_vectors, self._adapted_vectors), float(self._recorded_queries["moved"])
+        tolerance = self._tolerance
+        same = abs(shift - recorded) <= tolerance * max(recorded, tolerance) + 1e-6 and shift > 0
+        n = len(self._adapted_vectors)
+        detail = f"{n} queries are moved by {shift:.6f} (1 − cosine), by {recorded:.6f} when it was saved"
+        yield CheckFinding("is applied", same, detail)
 
-    def _first_ten(self) -> Iterator[Finding]:
+    def _first_ten(self) -> Iterator[CheckFinding]:
         """Recorded queries find what they found; in an index that changed, what is still there has its score."""
         exact = self.settings.vectors.model_copy(update={"index": "exact"})
         base = NeuralBuilder("adapted", self.encoder, exact, self.settings.cache)
-        queries = self._recorded["queries"]
-        found = self.index.top({"adapted": AdaptedBuilder(base, self.adapter)}, [one["text"] for one in queries], DEPTH)
-        rows = found.to_pylist()
-        lists = [[row for row in rows if row["query"] == number] for number in range(len(queries))]
-        hashes = {} if self._unchanged else self._hashes([row["text_id"] for row in rows])
-        pairs = zip(queries, lists, strict=True)
-        agree = sum(returns(one["found"], mine, hashes, self._tolerance) for one, mine in pairs)
-        said = f"of {agree} of {len(queries)} recorded queries" + (
-            "" if self._unchanged else "; the index changed since"
+        queries = self._recorded_queries["queries"]
+        results = self.index.top(
+            {"adapted": AdaptedBuilder(base, self.adapter)}, [query["text"] for query in queries], DEPTH
         )
-        yield Finding("first ten", agree == len(queries), said)
+        rows = results.to_pylist()
+        lists = [[row for row in rows if row["query"] == number] for number in range(len(queries))]
+        hashes = {} if self._is_unchanged else self._hashes([row["text_id"] for row in rows])
+        pairs = zip(queries, lists, strict=True)
+        agree = sum(returns_same(query["found"], result, hashes, self._tolerance) for query, result in pairs)
+        detail = f"of {agree} of {len(queries)} recorded queries" + (
+            "" if self._is_unchanged else "; the index changed since"
+        )
+        yield CheckFinding("first ten", agree == len(queries), detail)
 
     def _hashes(self, text_ids: Sequence[str]) -> Mapping[str, str]:
-        return {name: row["content_hash"] for name, row in self.index.words(sorted(set(text_ids))).items()}
+        return {name: row["content_hash"] for name, row in self.index.texts_by_id(sorted(set(text_ids))).items()}
 
     @property
     def _tolerance(self) -> float:
@@ -154,23 +163,23 @@ class Check:
     @cached_property
     def _digest(self) -> str:
         texts = self.index.texts
-        return index_digest(_chunked(texts.chunk_ids), _chunked(texts.hashes()))
+        return index_digest(_chunk_settings(texts.chunk_ids), _chunk_settings(texts.hashes()))
 
     @cached_property
-    def _recorded(self) -> Facts:
+    def _recorded_queries(self) -> Facts:
         """What was recorded of this index: the same texts, the same address, or the only one."""
         recorded: list[Facts] = self.adapter.facts["indexes"]
-        same = [one for one in recorded if one["digest"] == self._digest]
-        there = [one for one in recorded if one["run"] == self.index.source.run.store.url]
-        return (same or there or recorded)[0]
+        same = [facts for facts in recorded if facts["digest"] == self._digest]
+        in_this_run = [facts for facts in recorded if facts["run"] == self.index.source.run.store.url]
+        return (same or in_this_run or recorded)[0]
 
     @cached_property
-    def _unchanged(self) -> bool:
-        return bool(self._recorded["digest"] == self._digest)
+    def _is_unchanged(self) -> bool:
+        return bool(self._recorded_queries["digest"] == self._digest)
 
     @cached_property
     def _probes(self) -> list[str]:
-        return sorted(self.index.words(self._recorded["probes"]))
+        return sorted(self.index.texts_by_id(self._recorded_queries["probes"]))
 
     @cached_property
     def _in_index(self) -> Floats:
@@ -183,58 +192,64 @@ class Check:
         return np.asarray(vectors.take(vectors.positions()), np.float32)
 
     @cached_property
-    def _adapted(self) -> Floats:
-        return self.adapter.encode([one["text"] for one in self._recorded["queries"]])
+    def _adapted_vectors(self) -> Floats:
+        return self.adapter.encode([query["text"] for query in self._recorded_queries["queries"]])
 
     @cached_property
-    def _base(self) -> Floats:
-        return self.encoder.load().encode_queries([one["text"] for one in self._recorded["queries"]])
+    def _base_vectors(self) -> Floats:
+        return self.encoder.load().encode_queries([query["text"] for query in self._recorded_queries["queries"]])
 
 
-def returns(
-    recorded: Sequence[Facts], found: Sequence[Facts], hashes: Mapping[str, str], tolerance: float = SCORE
+def returns_same(
+    recorded: Sequence[Facts], results: Sequence[Facts], hashes: Mapping[str, str], tolerance: float = SCORE
 ) -> bool:
     """Whether a list is the recorded one; texts of nearly equal scores may change places.
 
     Args:
         recorded: text_id, hash and score, best first.
-        found: text_id and score, best first.
+        results: text_id and score, best first.
         hashes: of the found texts where the index changed since: then those in both lists that did not change are
             compared, and there must be one. Empty: the lists are compared whole.
         tolerance: by so much a score may differ.
     """
-    before = {one["text_id"]: one for one in recorded}
+    before = {hit["text_id"]: hit for hit in recorded}
     if not hashes:
-        near = [abs(one["score"] - other["score"]) <= tolerance for one, other in zip(recorded, found, strict=False)]
+        is_close = [
+            abs(hit["score"] - other["score"]) <= tolerance for hit, other in zip(recorded, results, strict=False)
+        ]
         edge = recorded[-1]["score"] if recorded else 0.0
-        gone = before.keys() - {one["text_id"] for one in found}
+        gone = before.keys() - {hit["text_id"] for hit in results}
         return (
-            len(recorded) == len(found)
-            and all(near)
-            and all(abs(before[one]["score"] - edge) <= tolerance for one in gone)
+            len(recorded) == len(results)
+            and all(is_close)
+            and all(abs(before[hit]["score"] - edge) <= tolerance for hit in gone)
         )
-    both = [one for one in found if hashes[one["text_id"]] == before.get(one["text_id"], {}).get("hash")]
-    return bool(both) and all(abs(one["score"] - before[one["text_id"]]["score"]) <= tolerance for one in both)
+    both = [hit for hit in results if hashes[hit["text_id"]] == before.get(hit["text_id"], {}).get("hash")]
+    return bool(both) and all(abs(hit["score"] - before[hit["text_id"]]["score"]) <= tolerance for hit in both)
 
 
-def demand_fit(adapter: Adapter, index: Index, findings: Sequence[Finding]) -> None:
+def require_fit(adapter: Adapter, index: TenantIndex, findings: Sequence[CheckFinding]) -> None:
     """Refuse what does not fit.
 
     Raises:
         DoesNotFit: the message names the first thing that does not.
     """
-    for one in findings:
-        if not one.fits:
-            raise DoesNotFit(f"{adapter.store.url} does not fit {index.source.run.store.url}: {one.what}: {one.seen}")
+    for finding in findings:
+        if not finding.fits:
+            raise DoesNotFit(
+                f"{adapter.store.url} does not fit {index.source.run.store.url}: {finding.subject}: {finding.detail}"
+            )
 
 
-def _both(mine: Any, recorded: Any) -> str:
+def _compare_values(value: Any, recorded: Any) -> str:
     return (
-        f"{mine or 'none'}" if mine == recorded else f"{mine or 'none'}, and {recorded or 'none'} when it was adapted"
+        f"{value or 'none'}"
+        if value == recorded
+        else f"{value or 'none'}, and {recorded or 'none'} when it was adapted"
     )
 
 
-def _chunked(values: Any) -> Any:
+def _chunk_settings(values: Any) -> Any:
     import pyarrow as pa
 
     return pa.chunked_array([values])

@@ -15,7 +15,7 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.port import Factory, Retriever
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 
 FOUND = pa.schema(
     [
@@ -38,7 +38,7 @@ class TenantDocuments(TenantChunks):
         tenant: whose documents.
     """
 
-    def __init__(self, source: Source, tenant: str) -> None:
+    def __init__(self, source: TrainingSource, tenant: str) -> None:
         super().__init__(source.tables, tenant)
         self._source = source
 
@@ -48,7 +48,7 @@ class TenantDocuments(TenantChunks):
             yield from rows.select(columns).to_batches(BATCH_ROWS)
 
 
-class Index:
+class TenantIndex:
     """What is searched for one tenant.
 
     Args:
@@ -60,7 +60,7 @@ class Index:
         ArtifactError: the run is not finished, or the tenant has no texts in it.
     """
 
-    def __init__(self, source: Source, tenant: str, scratch: Path) -> None:
+    def __init__(self, source: TrainingSource, tenant: str, scratch: Path) -> None:
         self.source, self.tenant = source, tenant
         self.texts = TenantDocuments(source, tenant) if source.mined else TenantChunks(source.tables, tenant)
         if not self.texts.n:
@@ -77,24 +77,24 @@ class Index:
             queries: their places are the column `query`.
             depth: of the lists.
         """
-        found = [self._top(name, factory, queries, depth) for name, factory in systems.items()]
-        return pa.concat_tables([FOUND.empty_table(), *found])
+        results = [self._top(name, factory, queries, depth) for name, factory in systems.items()]
+        return pa.concat_tables([FOUND.empty_table(), *results])
 
     def _top(self, name: str, factory: Factory, queries: Sequence[str], depth: int) -> pa.Table:
         if name not in self._opened:
             self._opened[name] = factory(self._corpus)
         hits = self._opened[name].search(queries, depth)
-        query, place = np.nonzero(hits.rows >= 0)
+        query, rank = np.nonzero(hits.rows >= 0)
         columns = [
             pa.repeat(name, len(query)),
             pa.array(query.astype(np.int64)),
-            pa.array((place + 1).astype(np.int32)),
-            self.texts.chunk_ids.take(pa.array(hits.rows[query, place])),
-            pa.array(hits.scores[query, place].astype(np.float32)),
+            pa.array((rank + 1).astype(np.int32)),
+            self.texts.chunk_ids.take(pa.array(hits.rows[query, rank])),
+            pa.array(hits.scores[query, rank].astype(np.float32)),
         ]
         return pa.Table.from_arrays(columns, schema=FOUND)
 
-    def words(self, text_ids: Sequence[str]) -> dict[str, Row]:
+    def texts_by_id(self, text_ids: Sequence[str]) -> dict[str, Row]:
         """Doc_id, title, heading and text of some texts, by id."""
-        rows = self.source.words(self.tenant, text_ids)
+        rows = self.source.passage_rows(self.tenant, text_ids)
         return {row["chunk_id"]: row for row in rows.to_pylist()}

@@ -17,9 +17,9 @@ from typing import Any
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotFit, NoLift
-from darklode.pipeline.serve.check import Check, demand_fit
-from darklode.pipeline.serve.gate import Rivals, demand_no_fall
-from darklode.pipeline.train.adapter import HEAD, RECORD, Adapter, lying
+from darklode.pipeline.serve.check import AdapterCheck, require_fit
+from darklode.pipeline.serve.gate import LiveAdapters, require_no_loss
+from darklode.pipeline.train.adapter import HEAD, RECORD, Adapter, read_record
 from darklode.pipeline.train.identity import weights_hash
 
 NAME = "registry.json"
@@ -32,11 +32,11 @@ Row = dict[str, Any]
 
 def is_registry(store: Store) -> bool:
     """Whether a place is a registry's: it is, or may become one, or would be had its first release not been killed."""
-    names = store.lying()
+    names = store.root_names()
     return not names or not {NAME, KEPT}.isdisjoint(names)
 
 
-class Registry:
+class AdapterRegistry:
     """Adapters that were released, below a root.
 
     Args:
@@ -50,25 +50,25 @@ class Registry:
         self._run = Run(url)
         self._store = self._run.store
         try:
-            known = unseal(self._store.read(NAME) or b"{}")
+            recorded = unseal(self._store.read(NAME) or b"{}")
         except ValueError as error:
             raise ArtifactError(f"{self._store.path(NAME)} is damaged ({error}); restore it from a copy") from error
-        self.adapters: dict[str, Row] = known.get("adapters", {})
-        self.live: dict[str, list[str]] = known.get("live", {})
-        self.history: list[Row] = known.get("history", [])
+        self.adapters: dict[str, Row] = recorded.get("adapters", {})
+        self.live: dict[str, list[str]] = recorded.get("live", {})
+        self.history: list[Row] = recorded.get("history", [])
 
     def rows(self) -> list[Row]:
         """What is known of each adapter, by tenant, the live one first, then the ones before it, latest first."""
-        found: list[Row] = []
+        registry_rows: list[Row] = []
         of_tenant: dict[str, set[str]] = {tenant: set(order) for tenant, order in self.live.items()}
         for name, row in self.adapters.items():
             of_tenant.setdefault(row["tenant"], set()).add(name)
-        for tenant, mine in sorted(of_tenant.items()):
+        for tenant, tenant_rows in sorted(of_tenant.items()):
             order = self.live.get(tenant, [])[::-1]
-            for name in [*dict.fromkeys(order), *sorted(mine - set(order))]:
+            for name in [*dict.fromkeys(order), *sorted(tenant_rows - set(order))]:
                 state = "released" if order[:1] == [name] else "before" if name in order else "retired"
-                found.append({**self.adapters[name], "tenant": tenant, "adapter": name, "state": state})
-        return found
+                registry_rows.append({**self.adapters[name], "tenant": tenant, "adapter": name, "state": state})
+        return registry_rows
 
     def folder(self, name: str) -> str:
         """Where a released adapter is kept."""
@@ -79,7 +79,7 @@ class Registry:
         order = self.live.get(tenant, [])
         return Adapter.open(self.folder(order[-1])) if order else None
 
-    def release(self, check: Check, force: str | None, rivals: Sequence[Rivals] = ()) -> str:
+    def release(self, check: AdapterCheck, force: str | None, rivals: Sequence[LiveAdapters] = ()) -> str:
         """Make an adapter the live one of its tenant, and of those whom it is shared with; returns its id.
 
         Args:
@@ -96,8 +96,8 @@ class Registry:
             raise refused[0]
         adapter, name = check.adapter, check.adapter.id
         with self._changing():
-            tenants = list(dict.fromkeys([adapter.tenant, *(one.index.tenant for one in rivals)]))
-            self._keep(adapter, name, tenants[1:])
+            tenants = list(dict.fromkeys([adapter.tenant, *(rival.index.tenant for rival in rivals)]))
+            self._copy_adapter(adapter, name, tenants[1:])
             self.adapters[name] = _row(check)
             for tenant in tenants:
                 order = self.live.setdefault(tenant, [])
@@ -119,7 +119,7 @@ class Registry:
             if not order:
                 raise ArtifactError(f"{self._store.url} has no released adapter of the tenant {tenant}")
             now = order[-2] if len(order) > 1 else None
-            if now and _damaged(self.folder(now), self.adapters[now]["weights"]):
+            if now and _is_damaged(self.folder(now), self.adapters[now]["weights"]):
                 raise ArtifactError(f"{self.folder(now)} is damaged; release that adapter again from its own folder")
             before = order.pop()
             self._note("rollback", tenant, before, now, None)
@@ -130,7 +130,7 @@ class Registry:
     def _changing(self) -> Iterator[None]:
         """One process at a time, on what the last one wrote."""
         with self._run.lock():
-            fresh = Registry(self._store.url)
+            fresh = AdapterRegistry(self._store.url)
             self.adapters, self.live, self.history = fresh.adapters, fresh.live, fresh.history
             yield
 
@@ -142,24 +142,24 @@ class Registry:
     def _write(self) -> None:
         self._store.write(NAME, seal({"adapters": self.adapters, "live": self.live, "history": self.history}))
 
-    def _keep(self, adapter: Adapter, name: str, others: Sequence[str]) -> None:
+    def _copy_adapter(self, adapter: Adapter, name: str, other_tenants: Sequence[str]) -> None:
         """Have a copy that another night's adapter does not overwrite; the record comes last, with whom it serves."""
         for file in [*sorted(adapter.store.sizes(adapter.files, recursive=True)), HEAD, INPUTS]:
-            data = None if self._linked(adapter.store, file, name) else adapter.store.read(file)
+            data = None if self._try_hard_link(adapter.store, file, name) else adapter.store.read(file)
             if data is not None:
                 self._store.write(f"{KEPT}/{name}/{file}", data)
-        facts = adapter.facts | ({"shared_with": list(others)} if others else {})
+        facts = adapter.facts | ({"shared_with": list(other_tenants)} if other_tenants else {})
         self._store.write(f"{KEPT}/{name}/{RECORD}", json.dumps(facts, indent=1, ensure_ascii=False).encode())
 
-    def _linked(self, given: Store, file: str, name: str) -> bool:
+    def _try_hard_link(self, source_store: Store, file: str, name: str) -> bool:
         """Whether the file could be linked, which takes no room: an adapter's files are replaced, never written to."""
-        if given.local is None or self._store.local is None:
+        if source_store.local is None or self._store.local is None:
             return False
         target = Path(self._store.local, KEPT, name, file)
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)
-            os.link(given.local / file, target)
+            os.link(source_store.local / file, target)
             return True
         return False
 
@@ -169,24 +169,24 @@ def _reason(force: str | None, refused: list[DarklodeError]) -> str:
     return f"{force} ({'; '.join(map(str, refused))})"
 
 
-def _damaged(url: str, weights: str) -> bool:
+def _is_damaged(url: str, weights: str) -> bool:
     store = Store(url)
-    return weights_hash(store, Adapter(store, lying(store)).files) != weights
+    return weights_hash(store, Adapter(store, read_record(store)).files) != weights
 
 
-def _refusals(check: Check, rivals: Sequence[Rivals]) -> Iterator[DarklodeError]:
+def _refusals(check: AdapterCheck, rivals: Sequence[LiveAdapters]) -> Iterator[DarklodeError]:
     """Why an adapter is not to be released."""
     if not check.adapter.ships:
         yield NoLift(f"{check.adapter.store.url} hands the base over: {check.adapter.facts['reason']}")
     try:
-        demand_fit(check.adapter, check.index, list(check.findings()))
-        for one in rivals:
-            demand_no_fall(one)
+        require_fit(check.adapter, check.index, list(check.findings()))
+        for rival in rivals:
+            require_no_loss(rival)
     except (DoesNotFit, NoLift) as error:
         yield error
 
 
-def _row(check: Check) -> Row:
+def _row(check: AdapterCheck) -> Row:
     facts = check.adapter.facts
     base = facts["base"]
     return {

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from darklode.pipeline.retrieve.retrievers.port import Retriever
-from darklode.pipeline.serve.texts import Row, Texts
+from darklode.pipeline.serve.texts import IndexedTexts, Row
 
 
 @dataclass(frozen=True)
-class Question:
+class SearchRequest:
     """What a system is asked.
 
     Attributes:
@@ -28,7 +28,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Service:
+class SearchService:
     """Systems that search the same texts.
 
     Attributes:
@@ -38,19 +38,19 @@ class Service:
     """
 
     tenant: str
-    texts: Texts
+    texts: IndexedTexts
     systems: Mapping[str, Retriever]
 
-    def answers(self, questions: Sequence[Question]) -> list[list[Row]]:
+    def answers(self, questions: Sequence[SearchRequest]) -> list[list[Row]]:
         """What each question finds, best first: rank, text_id, doc_id, title, heading, text and score (a cosine)."""
         together: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for place, one in enumerate(questions):
-            together[one.system, one.depth].append(place)
-        found: list[list[Row]] = [[] for _ in questions]
+        for position, question in enumerate(questions):
+            together[question.system, question.depth].append(position)
+        results: list[list[Row]] = [[] for _ in questions]
         for (system, depth), places in together.items():
-            hits = self.systems[system].search([questions[place].text for place in places], depth)
+            hits = self.systems[system].search([questions[position].text for position in places], depth)
             query, rank = np.nonzero(hits.rows >= 0)
-            rows, scores = self.texts.words(hits.rows[query, rank]), hits.scores[query, rank].tolist()
-            for mine, place, row, score in zip(query.tolist(), rank.tolist(), rows, scores, strict=True):
-                found[places[mine]].append({"rank": place + 1, **row, "score": score})
-        return found
+            rows, scores = self.texts.text_rows(hits.rows[query, rank]), hits.scores[query, rank].tolist()
+            for question_number, position, row, score in zip(query.tolist(), rank.tolist(), rows, scores, strict=True):
+                results[places[question_number]].append({"rank": position + 1, **row, "score": score})
+        return results

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
 from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.retrieve.search import QUERY_BLOCK
-from darklode.pipeline.serve.index import Index
+from darklode.pipeline.serve.index import TenantIndex
 from darklode.schemas.adaptation_tables import SWAP
 
 SWAP_STAGE = Stage("swap", 2, (), (SWAP.name,))
@@ -21,7 +21,7 @@ DEPTH, NAMED = 10, 3
 ORDER = [("overlap", "ascending"), ("searches", "descending"), ("query", "ascending")]
 
 
-def swap(live: pa.Table, output: Output, *, index: Index, base: Factory, adapted: Factory) -> None:
+def swap(live: pa.Table, output: Output, *, index: TenantIndex, base: Factory, adapted: Factory) -> None:
     """Write both lists of each query and how much they share, the most changed first, often asked ones before others.
 
     Args:
@@ -34,18 +34,21 @@ def swap(live: pa.Table, output: Output, *, index: Index, base: Factory, adapted
     parts = []
     for start in range(0, live.num_rows, QUERY_BLOCK):
         block = live.slice(start, QUERY_BLOCK)
-        parts.append(_compared(block, index, base, adapted))
+        parts.append(_compare_systems(block, index, base, adapted))
         output.progress(start + block.num_rows, live.num_rows)
     rows = pa.concat_tables([SWAP.empty(), *parts])
     output.write(SWAP.name, rows.sort_by(ORDER))
     output.count(FunnelStep("swap", "queries", live.num_rows, "queries", rows.num_rows))
 
 
-def _compared(live: pa.Table, index: Index, base: Factory, adapted: Factory) -> pa.Table:
+def _compare_systems(live: pa.Table, index: TenantIndex, base: Factory, adapted: Factory) -> pa.Table:
     queries, n = live["query"].to_pylist(), live.num_rows
-    found = index.top({"base": base, "adapted": adapted}, queries, DEPTH)
-    lists = {name: _lists(found.filter(pc.equal(found["system"], name)), n) for name in ("base", "adapted")}
-    both = [len(set(one) & set(other)) for one, other in zip(*(one.to_pylist() for one in lists.values()), strict=True)]
+    rankings = index.top({"base": base, "adapted": adapted}, queries, DEPTH)
+    lists = {name: _lists(rankings.filter(pc.equal(rankings["system"], name)), n) for name in ("base", "adapted")}
+    both = [
+        len(set(result_ids) & set(other))
+        for result_ids, other in zip(*(result_ids.to_pylist() for result_ids in lists.values()), strict=True)
+    ]
     return SWAP.rows(
         {
             "tenant": pa.repeat(index.tenant, n),
@@ -59,17 +62,19 @@ def _compared(live: pa.Table, index: Index, base: Factory, adapted: Factory) -> 
     )
 
 
-def _lists(found: pa.Table, queries: int) -> pa.ListArray:
+def _lists(rankings: pa.Table, queries: int) -> pa.ListArray:
     """A list of text_ids for each query; rows come query by query, best first."""
-    counts = np.bincount(found["query"].to_numpy(), minlength=queries)
+    counts = np.bincount(rankings["query"].to_numpy(), minlength=queries)
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, found["text_id"].combine_chunks())
+    return pa.ListArray.from_arrays(offsets, rankings["text_id"].combine_chunks())
 
 
-def _titles(index: Index, lists: pa.ListArray) -> pa.ListArray:
+def _titles(index: TenantIndex, lists: pa.ListArray) -> pa.ListArray:
     """The titles of listed texts, or their documents' ids."""
-    words = index.words(pc.unique(lists.values).to_pylist())
-    titles = pa.array([words[one]["title"] or words[one]["doc_id"] for one in lists.values.to_pylist()], pa.string())
+    words = index.texts_by_id(pc.unique(lists.values).to_pylist())
+    titles = pa.array(
+        [words[text_id]["title"] or words[text_id]["doc_id"] for text_id in lists.values.to_pylist()], pa.string()
+    )
     return pa.ListArray.from_arrays(lists.offsets, titles)
 
 
@@ -87,20 +92,20 @@ def sentence(rows: pa.Table) -> str:
     return f"{n:,} queries: {changed:,} change a text of their first ten; {mean:.1f} of 10 stay on average."
 
 
-def most(rows: pa.Table, queries: int) -> pa.Table:
+def most_changed(rows: pa.Table, queries: int) -> pa.Table:
     """The queries that change most, with what goes and what comes, by titles, each three at most."""
     changed = rows.filter(pc.less(rows["overlap"], DEPTH)).slice(0, queries).to_pylist()
-    said = [
+    lines = [
         {name: row[name] for name in ("query", "searches", "overlap")}
-        | {"goes": _only(row, "base", "adapted"), "comes": _only(row, "adapted", "base")}
+        | {"goes": _only_in(row, "base", "adapted"), "comes": _only_in(row, "adapted", "base")}
         for row in changed
     ]
-    return pa.Table.from_pylist(said, CHANGES)
+    return pa.Table.from_pylist(lines, CHANGES)
 
 
-def _only(row: Mapping[str, Any], mine: str, other: str) -> str:
-    found = zip(row[f"{mine}_ids"], row[f"{mine}_titles"], strict=True)
-    titles = [title for one, title in found if one not in row[f"{other}_ids"]]
+def _only_in(row: Mapping[str, Any], system: str, other: str) -> str:
+    ids_and_titles = zip(row[f"{system}_ids"], row[f"{system}_titles"], strict=True)
+    titles = [title for text_id, title in ids_and_titles if text_id not in row[f"{other}_ids"]]
     return "; ".join(dict.fromkeys(titles[:NAMED])) or "nothing"
 
 

@@ -18,7 +18,7 @@ BATCH = 1 << 13
 Row = dict[str, Any]
 
 
-class Texts:
+class IndexedTexts:
     """Texts by row, from 0. Only their ids and hashes are in memory.
 
     Args:
@@ -42,13 +42,13 @@ class Texts:
         """Content hash of each row."""
         return self._column("content_hash")
 
-    def hashed(self) -> Iterator[tuple[pa.Array, pa.Array]]:
+    def iterate_hashes(self) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Content hashes, and the texts that they name as encoders read them, batch by batch."""
         for batch in self._batches:
             rows = pa.Table.from_batches([batch])
             yield batch["content_hash"], view(rows).combine_chunks()
 
-    def words(self, rows: Ints) -> list[Row]:
+    def text_rows(self, rows: Ints) -> list[Row]:
         """Text_id, doc_id, title, heading and text of some rows, in their order."""
         of_batch = np.searchsorted(self._starts, rows, side="right") - 1
         order = np.argsort(of_batch, kind="stable")
@@ -56,8 +56,8 @@ class Texts:
             self._batches[number].take(pa.array(rows[of_batch == number] - self._starts[number]))
             for number in np.unique(of_batch)
         ]
-        found = pa.Table.from_batches(parts, WORDS).drop_columns("content_hash").to_pylist()
-        return [found[place] for place in np.argsort(order).tolist()]
+        text_rows = pa.Table.from_batches(parts, WORDS).drop_columns("content_hash").to_pylist()
+        return [text_rows[position] for position in np.argsort(order).tolist()]
 
     def _column(self, name: str) -> pa.StringArray:
         return pa.concat_arrays([pa.array([], pa.string()), *(batch[name] for batch in self._batches)])

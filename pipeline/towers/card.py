@@ -10,7 +10,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
 from darklode.pipeline.towers.folder import KEPT, sentence
-from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.queries import QUERIES
 from darklode.pipeline.towers.tested import TESTED
 from darklode.pipeline.train.adapter import FOLDER
@@ -36,7 +36,7 @@ COURSE = """
 """
 
 
-def card(run: Run, settings: Settings, pair: Pair, sources: list[str]) -> bytes:
+def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) -> bytes:
     """The page, in Markdown.
 
     Args:
@@ -50,7 +50,7 @@ def card(run: Run, settings: Settings, pair: Pair, sources: list[str]) -> bytes:
         f"# {cell(name_of(run, settings))}",
         f"A query tower distilled from queries alone (ScalingNote, 3.3): {cell(sentence(tables))}.",
         f"Teacher: `{cell(pair.teacher.encoder_id())}`. Student: {cell(pair.identity['begins as'])}.",
-        f"Learned from the queries of {', '.join(f'`{cell(one)}`' for one in sources)}: {_counts(run)}.",
+        f"Learned from the queries of {', '.join(f'`{cell(source)}`' for source in sources)}: {_counts(run)}.",
     ]
     last = [
         *("## What it does not say", CAVEATS),

@@ -12,13 +12,13 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from darklode.pipeline.towers.checkpoint import Checkpoints, Kept, Nowhere
+from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, NoCheckpoints
 from darklode.pipeline.towers.loss import distillation, parts
-from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.student import Student
-from darklode.pipeline.towers.watch import Course, Tell, Watch, shown
+from darklode.pipeline.towers.watch import MonitorHistory, Tell, TrainingMonitor, format_loss
 from darklode.pipeline.train import fitting
-from darklode.pipeline.train.task import Questions
+from darklode.pipeline.train.task import QuerySet
 from darklode.pipeline.train.vectors import Ints
 from darklode.pipeline.train.weights import Floats
 from darklode.schemas.towers import TowerSettings
@@ -31,7 +31,7 @@ WARM_UP, DECAY = 0.1, 1e-3
 
 
 @dataclass(frozen=True)
-class Look:
+class DistillationEval:
     """A row of `distillation_log`."""
 
     step: int
@@ -40,13 +40,13 @@ class Look:
     distance: float
 
     @property
-    def worth(self) -> float:
+    def quality(self) -> float:
         """See `watch.Look`: the nearer, the better."""
         return -self.distance
 
 
 @dataclass(frozen=True)
-class Lesson:
+class DistillationTask:
     """What is learned from.
 
     Attributes:
@@ -56,21 +56,21 @@ class Lesson:
     """
 
     texts: pa.Array
-    pair: Pair
-    validation: Questions
+    pair: TeacherPair
+    validation: QuerySet
 
-    def of(self, rows: list[int]) -> list[str]:
+    def texts_at(self, rows: list[int]) -> list[str]:
         """Texts of some of the queries."""
-        found: list[str] = self.texts.take(pa.array(rows, pa.int64())).to_pylist()
-        return found
+        rows_of_text: list[str] = self.texts.take(pa.array(rows, pa.int64())).to_pylist()
+        return rows_of_text
 
-    def drawn(self, most: int, seed: int) -> tuple[list[str], Floats]:
+    def draw(self, max_texts: int, seed: int) -> tuple[list[str], Floats]:
         """Texts and teacher's vectors of some queries."""
-        found = self.of(np.random.default_rng([seed, 1]).permutation(len(self.texts))[:most].tolist())
-        return found, self.pair.queries(found)
+        texts_drawn = self.texts_at(np.random.default_rng([seed, 1]).permutation(len(self.texts))[:max_texts].tolist())
+        return texts_drawn, self.pair.queries(texts_drawn)
 
 
-class Rounds:
+class DistillationBatches:
     """Whose turn it is: all queries, in a new order in each round."""
 
     def __init__(self, n: int, batch: int, seed: int) -> None:
@@ -96,15 +96,15 @@ def distances(teacher: Floats, student: Floats) -> Floats:
     return np.asarray(far, np.float32)
 
 
-def learn(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
-    lesson: Lesson,
+def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
+    lesson: DistillationTask,
     settings: TowerSettings,
     rate: float,
     student: Student,
     seed: int,
     tell: Tell,
-    kept: Kept | None = None,
-) -> Course[Look]:
+    checkpoint_store: CheckpointStore | None = None,
+) -> MonitorHistory[DistillationEval]:
     """Train a student by sentence-transformers' trainer: AdamW, the rate rises and falls along two lines.
 
     Args:
@@ -114,23 +114,23 @@ def learn(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is to
         student: learns where it is.
         seed: of the order of queries.
         tell: hears of each look: steps done, and what was seen.
-        kept: where the trial's state lies; it goes on from there. None: nowhere.
+        checkpoint_store: where the trial's state lies; it goes on from there. None: nowhere.
     """
     optimiser = adamw(student.parameters(), rate)
     rates = schedule(optimiser, settings.steps)
-    saving = Checkpoints(kept or Nowhere(), student, (optimiser, rates))
-    watch = _Watch(lesson, settings.steps, student, tell, saving)
-    done, turns = watch.resume(Look), Rounds(len(lesson.texts), settings.batch, seed)
+    saving = Checkpoints(checkpoint_store or NoCheckpoints(), student, (optimiser, rates))
+    watch = _DistillationMonitor(lesson, settings.steps, student, tell, saving)
+    done, turns = watch.resume(DistillationEval), DistillationBatches(len(lesson.texts), settings.batch, seed)
     turns.skip(done)
     training = fitting.Training(
         len(lesson.texts),
-        fitting.Tokens(student.features, lesson.of),
-        _Loss(student, lesson, watch),
-        lambda step: watch.goes_on(done + step),
+        fitting.QueryCollator(student.features, lesson.texts_at),
+        DistillationLoss(student, lesson, watch),
+        lambda step: watch.evaluate_step(done + step),
         optimiser,
         rates,
     )
-    steps = fitting.Steps(settings.steps - done, turns, "towers.batch", seed, settings.report_to)
+    steps = fitting.BatchSteps(settings.steps - done, turns, "towers.batch", seed, settings.report_to)
     fitting.fit(student.loaded, steps, training)
     return watch.course
 
@@ -146,31 +146,34 @@ def schedule(optimiser: torch.optim.Optimizer, steps: int) -> Any:
     return transformers.get_linear_schedule_with_warmup(optimiser, round(WARM_UP * steps), steps)
 
 
-class _Watch(Watch[Look]):
+class _DistillationMonitor(TrainingMonitor[DistillationEval]):
     """How near the student is to its teacher."""
 
-    def __init__(self, lesson: Lesson, steps: int, student: Student, tell: Tell, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self, lesson: DistillationTask, steps: int, student: Student, tell: Tell, checkpoints: Checkpoints
+    ) -> None:
         super().__init__(steps, LOOKS, checkpoints, tell)
         self._lesson, self._student = lesson, student
 
-    def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:
-        asked = self._lesson.validation
-        distance = float(distances(asked.vectors, self._student.vectors(asked)).mean())
-        said = f"‖q − s‖² {shown(first, 4)}, on held-out queries ‖q − s‖ {distance:.4f}"
-        return Look(step, first, second, distance), said
+    def evaluate(self, step: int, first: float | None, second: float | None) -> tuple[DistillationEval, str]:
+        queries = self._lesson.validation
+        distance = float(distances(queries.vectors, self._student.vectors(queries)).mean())
+        message = f"‖q − s‖² {format_loss(first, 4)}, on held-out queries ‖q − s‖ {distance:.4f}"
+        return DistillationEval(step, first, second, distance), message
 
 
-class _Loss(nn.Module):
+class DistillationLoss(nn.Module):
     """Eq. 15 on unit vectors, outside of mixed precision."""
 
-    def __init__(self, student: Student, lesson: Lesson, watch: _Watch) -> None:
+    def __init__(self, student: Student, lesson: DistillationTask, watch: _DistillationMonitor) -> None:
         super().__init__()
         self.model, self._student, self._lesson, self._watch = student.loaded, student, lesson, watch
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        """The loss of a batch; `labels` are rows of its texts."""
         vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
-            wanted = torch.from_numpy(self._lesson.pair.queries(self._lesson.of(labels.tolist())))
-            found = parts(wanted.to(vectors.device), self._student.unit(vectors))
-        self._watch.seen.append(fitting.of_all(torch.stack([one.detach() for one in found])))
-        return distillation(*found)
+            expected = torch.from_numpy(self._lesson.pair.queries(self._lesson.texts_at(labels.tolist())))
+            loss_parts = parts(expected.to(vectors.device), self._student.unit(vectors))
+        self._watch.losses.append(fitting.of_all(torch.stack([part.detach() for part in loss_parts])))
+        return distillation(*loss_parts)

@@ -6,13 +6,13 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.stage import DISTIL, graduate
-from darklode.pipeline.train.folder import assembled, hand_out, like, probes, stands
+from darklode.pipeline.train.folder import assemble, check_like, is_up_to_date, probes, save_folder
 from darklode.pipeline.train.identity import fingerprint, record
-from darklode.pipeline.train.loop import steady
-from darklode.pipeline.train.task import Questions
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.loop import deterministic
+from darklode.pipeline.train.task import QuerySet
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.tower_tables import TOWER_QUERIES
 
 STUDENT = "student"
@@ -29,7 +29,7 @@ KEPT = """
 """
 
 
-def save(run: Run, pair: Pair) -> None:
+def save(run: Run, pair: TeacherPair) -> None:
     """Write `query_encoder/` unless it stands.
 
     Args:
@@ -41,16 +41,18 @@ def save(run: Run, pair: Pair) -> None:
     """
     manifest = run.manifest(DISTIL)
     mark = key_of(manifest.fingerprint if manifest else "", pair.identity)
-    if stands(run.store, mark):
+    if is_up_to_date(run.store, mark):
         return
     tables = run.tables(*DISTIL.writes, "adaptation_queries")
-    with steady(0):
-        student, asked = graduate(tables, pair), Questions.asked(probes(tables), pair)
-        wanted = student.vectors(asked)
-    hand_out(run.store, mark, assembled(student.loaded.to("cpu"), pair.student, []), like(asked.texts, wanted), {})
+    with deterministic(0):
+        student, queries = graduate(tables, pair), QuerySet.from_texts(probes(tables), pair)
+        expected = student.vectors(queries)
+    save_folder(
+        run.store, mark, assemble(student.loaded.to("cpu"), pair.student, []), check_like(queries.texts, expected), {}
+    )
 
 
-def write_record(run: Run, base: Base, settings: SentenceTransformersSettings) -> None:
+def write_record(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings) -> None:
     """Write `adapter.json`, by which `adapt check` and releases know it, unless it stands.
 
     Args:
@@ -64,8 +66,8 @@ def write_record(run: Run, base: Base, settings: SentenceTransformersSettings) -
 
 def verdict(tables: Tables) -> dict[str, Any]:
     """What is said of the student: whose it is, what it keeps, and how its nDCG@10 differs from the teacher's."""
-    kept = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
-    scores = {name: kept["nDCG@10"][name] for name in ("queries", "difference", "low", "high")}
+    retained = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
+    scores = {name: retained["nDCG@10"][name] for name in ("queries", "difference", "low", "high")}
     rows = tables.sql(
         "SELECT min(tenant) AS tenant, count(*) FILTER (split = 'validation') AS held FROM tower_queries"
     ).to_pylist()
@@ -81,12 +83,12 @@ def verdict(tables: Tables) -> dict[str, Any]:
 
 def sentence(tables: Tables) -> str:
     """What the student keeps, and how near it is."""
-    kept = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
-    parts = [f"{row['kept']:.3f} of {name}" for name, row in kept.items() if row["kept"] is not None]
-    said = f"it keeps {', '.join(parts)}" if parts else "there is nothing that its teacher finds"
+    retained = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
+    parts = [f"{row['kept']:.3f} of {name}" for name, row in retained.items() if row["kept"] is not None]
+    summary = f"it keeps {', '.join(parts)}" if parts else "there is nothing that its teacher finds"
     health = {row["split"]: row for row in tables.read("tower_health").to_pylist()}
-    near = health.get("unseen") or health["validation"]
+    overlap_facts = health.get("unseen") or health["validation"]
     return (
-        f"{said} on {kept['R@100']['queries']:,} labelled test queries; its mean distance from its teacher is "
-        f"{near['distance']:.3f} on {near['queries']:,} queries that it did not learn from"
+        f"{summary} on {retained['R@100']['queries']:,} labelled test queries; its mean distance from its teacher is "
+        f"{overlap_facts['distance']:.3f} on {overlap_facts['queries']:,} queries that it did not learn from"
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TeacherPair:
     """The two query towers of an index.
 
     Attributes:
@@ -49,19 +49,19 @@ class Pair:
 
     def queries(self, texts: Sequence[str]) -> Floats:
         """The teacher's unit vectors, shape (len(texts), dimensions); what the cache lacks is encoded first."""
-        return self._cached(texts)
+        return self._cached_queries(texts)
 
     @cached_property
-    def _cached(self) -> CachedQueries:
+    def _cached_queries(self) -> CachedQueries:
         encoder = Deferred(self.teacher, self.cache.root)
         return CachedQueries(encoder, EmbeddingCache(self.cache.root, self.cache.dtype))
 
     def open(self) -> Student:
         """The student as it begins, in float32; torch's seed draws a projection."""
-        from darklode.pipeline.towers.student import Student, cut, projected
+        from darklode.pipeline.towers.student import Student, add_projection, keep_layers
 
         settings = self.student.model_copy(update={"dtype": "float32"})
         loaded = load_query_tower(settings, devices(settings.device)[0])
         if not self.model:
-            cut(loaded[0].auto_model, self.layers)  # type: ignore[arg-type]
-        return Student(projected(loaded, self.queries(["dimensions"]).shape[1]), settings)
+            keep_layers(loaded[0].auto_model, self.layers)  # type: ignore[arg-type]
+        return Student(add_projection(loaded, self.queries(["dimensions"]).shape[1]), settings)

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.relations import Relation, keep
+from darklode.pipeline.base.relations import Relation, materialize
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.train.pairs import give_way
-from darklode.pipeline.train.sources import Source, tenant_of
+from darklode.pipeline.train.sources import TrainingSource, resolve_tenant
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import TOWER_QUERIES
@@ -65,7 +65,7 @@ KEPT = """
 """
 
 
-def content(source: Source) -> str:
+def content(source: TrainingSource) -> str:
     """Identifies the rows of a run that are read here."""
     names = _tables(source)
     tables = source.run.tables(*names)
@@ -79,7 +79,7 @@ def read_files(paths: Sequence[str], output: Output, settings: IngestSettings) -
 
 
 def tower_queries(
-    tables: Tables, output: Output, sources: Sequence[Source], *, tenant: str | None, held_out: int, seed: int
+    tables: Tables, output: Output, sources: Sequence[TrainingSource], *, tenant: str | None, held_out: int, seed: int
 ) -> None:
     """Write each query once, with its side.
 
@@ -97,19 +97,22 @@ def tower_queries(
     Raises:
         ArtifactError: there is nothing to learn from, or several tenants.
     """
-    whose = tenant_of(list(sources), tenant)
+    tenant_name = resolve_tenant(list(sources), tenant)
     with tables.connect(FILES) as connection:
-        asked = [*(_of_run(source, whose) for source in sources), _of_files(connection, whose)]
-        connection.register("given", pa.concat_tables(asked))
-        every = keep(connection, EVERY, given=Relation("given"))
-        named = {"tenant": whose, "seed": str(seed), "most": held_out, "share": HELD_SHARE}
-        sides = keep(connection, SIDES, named, every=every)
-        near = give_way(connection, sides)
-        rows = connection.sql(KEPT.format(sides=sides, near=near)).to_arrow_table()
+        query_tables = [
+            *(_run_queries(source, tenant_name) for source in sources),
+            _file_queries(connection, tenant_name),
+        ]
+        connection.register("given", pa.concat_tables(query_tables))
+        every = materialize(connection, EVERY, given=Relation("given"))
+        parameters = {"tenant": tenant_name, "seed": str(seed), "most": held_out, "share": HELD_SHARE}
+        sides = materialize(connection, SIDES, parameters, every=every)
+        near_held_out = give_way(connection, sides)
+        rows = connection.sql(KEPT.format(sides=sides, near=near_held_out)).to_arrow_table()
         output.write(TOWER_QUERIES.name, rows.cast(TABLES[TOWER_QUERIES.name].schema))
         _count(connection, output, every, rows)
-        (others,) = connection.execute(OTHERS, {"tenant": whose}).fetchall()[0]
-    output.facts |= {"tenant": whose, "rows of other tenants in files": int(others)}
+        (n_other_tenants,) = connection.execute(OTHERS, {"tenant": tenant_name}).fetchall()[0]
+    output.facts |= {"tenant": tenant_name, "rows of other tenants in files": int(n_other_tenants)}
     if not output.facts["train"]:
         raise ArtifactError("the runs have no query to learn from that is not near to one of their test queries")
 
@@ -120,26 +123,26 @@ def _count(connection: duckdb.DuckDBPyConnection, output: Output, every: Relatio
         f"SELECT (SELECT count(*) FROM {every}),"
         " (SELECT count(*) FROM (SELECT text FROM given GROUP BY text HAVING bool_or(test) AND NOT bool_and(test)))"
     ).fetchall()[0]
-    left = int(total) - rows.num_rows
-    dropped = {"near to a test or held-out query": left} if left else {}
+    n_dropped = int(total) - rows.num_rows
+    dropped = {"near to a test or held-out query": n_dropped} if n_dropped else {}
     output.count(FunnelStep("tower_queries", "queries", int(total), "queries", rows.num_rows, dropped))
     sides = rows["split"].to_pylist()
     output.facts |= {side: sides.count(side) for side in ("train", "validation", "unseen", "test")}
     output.facts["also asked elsewhere, of test"] = int(both)
 
 
-def _tables(source: Source) -> tuple[str, ...]:
+def _tables(source: TrainingSource) -> tuple[str, ...]:
     return OF_A_LOG if source.mined else OF_A_BUILD
 
 
-def _of_run(source: Source, tenant: str) -> pa.Table:
+def _run_queries(source: TrainingSource, tenant: str) -> pa.Table:
     query = LOG if source.mined else BUILD
     with source.run.tables(*_tables(source)).connect(query) as connection:
         rows = connection.sql(query, params={"tenant": tenant}).to_arrow_table()
     return _given(rows["text"], source.number, rows["test"])
 
 
-def _of_files(connection: duckdb.DuckDBPyConnection, tenant: str) -> pa.Table:
+def _file_queries(connection: duckdb.DuckDBPyConnection, tenant: str) -> pa.Table:
     texts = connection.sql(FILES, params={"tenant": tenant}).to_arrow_table()["text"]
     return _given(texts, 0, pa.chunked_array([pa.array([False] * len(texts), pa.bool_())]))
 

@@ -17,11 +17,11 @@ from darklode.schemas.tower_tables import DISTILLATION_LOG, DISTILLATION_TRIALS,
 from darklode.schemas.towers import TowerSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.towers.course import Look
-    from darklode.pipeline.towers.pair import Pair
+    from darklode.pipeline.towers.course import DistillationEval
+    from darklode.pipeline.towers.pair import TeacherPair
     from darklode.pipeline.towers.student import Student
-    from darklode.pipeline.towers.watch import Course
-    from darklode.pipeline.train.task import Questions
+    from darklode.pipeline.towers.watch import MonitorHistory
+    from darklode.pipeline.train.task import QuerySet
 
 READS = (TOWER_QUERIES.name,)
 DISTIL = Stage("distillation_trials", 2, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name))
@@ -35,7 +35,7 @@ FIRST = 1 << 12
 Row = dict[str, Any]
 
 
-def distil(tables: Tables, output: Output, settings: TowerSettings, pair: Pair, *, seed: int) -> None:
+def distil(tables: Tables, output: Output, settings: TowerSettings, pair: TeacherPair, *, seed: int) -> None:
     """Train a student with each learning rate, and write how it went, how near it came, and its weights.
 
     The teacher encodes each query once, into the cache. One unit a trial; one that was killed goes on
@@ -51,61 +51,61 @@ def distil(tables: Tables, output: Output, settings: TowerSettings, pair: Pair, 
     Raises:
         ArtifactError: there are too few queries to hold any out.
     """
-    from darklode.pipeline.towers.course import Lesson
+    from darklode.pipeline.towers.course import DistillationTask
 
-    validation = asked(tables, pair, "validation")
+    validation = query_set(tables, pair, "validation")
     if not len(validation):
         raise ArtifactError("there are fewer than ten queries: none can be held out to look at")
-    lesson = Lesson(_encoded(tables, output, pair), pair, validation)
+    lesson = DistillationTask(_encode_teacher(tables, output, pair), pair, validation)
     basis = key_of(tables.content(TOWER_QUERIES.name), pair.identity)
     for number, rate in enumerate(settings.learning_rates):
-        named = f"{number}: {rate}", key_of(basis, rate)
-        with output.unit(*named) as unit:
+        trial_name = f"{number}: {rate}", key_of(basis, rate)
+        with output.unit(*trial_name) as unit:
             if not unit.done:
-                _try(output, lesson, settings, number, seed, output.state(*named))
+                _try(output, lesson, settings, number, seed, output.state(*trial_name))
     tried = output.rows(DISTILLATION_TRIALS.name)
     output.count(FunnelStep(DISTIL.name, "queries to learn from", len(lesson.texts), "students", tried))
 
 
-def _encoded(tables: Tables, output: Output, pair: Pair) -> pa.Array:
+def _encode_teacher(tables: Tables, output: Output, pair: TeacherPair) -> pa.Array:
     """Texts of the train queries, whose teacher's vectors the cache has now."""
-    texts = _of(tables, "train")["query"].combine_chunks()
+    texts = _texts_of_split(tables, "train")["query"].combine_chunks()
     for start in range(0, len(texts), AHEAD):
         pair.queries(texts.slice(start, AHEAD).to_pylist())
         output.progress(min(start + AHEAD, len(texts)), len(texts), "queries by the teacher")
     return texts
 
 
-def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed: int, kept: State) -> None:
-    from darklode.pipeline.towers.course import learn
-    from darklode.pipeline.train.loop import steady
+def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed: int, state: State) -> None:
+    from darklode.pipeline.towers.course import train_student
+    from darklode.pipeline.train.loop import deterministic
 
     rate = settings.learning_rates[number]
 
-    def tell(step: int, seen: str) -> None:
-        output.progress(number * settings.steps + step, len(settings.learning_rates) * settings.steps, seen)
+    def tell(step: int, message: str) -> None:
+        output.progress(number * settings.steps + step, len(settings.learning_rates) * settings.steps, message)
 
-    with steady(seed):
+    with deterministic(seed):
         student = lesson.pair.open()
-        student.begin(*lesson.drawn(FIRST, seed))
-        course = learn(lesson, settings, rate, student, seed, tell, kept)
+        student.initialize(*lesson.draw(FIRST, seed))
+        course = train_student(lesson, settings, rate, student, seed, tell, state)
     output.write(DISTILLATION_LOG.name, _log(number, course))
-    row = {"trial": number, "learning_rate": rate, "step": course.step, "distance": course.reached.distance}
+    row = {"trial": number, "learning_rate": rate, "step": course.step, "distance": course.last_eval.distance}
     output.write(DISTILLATION_TRIALS.name, pa.Table.from_pylist([row], schema=DISTILLATION_TRIALS.schema))
-    output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best))
+    output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best_weights))
 
 
-def _log(number: int, course: Course[Look]) -> pa.Table:
-    rows = [{"trial": number, **asdict(look)} for look in course.looks]
+def _log(number: int, course: MonitorHistory[DistillationEval]) -> pa.Table:
+    rows = [{"trial": number, **asdict(look)} for look in course.eval_points]
     return pa.Table.from_pylist(rows, schema=DISTILLATION_LOG.schema)
 
 
-def _of(tables: Tables, split: str) -> pa.Table:
+def _texts_of_split(tables: Tables, split: str) -> pa.Table:
     rows = tables.read(TOWER_QUERIES.name)
     return rows.filter(pc.equal(rows["split"], split)).sort_by("query")
 
 
-def asked(tables: Tables, pair: Pair, split: str) -> Questions:
+def query_set(tables: Tables, pair: TeacherPair, split: str) -> QuerySet:
     """Queries of a side, with their teacher's vectors.
 
     Args:
@@ -113,10 +113,10 @@ def asked(tables: Tables, pair: Pair, split: str) -> Questions:
         pair: whose teacher.
         split: the side.
     """
-    from darklode.pipeline.train.task import Questions
+    from darklode.pipeline.train.task import QuerySet
 
-    rows = _of(tables, split)
-    return Questions.asked(rows["query"].to_pylist(), pair, rows["index"].to_numpy().astype(np.int32))
+    rows = _texts_of_split(tables, split)
+    return QuerySet.from_texts(rows["query"].to_pylist(), pair, rows["index"].to_numpy().astype(np.int32))
 
 
 def best(tables: Tables) -> Row:
@@ -128,7 +128,7 @@ def best(tables: Tables) -> Row:
     return dict(tables.sql("FROM distillation_trials ORDER BY distance, trial LIMIT 1").to_pylist()[0])
 
 
-def graduate(tables: Tables, pair: Pair) -> Student:
+def graduate(tables: Tables, pair: TeacherPair) -> Student:
     """The student of the best trial, as it was at its best look.
 
     Args:
@@ -138,5 +138,5 @@ def graduate(tables: Tables, pair: Pair) -> Student:
     trial = best(tables)["trial"]
     weights = from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [trial]))
     student = pair.open()
-    student.take(weights)
+    student.restore(weights)
     return student

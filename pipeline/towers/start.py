@@ -13,33 +13,33 @@ RIDGES = 10.0 ** np.arange(-6, 1)
 """Of the mean square of a number, tried in turn."""
 
 
-def mapped(given: Floats | Doubles, wanted: Floats | Doubles) -> Floats:
+def fit_linear_map(inputs: Floats | Doubles, targets: Floats | Doubles) -> Floats:
     """The map W of ScalingNote, Eq. 14, by least squares with a ridge, shape (wanted numbers, given numbers).
 
     The ridge is the one with which three quarters of the rows tell the fourth best; the paper's W begins at random.
 
     Args:
-        given: vectors that a tower gives, shape (n, given numbers).
-        wanted: those that it is to give, of length 1, shape (n, wanted numbers).
+        inputs: vectors that a tower gives, shape (n, given numbers).
+        targets: those that it is to give, of length 1, shape (n, wanted numbers).
     """
-    has, is_to = unit(given), np.asarray(wanted, np.float64)
+    has, is_to = unit(inputs), np.asarray(targets, np.float64)
     learned = np.arange(len(has)) % 4 > 0
-    told = [unit(has[~learned] @ _ridge(has[learned], is_to[learned], one)) for one in RIDGES]
-    far = [np.linalg.norm(one - is_to[~learned], axis=1).mean() for one in told]
+    fits = [unit(has[~learned] @ _ridge(has[learned], is_to[learned], ridge)) for ridge in RIDGES]
+    far = [np.linalg.norm(ridge - is_to[~learned], axis=1).mean() for ridge in fits]
     return np.asarray(_ridge(has, is_to, RIDGES[int(np.argmin(far))]).T, np.float32)
 
 
 def unit(vectors: Floats | Doubles) -> Doubles:
     """Rows of length 1; those of zeros stay."""
-    found = np.asarray(vectors, np.float64)
-    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True).clip(1e-9))
+    array = np.asarray(vectors, np.float64)
+    return np.asarray(array / np.linalg.norm(array, axis=1, keepdims=True).clip(1e-9))
 
 
 def _ridge(
-    given: Doubles,
-    wanted: Doubles,
+    inputs: Doubles,
+    targets: Doubles,
     ridge: float,
 ) -> Doubles:
-    squares = given.T @ given
+    squares = inputs.T @ inputs
     mean = max(float(np.trace(squares)) / len(squares), 1e-9)
-    return np.asarray(np.linalg.solve(squares + ridge * mean * np.eye(len(squares)), given.T @ wanted))
+    return np.asarray(np.linalg.solve(squares + ridge * mean * np.eye(len(squares)), inputs.T @ targets))

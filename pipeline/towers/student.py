@@ -11,14 +11,14 @@ from torch import nn
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts
-from darklode.pipeline.towers.start import mapped
-from darklode.pipeline.train.encoder import Encoder, layers_of
+from darklode.pipeline.towers.start import fit_linear_map
+from darklode.pipeline.train.encoder import TrainableEncoder, layers_of
 from darklode.pipeline.train.folder import modules
 from darklode.pipeline.train.weights import Floats
 from darklode.schemas.adaptation import AdaptSettings
 
 
-class Student(Encoder):
+class Student(TrainableEncoder):
     """A loaded encoder of which all learns but a pooler, the layers that follow the transformer included.
 
     Args:
@@ -29,42 +29,42 @@ class Student(Encoder):
     def __init__(self, loaded: Any, settings: SentenceTransformersSettings) -> None:
         super().__init__(loaded, settings, AdaptSettings(method="full"))
         for number, module in list(enumerate(loaded))[1:]:
-            for name, one in module.named_parameters():
-                self.trained[f"{number}.{name}"] = one.requires_grad_(True)
+            for name, parameter in module.named_parameters():
+                self.trained[f"{number}.{name}"] = parameter.requires_grad_(True)
         self._base = self._copies()
 
-    def begin(self, texts: list[str], wanted: Floats) -> None:
+    def initialize(self, texts: list[str], targets: Floats) -> None:
         """Its projection becomes the map of its vectors that is nearest to its teacher's.
 
         Args:
             texts: queries that it learns from.
-            wanted: their teacher's unit vectors.
+            targets: their teacher's unit vectors.
         """
         from sentence_transformers import SentenceTransformer
 
         part = SentenceTransformer(modules=list(self.loaded)[:-1], device=str(self.loaded.device))
-        given = encode_texts(part, self._settings, texts, queries=True)
+        inputs = encode_texts(part, self._settings, texts, queries=True)
         with torch.no_grad():
-            self.loaded[-1].linear.weight.copy_(torch.from_numpy(mapped(given, wanted)))
+            self.loaded[-1].linear.weight.copy_(torch.from_numpy(fit_linear_map(inputs, targets)))
 
     @property
-    def numbers(self) -> int:
+    def n_parameters(self) -> int:
         """How many it has, those of the tokens included."""
-        return sum(one.numel() for one in self.trained.values())
+        return sum(parameter.numel() for parameter in self.trained.values())
 
 
-def evenly(n: int, of: int) -> list[int]:
-    """The places of n layers of `of`, the first and the last among them; of a single one the first.
+def evenly_spaced(n: int, n_total: int) -> list[int]:
+    """The places of n layers of `n_total`, the first and the last among them; of a single one the first.
 
     Raises:
         SettingsError: there are not so many.
     """
-    if n > of:
-        raise SettingsError(f"layers {n}: the model has only {of} layers")
-    return [int(place) for place in np.linspace(0, of - 1, n).round()]
+    if n > n_total:
+        raise SettingsError(f"layers {n}: the model has only {n_total} layers")
+    return [int(index) for index in np.linspace(0, n_total - 1, n).round()]
 
 
-def cut(model: nn.Module, n: int) -> None:
+def keep_layers(model: nn.Module, n: int) -> None:
     """Leave a transformer n of its layers, evenly chosen.
 
     Args:
@@ -77,19 +77,19 @@ def cut(model: nn.Module, n: int) -> None:
     name, config = layers_of(model), model.config
     layers = model.get_submodule(name)
     assert isinstance(layers, nn.ModuleList)
-    kept = evenly(n, len(layers))
+    layer_numbers = evenly_spaced(n, len(layers))
     parent, _, last = name.rpartition(".")
-    setattr(model.get_submodule(parent), last, nn.ModuleList(layers[place] for place in kept))
+    setattr(model.get_submodule(parent), last, nn.ModuleList(layers[layer_number] for layer_number in layer_numbers))
     config.num_hidden_layers = n  # type: ignore[union-attr]
     if getattr(config, "layer_types", None):
-        config.layer_types = [config.layer_types[place] for place in kept]  # type: ignore[union-attr, index]
-    for number, place in enumerate(kept):
-        for module in layers[place].modules():
+        config.layer_types = [config.layer_types[layer_number] for layer_number in layer_numbers]  # type: ignore[union-attr, index]
+    for number, layer_number in enumerate(layer_numbers):
+        for module in layers[layer_number].modules():
             if hasattr(module, "layer_idx"):
                 module.layer_idx = number  # type: ignore[assignment]
 
 
-def projected(loaded: Any, dimensions: int) -> Any:
+def add_projection(loaded: Any, dimensions: int) -> Any:
     """A model whose vectors have the index's numbers, by W_stu of ScalingNote, Eq. 14, at random before `begin`."""
     from sentence_transformers import SentenceTransformer
 

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.towers.stage import asked, graduate
-from darklode.pipeline.train.tested import LABELS, QUERIES, questions, write_rankings
+from darklode.pipeline.towers.stage import graduate, query_set
+from darklode.pipeline.train.tested import LABELS, QUERIES, test_queries, write_rankings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import DISTILLATION_TRIALS, TOWER_HEALTH, TOWER_QUERIES
 
 if TYPE_CHECKING:
-    from darklode.pipeline.towers.pair import Pair
+    from darklode.pipeline.towers.pair import TeacherPair
     from darklode.pipeline.towers.student import Student
-    from darklode.pipeline.train.task import Questions
-    from darklode.pipeline.train.vectors import Base, Frozen
+    from darklode.pipeline.train.task import QuerySet
+    from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex
 
 LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 READS = (*LABELLED, TOWER_QUERIES.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
@@ -35,7 +35,7 @@ TIMED = 256
 BATCH = 32
 
 
-def tested(tables: Tables, output: Output, base: Base, pair: Pair) -> None:
+def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: TeacherPair) -> None:
     """Ask the labelled test queries by both, and measure how near they are on all that are held out.
 
     Args:
@@ -48,33 +48,33 @@ def tested(tables: Tables, output: Output, base: Base, pair: Pair) -> None:
     Raises:
         ArtifactError: no test query has a positive.
     """
-    from darklode.pipeline.train.loop import steady
+    from darklode.pipeline.train.loop import deterministic
 
     frozen = base.open(tables)
-    labelled = questions(tables, frozen)
-    with steady(0):
+    labelled = test_queries(tables, frozen)
+    with deterministic(0):
         student = graduate(tables, pair)
         systems = {"teacher": pair.queries(labelled.texts), "student": student.vectors(labelled)}
         write_rankings(tables, output, labelled, frozen, systems)
-        rows = [_health(frozen, student, side, asked(tables, pair, side)) for side in SIDES]
+        rows = [_agreement_row(frozen, student, side, query_set(tables, pair, side)) for side in SIDES]
         output.facts |= _speeds(pair, student, list(labelled.texts[:TIMED]))
     for name, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
         output.write(name, tables.sql(query).cast(TABLES[name].schema))
     output.write(TOWER_HEALTH.name, pa.Table.from_pylist([row for row in rows if row], schema=TOWER_HEALTH.schema))
 
 
-def _health(frozen: Frozen, student: Student, side: str, held: Questions) -> dict[str, Any] | None:
+def _agreement_row(frozen: FrozenIndex, student: Student, side: str, queries: QuerySet) -> dict[str, Any] | None:
     """A row of `tower_health`; None where there is no query."""
     from darklode.pipeline.towers.course import distances
 
-    if not len(held):
+    if not len(queries):
         return None
-    found = student.vectors(held)
-    far = distances(held.vectors, found)
-    lists = [frozen.search(vectors, held.index, DEPTH)[0] for vectors in (held.vectors, found)]
+    student_vectors = student.vectors(queries)
+    far = distances(queries.vectors, student_vectors)
+    lists = [frozen.search(vectors, queries.index, DEPTH)[0] for vectors in (queries.vectors, student_vectors)]
     return {
         "split": side,
-        "queries": len(held),
+        "queries": len(queries),
         "distance": float(far.mean(dtype=np.float64)),
         "distance_p95": float(np.quantile(far, 0.95)),
         "overlap": overlap(*lists),
@@ -83,28 +83,28 @@ def _health(frozen: Frozen, student: Student, side: str, held: Questions) -> dic
 
 def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> float:
     """Mean share of the first lists' texts that are in the second ones; rows of texts, -1: none."""
-    there = first >= 0
-    both = ((first[:, :, None] == second[:, None, :]).any(axis=2) & there).sum(axis=1)
-    return float((both / np.maximum(there.sum(axis=1), 1)).mean())
+    is_hit = first >= 0
+    both = ((first[:, :, None] == second[:, None, :]).any(axis=2) & is_hit).sum(axis=1)
+    return float((both / np.maximum(is_hit.sum(axis=1), 1)).mean())
 
 
-def _speeds(pair: Pair, student: Student, texts: list[str]) -> dict[str, Any]:
+def _speeds(pair: TeacherPair, student: Student, texts: list[str]) -> dict[str, Any]:
     """Of both: numbers, milliseconds of a query alone, and queries a second in batches."""
     from darklode.pipeline.base.models.loading import load_query_tower
 
     teacher = load_query_tower(pair.teacher, "cpu")
     loaded = student.loaded.to("cpu")
-    found = {}
+    rows = {}
     for name, model, prompt in (
         ("teacher", teacher, pair.teacher.query_prompt),
         ("student", loaded, pair.student.query_prompt),
     ):
-        numbers = sum(one.numel() for one in model.parameters())
-        found[name] = {"numbers": numbers} | speed(model, [prompt + text for text in texts])
-    return found
+        numbers = sum(parameter.numel() for parameter in model.parameters())
+        rows[name] = {"numbers": numbers} | measure_speed(model, [prompt + text for text in texts])
+    return rows
 
 
-def speed(model: Any, texts: list[str]) -> dict[str, float]:
+def measure_speed(model: Any, texts: list[str]) -> dict[str, float]:
     """What a model takes of one core for queries: milliseconds of one alone, queries a second of many together.
 
     Args:
@@ -112,13 +112,13 @@ def speed(model: Any, texts: list[str]) -> dict[str, float]:
         texts: queries with their prompt; processor time is measured, tokens included.
     """
 
-    def took(size: int) -> float:
+    def measure_seconds(size: int) -> float:
         began = time.process_time()
         for start in range(0, len(texts), size):
             model.encode(texts[start : start + size], batch_size=size, show_progress_bar=False)
         return time.process_time() - began
 
-    took(BATCH)
-    alone, together = took(1), took(BATCH)
+    measure_seconds(BATCH)
+    alone, together = measure_seconds(1), measure_seconds(BATCH)
     n = max(len(texts), 1)
     return {"milliseconds": round(1000 * alone / n, 3), "per_second": round(n / max(together, 1e-9), 1)}

@@ -16,12 +16,12 @@ from darklode.pipeline.train.weights import Weights
 Tell = Callable[[int, str], None]
 
 
-def shown(loss: float | None, digits: int) -> str:
+def format_loss(loss: float | None, digits: int) -> str:
     """A loss, for the progress line; before the first step there is none."""
     return "–" if loss is None else f"{loss:.{digits}f}"
 
 
-class Look(Protocol):
+class MonitorPoint(Protocol):
     """What was seen after so many steps."""
 
     @property
@@ -29,38 +29,38 @@ class Look(Protocol):
         """How many."""
 
     @property
-    def worth(self) -> float:
+    def quality(self) -> float:
         """Of two looks the one with more is the better."""
 
 
-Seen = TypeVar("Seen", bound=Look)
+Seen = TypeVar("Seen", bound=MonitorPoint)
 
 
 @dataclass
-class Course(Generic[Seen]):
+class MonitorHistory(Generic[Seen]):
     """How a trial went.
 
     Attributes:
-        looks: at the held-out queries, in order.
-        best: weights at the best of them.
-        reached: the best; of equals the first.
+        eval_points: at the held-out queries, in order.
+        best_weights: weights at the best of them.
+        last_eval: the best; of equals the first.
     """
 
-    looks: list[Seen] = field(default_factory=list)
-    best: Weights = field(default_factory=dict)
+    eval_points: list[Seen] = field(default_factory=list)
+    best_weights: Weights = field(default_factory=dict)
 
     @property
-    def reached(self) -> Seen:
+    def last_eval(self) -> Seen:
         """The best look; of equals the first."""
-        return max(self.looks, key=lambda look: look.worth)
+        return max(self.eval_points, key=lambda look: look.quality)
 
     @property
     def step(self) -> int:
         """When that was."""
-        return self.reached.step
+        return self.last_eval.step
 
 
-class Watch(ABC, Generic[Seen]):
+class TrainingMonitor(ABC, Generic[Seen]):
     """Looks now and then, and keeps the best weights.
 
     Args:
@@ -71,11 +71,11 @@ class Watch(ABC, Generic[Seen]):
 
     Attributes:
         course: so far.
-        seen: parts of the loss at each step since the last look.
+        losses: parts of the loss at each step since the last look.
     """
 
     def __init__(self, steps: int, looks: int, checkpoints: Checkpoints, tell: Tell) -> None:
-        self.course, self.seen = Course[Seen](), list[Tensor]()
+        self.course, self.losses = MonitorHistory[Seen](), list[Tensor]()
         self._steps, self._every = steps, max(1, steps // looks)
         self._checkpoints, self._tell = checkpoints, tell
 
@@ -83,30 +83,30 @@ class Watch(ABC, Generic[Seen]):
         """Go on where the trial was killed; returns the steps done.
 
         Args:
-            look: what is seen.
+            evaluate: what is seen.
         """
         return self._checkpoints.resume(self.course, look)
 
-    def goes_on(self, step: int) -> bool:
+    def evaluate_step(self, step: int) -> bool:
         """Look where it is time to, so many steps having been taken; whether another one follows."""
         last = step >= self._steps
-        looked = self.course.looks and self.course.looks[-1].step == step
-        if (step % self._every == 0 or last) and not looked:
-            self._keep(step)
+        already_evaluated = self.course.eval_points and self.course.eval_points[-1].step == step
+        if (step % self._every == 0 or last) and not already_evaluated:
+            self._add_point(step)
         return not last
 
-    def _keep(self, step: int) -> None:
-        means = torch.stack(self.seen).mean(dim=0).tolist() if self.seen else [None, None]
-        look, said = self.look(step, *means)
-        if not self.course.looks or look.worth > self.course.reached.worth:
-            self.course.best = self._checkpoints.learner.state()
-        self.course.looks.append(look)
-        self.seen.clear()
+    def _add_point(self, step: int) -> None:
+        means = torch.stack(self.losses).mean(dim=0).tolist() if self.losses else [None, None]
+        look, message = self.evaluate(step, *means)
+        if not self.course.eval_points or look.quality > self.course.last_eval.quality:
+            self.course.best_weights = self._checkpoints.learner.state()
+        self.course.eval_points.append(look)
+        self.losses.clear()
         self._checkpoints.write(self.course)
-        self._tell(step, said)
+        self._tell(step, message)
 
     @abstractmethod
-    def look(self, step: int, first: float | None, second: float | None) -> tuple[Seen, str]:
+    def evaluate(self, step: int, first: float | None, second: float | None) -> tuple[Seen, str]:
         """What is seen now, and how it is told.
 
         Args:

@@ -57,7 +57,7 @@ class Adapter:
             ArtifactError: there is none, or one that was not finished.
         """
         store = Store(url)
-        facts = lying(store)
+        facts = read_record(store)
         if not facts:
             raise ArtifactError(f"{store.url} holds no finished adapter; make one with `darklode adapt RUN --out …`")
         return cls(store, facts)
@@ -107,9 +107,9 @@ class Adapter:
     def encode(self, texts: Sequence[str]) -> Floats:
         """Vectors of queries by the folder as it lies there, shape (len(texts), dimensions); of blank ones zero."""
         if self.light:
-            from darklode.pipeline.train.heads import applied
+            from darklode.pipeline.train.heads import apply_layers
 
-            vectors = applied(self.layers, (self.of_base or _base(self.base.model_dump_json()))(texts))
+            vectors = apply_layers(self.layers, (self.of_base or _base(self.base.model_dump_json()))(texts))
         else:
             vectors = np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
         vectors[[not text.strip() for text in texts]] = 0
@@ -156,6 +156,6 @@ def _base(settings: str) -> Callable[[Sequence[str]], Floats]:
     return SentenceTransformersSettings.model_validate_json(settings).load().encode_queries
 
 
-def lying(store: Store) -> Facts:
+def read_record(store: Store) -> Facts:
     """What the adapter at a place says of itself; nothing where there is none that can be read."""
     return store.read_object(RECORD)

@@ -80,10 +80,10 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
     head = [
         f"# {cell(name_of(run, settings))}",
         f"**{cell(row['shipped'])}**: {cell(row['reason'])}.",
-        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_trained(tables):,} numbers, chosen "
+        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_training_queries(tables):,} numbers, chosen "
         f"{chosen_on(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
-        f"{row['share']:g} of the way. The test queries were asked {_asked(run)}.",
-        f"Learned from: {', '.join(f'`{cell(one)}`' for one in sources)}.",
+        f"{row['share']:g} of the way. The test queries were asked {_config_hash_of(run)}.",
+        f"Learned from: {', '.join(f'`{cell(source)}`' for source in sources)}.",
     ]
     last = [
         *("## What it does not say", CAVEATS),
@@ -116,12 +116,12 @@ def _setting(method: str) -> str:
     return {"closed_form": "ridge", "whitened": "power"}.get(method, "learning rate")
 
 
-def _trained(tables: Tables) -> int:
+def _count_training_queries(tables: Tables) -> int:
     """How many numbers a trial trains: each trial as many."""
     return int(tables.sql(TRAINED)["numbers"][0].as_py())
 
 
-def _asked(run: Run) -> str:
+def _config_hash_of(run: Run) -> str:
     manifest = run.manifest(TESTED)
     times = manifest.facts["asked"] if manifest else 0
     return "once" if times == 1 else f"{times} times: what was chosen in between was chosen on them"
@@ -135,10 +135,10 @@ def licence(encoder: SentenceTransformersSettings) -> str:
         return "unknown"
     parts = page.read_text(encoding="utf-8", errors="replace").split("---\n", 2)
     try:
-        found: Any = yaml.safe_load(parts[1]) if len(parts) > 1 and not parts[0].strip() else None
+        front_matter: Any = yaml.safe_load(parts[1]) if len(parts) > 1 and not parts[0].strip() else None
     except yaml.YAMLError:
         return "unknown"
-    return str(found.get("license", "unknown")) if isinstance(found, Mapping) else "unknown"
+    return str(front_matter.get("license", "unknown")) if isinstance(front_matter, Mapping) else "unknown"
 
 
 def headroom_told(run: Run) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.raters import folds as folds_of
-from darklode.pipeline.train.task import Questions, Task
+from darklode.pipeline.train.task import QuerySet, Task
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.methods import Method
@@ -23,7 +23,7 @@ ONE_CLUSTER = "nothing can be chosen: all queries with a positive are of one clu
 
 
 @dataclass(frozen=True)
-class Reached:
+class ValidationScore:
     """nDCG@10 of a share of the way from the base, as a mean over queries."""
 
     share: float
@@ -31,9 +31,9 @@ class Reached:
     queries: int
 
 
-def asked_first(train: Questions, validation: Questions) -> Questions:
+def asked_first(train: QuerySet, validation: QuerySet) -> QuerySet:
     """The queries that a choice rests on: those of validation, and where they are fewer than `ENOUGH` all of both."""
-    return validation if len(validation) >= ENOUGH else train.and_those(validation)
+    return validation if len(validation) >= ENOUGH else train.concat(validation)
 
 
 def folds(task: Task, seed: int) -> list[Task]:
@@ -51,60 +51,64 @@ def folds(task: Task, seed: int) -> list[Task]:
     """
     if len(task.validation) >= ENOUGH:
         return []
-    every = task.train.and_those(task.validation)
+    every = task.train.concat(task.validation)
     assert every.groups is not None
     fold = folds_of(every.groups.dictionary_encode().indices.to_numpy().astype(np.int64), seed)
-    found = [_fold(task, every, fold == number) for number in np.unique(fold)]
-    useful = [one for one in found if len(one.pair_query)]
-    if not useful or len(found) == 1:
+    all_folds = [_fold(task, every, fold == number) for number in np.unique(fold)]
+    useful = [fold_task for fold_task in all_folds if len(fold_task.pair_query)]
+    if not useful or len(all_folds) == 1:
         raise ArtifactError(ONE_CLUSTER)
     return useful
 
 
-def _fold(task: Task, every: Questions, held: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Task:
-    taught = task.learning_from(np.flatnonzero(~held[: len(task.train)]))
+def _fold(task: Task, every: QuerySet, in_fold: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Task:
+    taught = task.with_queries(np.flatnonzero(~in_fold[: len(task.train)]))
     query, position = every.positives(task.frozen)
     shares = np.zeros(len(every), bool)
     shares[query[np.isin(position, taught.pair_position)]] = True
-    own = held & ~shares
-    return replace(taught, validation=every.take(np.flatnonzero(own if own.any() else held)), whole=True)
+    own = in_fold & ~shares
+    return replace(taught, validation=every.take(np.flatnonzero(own if own.any() else in_fold)), is_complete=True)
 
 
-def whole(task: Task) -> Task:
+def full_training(task: Task) -> Task:
     """What the chosen setting is trained on at last: all train queries, to the last step, as the folds were."""
     looked_at = task.validation if len(task.validation) else task.train
-    return replace(task, validation=looked_at, whole=True)
+    return replace(task, validation=looked_at, is_complete=True)
 
 
-def reach(task: Task, method: Method, weights: Weights) -> list[Reached]:
+def score_shares(task: Task, method: Method, weights: Weights) -> list[ValidationScore]:
     """What weights reach on the task's validation queries, by share of the way; the base first, as a share of 0."""
-    asked, n = task.validation, len(task.validation)
-    found = [Reached(0.0, asked.reached(task.frozen, asked.vectors), n)]
+    queries, n = task.validation, len(task.validation)
+    scores = [ValidationScore(0.0, queries.ndcg(task.frozen, queries.vectors), n)]
     for share in method.shares:
-        searched = method.searched(task.frozen, weights, share)
-        found.append(Reached(share, asked.reached(searched, method.vectors(weights, share, asked)), n))
-    return found
+        searched = method.transform_index(task.frozen, weights, share)
+        scores.append(ValidationScore(share, queries.ndcg(searched, method.vectors(weights, share, queries)), n))
+    return scores
 
 
-def preference(one: Reached) -> tuple[float, float]:
+def preference(score: ValidationScore) -> tuple[float, float]:
     """The greater, the better: by value, of equals the one nearest to the base, as `best` of the trials has it."""
-    return one.value, -one.share
+    return score.value, -score.share
 
 
-def most(found: Iterable[Reached]) -> Reached:
+def best_score(scores: Iterable[ValidationScore]) -> ValidationScore:
     """The best share of a setting."""
-    return max(found, key=preference)
+    return max(scores, key=preference)
 
 
-def best_setting(bests: Sequence[Reached]) -> int:
+def best_setting(bests: Sequence[ValidationScore]) -> int:
     """The place of the best setting, each being its best share; of equals the first."""
-    return max(range(len(bests)), key=lambda place: (preference(bests[place]), -place))
+    return max(range(len(bests)), key=lambda index: (preference(bests[index]), -index))
 
 
-def together(found: Iterable[Sequence[Reached]]) -> list[Reached]:
+def average_folds(fold_scores: Iterable[Sequence[ValidationScore]]) -> list[ValidationScore]:
     """The means over the queries of all folds, share by share."""
     return [
-        Reached(of[0].share, sum(one.value * one.queries for one in of) / sum(one.queries for one in of), total)
-        for of in zip(*found, strict=True)
-        for total in [sum(one.queries for one in of)]
+        ValidationScore(
+            group[0].share,
+            sum(score.value * score.queries for score in group) / sum(score.queries for score in group),
+            total,
+        )
+        for group in zip(*fold_scores, strict=True)
+        for total in [sum(score.queries for score in group)]
     ]

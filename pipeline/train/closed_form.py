@@ -44,7 +44,7 @@ def solutions(task: Task, negatives: Negatives, settings: AdaptSettings) -> Iter
 
 def _moves(task: Task, negatives: Negatives, temperature: float) -> Doubles:
     """Mean over each query's positives, shape (n_queries, dimensions)."""
-    found = np.zeros(task.train.vectors.shape)
+    targets = np.zeros(task.train.vectors.shape)
     for start in range(0, len(task.pair_query), _PAIRS):
         pairs = slice(start, start + _PAIRS)
         query = task.pair_query[pairs]
@@ -56,6 +56,6 @@ def _moves(task: Task, negatives: Negatives, temperature: float) -> Doubles:
         logits[positions < 0] = -np.inf
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
-        np.add.at(found, query, vectors[:, 0] - np.einsum("ij,ijk->ik", weights, vectors))
-    counts = np.bincount(task.pair_query, minlength=len(found))
-    return found / np.maximum(counts, 1)[:, None]
+        np.add.at(targets, query, vectors[:, 0] - np.einsum("ij,ijk->ik", weights, vectors))
+    counts = np.bincount(task.pair_query, minlength=len(targets))
+    return targets / np.maximum(counts, 1)[:, None]

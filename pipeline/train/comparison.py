@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.card import cell, document
-from darklode.pipeline.evaluate.measures import Floats, ceilings, measured
-from darklode.pipeline.evaluate.paired import Chance, compared, holm, is_above_zero
-from darklode.pipeline.evaluate.stage import JUDGED, Questions
+from darklode.pipeline.evaluate.measures import Floats, compute_measures, upper_bounds
+from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm, is_above_zero
+from darklode.pipeline.evaluate.stage import JUDGED, TestQueries
 from darklode.pipeline.train.contest import COMPARED
 from darklode.pipeline.train.rivals import BM25, CLOZE, JOINT, SHUFFLED
 from darklode.pipeline.train.tested import MEASURES
@@ -87,46 +87,52 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
         settings: resamples and flips.
         seed: of them.
     """
-    asked = Questions.of(tables)
-    ids = asked.rows["query_id"].to_pylist()
+    queries = TestQueries.from_tables(tables)
+    ids = queries.rows["query_id"].to_pylist()
     labels = tables.read("test_labels")
-    values = {name: _mean(list(of)) for name, of in _measured(tables, output, asked, labels)}
-    most = ceilings(labels, ids, MEASURES)
-    chance = Chance(settings.bootstrap, settings.flips, seed, tests=(len(values) - 1) * len(TESTED))
-    control = next((of for name, (of, _) in values.items() if name.endswith(SHUFFLED)), None)
-    for part, chosen in asked.parts().items():
-        _, groups = np.unique(asked.groups[chosen], return_inverse=True)
-        against = Against(values["base"][0][chosen], None if control is None else control[chosen], groups, chance)
-        best = most[chosen].mean(axis=0)
+    values = {name: _mean(list(runs)) for name, runs in _measure_systems(tables, output, queries, labels)}
+    bounds = upper_bounds(labels, ids, MEASURES)
+    chance = ResamplingSettings(settings.bootstrap, settings.flips, seed, tests=(len(values) - 1) * len(TESTED))
+    control = next((runs for name, (runs, _) in values.items() if name.endswith(SHUFFLED)), None)
+    for part, chosen in queries.parts().items():
+        _, groups = np.unique(queries.groups[chosen], return_inverse=True)
+        against = PairedTests(values["base"][0][chosen], None if control is None else control[chosen], groups, chance)
+        upper_bound_means = bounds[chosen].mean(axis=0)
         rows = [
-            {"part": part, "system": name, "ceiling": best[at], "seeds": seeds, "queries": int(chosen.sum())}
+            {
+                "part": part,
+                "system": name,
+                "ceiling": upper_bound_means[at],
+                "seeds": seeds,
+                "queries": int(chosen.sum()),
+            }
             | {"clusters": int(groups.max()) + 1, **row}
             for name, (of_system, seeds) in values.items()
             for at, row in enumerate(against.rows(name, of_system[chosen]))
         ]
-        held = [row for row in rows if row["p"] is not None]
-        for row, corrected in zip(held, holm([row["p"] for row in held]), strict=True):
+        tested_rows = [row for row in rows if row["p"] is not None]
+        for row, corrected in zip(tested_rows, holm([row["p"] for row in tested_rows]), strict=True):
             row["p_holm"] = corrected
         output.write(COMPARISON.name, pa.Table.from_pylist(rows, schema=COMPARISON.schema))
 
 
 @dataclass(frozen=True)
-class Against:
+class PairedTests:
     """What all systems are held against on the same queries: the base, and the control on shuffled labels."""
 
     base: Floats
     control: Floats | None
     groups: NDArray[np.int64]
-    chance: Chance
+    chance: ResamplingSettings
 
-    def rows(self, name: str, mine: Floats) -> list[Row]:
+    def rows(self, name: str, values: Floats) -> list[Row]:
         """A system's rows of `comparison`, measure by measure."""
-        lift = compared(mine, self.base, self.groups, self.chance)
+        lift = compare_paired(values, self.base, self.groups, self.chance)
         control = None if name.endswith(SHUFFLED) else self.control
-        over = None if control is None else compared(mine, control, self.groups, self.chance)
+        over = None if control is None else compare_paired(values, control, self.groups, self.chance)
         rows: list[Row] = []
         for at, measure in enumerate(MEASURES):
-            row: Row = {"measure": measure, "value": mine[:, at].mean(), "p": None, "p_holm": None}
+            row: Row = {"measure": measure, "value": values[:, at].mean(), "p": None, "p_holm": None}
             if name != "base" and not measure.startswith(JUDGED):
                 row |= {column: lift.row(at)[column] for column in ("difference", "low", "high", "p")}
                 row |= {to: over.row(at)[column] for column, to in OVER_CONTROL.items()} if over else {}
@@ -134,20 +140,22 @@ class Against:
         return rows
 
 
-def _measured(
-    tables: Tables, output: Output, asked: Questions, labels: pa.Table
+def _measure_systems(
+    tables: Tables, output: Output, queries: TestQueries, labels: pa.Table
 ) -> Iterator[tuple[str, Iterator[Floats]]]:
     """Each system's values by query, seed by seed, of shape (n_queries, n_measures); they are written."""
     entries = tables.sql(ENTRIES).to_pylist()
-    for system, found in groupby(entries, key=itemgetter("system")):
-        yield system, (_values(tables, output, asked, labels, one) for one in found)
+    for system, entries_of_system in groupby(entries, key=itemgetter("system")):
+        yield system, (_values(tables, output, queries, labels, entry) for entry in entries_of_system)
 
 
-def _values(tables: Tables, output: Output, asked: Questions, labels: pa.Table, entry: Row) -> Floats:
-    n, kinds = asked.rows.num_rows, len(MEASURES)
-    values = measured([tables.sql(LISTS, list(entry.values()))], labels, asked.rows["query_id"].to_pylist(), MEASURES)
-    of = pa.array(np.repeat(np.arange(n), kinds))
-    columns = {name: asked.rows[name].take(of) for name in ("tenant", "query_id")}
+def _values(tables: Tables, output: Output, queries: TestQueries, labels: pa.Table, entry: Row) -> Floats:
+    n, kinds = queries.rows.num_rows, len(MEASURES)
+    values = compute_measures(
+        [tables.sql(LISTS, list(entry.values()))], labels, queries.rows["query_id"].to_pylist(), MEASURES
+    )
+    measure_index = pa.array(np.repeat(np.arange(n), kinds))
+    columns = {name: queries.rows[name].take(measure_index) for name in ("tenant", "query_id")}
     columns |= {name: pa.repeat(value, n * kinds) for name, value in entry.items()}
     columns |= {"measure": pa.array(list(MEASURES) * n), "value": pa.array(values.reshape(-1))}
     output.write(COMPARISON_QUERIES.name, COMPARISON_QUERIES.rows(columns))
@@ -157,7 +165,7 @@ def _values(tables: Tables, output: Output, asked: Questions, labels: pa.Table, 
 def _mean(seeds: Sequence[Floats]) -> tuple[Floats, int]:
     """The mean by query, and of how many seeds; of equal values that value, to the bit."""
     first = seeds[0]
-    return first + np.mean([one - first for one in seeds], axis=0), len(seeds)
+    return first + np.mean([values - first for values in seeds], axis=0), len(seeds)
 
 
 def by_system(run: Run, part: str) -> pa.Table:
@@ -166,27 +174,27 @@ def by_system(run: Run, part: str) -> pa.Table:
         return connection.sql(BY_SYSTEM, params={"part": part}).to_arrow_table()
 
 
-def labels_told(run: Run) -> list[str]:
+def explain_controls(run: Run) -> list[str]:
     """What of the lift on the deciding queries comes from labels, in a sentence each."""
     rows = {row["system"]: row for row in by_system(run, deciding(run)).to_pylist()}
-    found = []
-    for name, (said, worth) in CONTROLS.items():
+    sentences = []
+    for name, (claim, worth) in CONTROLS.items():
         for control, row in rows.items():
             method = control.removesuffix(name)
             if control.endswith(name) and method in rows and row["low"] is not None:
-                of = f"{row['difference']:+.3f} of {method}'s {rows[method]['difference']:+.3f}"
-                gains = f"{of} {worth}" if is_above_zero(row) else f"{method} is not seen to gain"
-                found.append(f"{gains}: {said} {_between(row['difference'], row['low'], row['high'])}.")
+                gain_text = f"{row['difference']:+.3f} of {method}'s {rows[method]['difference']:+.3f}"
+                gains = f"{gain_text} {worth}" if is_above_zero(row) else f"{method} is not seen to gain"
+                sentences.append(f"{gains}: {claim} {_format_interval(row['difference'], row['low'], row['high'])}.")
     for name, row in rows.items():
         if name in METHODS and row["over_low"] is not None:
-            over = _between(row["over_shuffled"], row["over_low"], row["over_high"])
+            over = _format_interval(row["over_shuffled"], row["over_low"], row["over_high"])
             worthy = is_above_zero(row | {"low": row["over_low"], "p": row["over_p"]})
             sure = "is worth" if worthy else "is not shown to be worth anything"
-            found.append(f"What {name} learns from the labels {sure}: {over} over shuffled ones.")
-    return found
+            sentences.append(f"What {name} learns from the labels {sure}: {over} over shuffled ones.")
+    return sentences
 
 
-def _between(mean: float, low: float, high: float) -> str:
+def _format_interval(mean: float, low: float, high: float) -> str:
     return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
@@ -196,7 +204,7 @@ def deciding(run: Run) -> str:
     return DECIDES if DECIDES in parts else "counted"
 
 
-def efforts(run: Run) -> pa.Table:
+def training_efforts(run: Run) -> pa.Table:
     """What was chosen, and what it took: one row for each system and seed."""
     manifest = run.manifest(COMPARED)
     assert manifest is not None
@@ -210,11 +218,20 @@ def page(run: Run, sources: list[str]) -> bytes:
     parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()
     first = deciding(run)
     tables = [
-        (f"Test queries: {part}", by_system(run, part), "") for part in sorted(parts, key=lambda one: one != first)
+        (f"Test queries: {part}", by_system(run, part), "")
+        for part in sorted(parts, key=lambda query_part: query_part != first)
     ]
     filled = run.tables(ADAPTER_HOLES.name).read(ADAPTER_HOLES.name)
-    tables += [("Labels in the first ten, and what the judge added", filled, ""), ("What it took", efforts(run), "")]
-    named = ", ".join(f"`{cell(one)}`" for one in sources)
-    told = "\n".join(f"- {one}" for one in labels_told(run))
-    head = ["# Ways to adapt, compared", f"Learned from: {named}.", READING, *([told] if told else [])]
+    tables += [
+        ("Labels in the first ten, and what the judge added", filled, ""),
+        ("What it took", training_efforts(run), ""),
+    ]
+    source_names = ", ".join(f"`{cell(query_part)}`" for query_part in sources)
+    control_sentences = "\n".join(f"- {query_part}" for query_part in explain_controls(run))
+    head = [
+        "# Ways to adapt, compared",
+        f"Learned from: {source_names}.",
+        READING,
+        *([control_sentences] if control_sentences else []),
+    ]
     return document(head, tables, []).encode()

@@ -12,18 +12,18 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.peak import Peak
+from darklode.pipeline.train.peak import PeakMemory
 from darklode.pipeline.train.tested import DEPTH
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.choice import Reached
+    from darklode.pipeline.train.choice import ValidationScore
     from darklode.pipeline.train.loop import Tell
     from darklode.pipeline.train.methods import Method
-    from darklode.pipeline.train.rivals import Rival
-    from darklode.pipeline.train.task import Questions, Task
-    from darklode.pipeline.train.vectors import Base, Frozen
+    from darklode.pipeline.train.rivals import Baseline
+    from darklode.pipeline.train.task import QuerySet, Task
+    from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex
     from darklode.pipeline.train.weights import Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
@@ -31,7 +31,7 @@ COMPARED = Stage("adapt_compare", 4, READS, (COMPARISON_LISTS.name,))
 
 
 def compare(
-    tables: Tables, output: Output, settings: AdaptSettings, base: Base, *, methods: list[str], seeds: int
+    tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, methods: list[str], seeds: int
 ) -> None:
     """Train each rival with each seed, choose as `adapt` does, and write what the choice finds for the test queries.
 
@@ -40,7 +40,7 @@ def compare(
 
     Args:
         tables: those of `adaptation_pairs`.
-        output: takes `comparison_lists`; its fact `asked` counts how often the test queries were asked.
+        output: takes `comparison_lists`; its fact `queries` counts how often the test queries were asked.
         settings: of all methods.
         base: the encoder that is adapted.
         methods: their names.
@@ -49,119 +49,126 @@ def compare(
     Raises:
         ArtifactError: there is nothing to choose on, or no test query.
     """
-    from darklode.pipeline.train.rivals import Words, bounds, rivals
-    from darklode.pipeline.train.task import Questions, Task
+    from darklode.pipeline.train.rivals import Bm25Baseline, baselines, reference_systems
+    from darklode.pipeline.train.task import QuerySet, Task
 
     frozen = base.open(tables)
-    task = Task.of(tables, frozen, same_document=settings.same_document)
-    asked = Questions.of(tables, frozen, "test")
-    if not len(asked):
+    task = Task.from_tables(tables, frozen, same_document=settings.same_document)
+    queries = QuerySet.from_tables(tables, frozen, "test")
+    if not len(queries):
         raise ArtifactError("no test query has a positive: nothing can be compared")
-    basis, words = key_of(*(tables.content(name) for name in READS), base.identity), Words(base, frozen)
+    basis, words = key_of(*(tables.content(name) for name in READS), base.identity), Bm25Baseline(base, frozen)
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     with output.unit("bounds", basis) as unit:
         if not unit.done:
-            for name, lists in bounds(asked, frozen, words).items():
+            for name, lists in reference_systems(queries, frozen, words).items():
                 _write(output, tenant, (name, 0), lists)
-    for rival in rivals(settings, methods, words):
+    for rival in baselines(settings, methods, words):
         for seed in range(seeds if rival.drawn else 1):
             with output.unit(f"{rival.name}, seed {seed}", key_of(basis, seed)) as unit:
                 if not unit.done:
-                    lists, unit.facts = _Entry(rival, seed, base, output).trained(task, asked)
+                    lists, unit.facts = _Baseline(rival, seed, base, output).fit_and_rank(task, queries)
                     _write(output, tenant, (rival.name, seed), lists)
     rows = output.rows(COMPARISON_LISTS.name)
     output.facts["asked"] = sum(bool(unit["facts"]) for unit in output.units.values())
-    output.count(FunnelStep(COMPARED.name, "test queries", len(asked), "places in lists", rows))
+    output.count(FunnelStep(COMPARED.name, "test queries", len(queries), "places in lists", rows))
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _Baseline:
     """A rival with one seed."""
 
-    rival: Rival
+    rival: Baseline
     seed: int
-    base: Base
+    base: BaseEncoder
     output: Output
 
-    def trained(self, task: Task, asked: Questions) -> tuple[pa.Table, dict[str, Any]]:
+    def fit_and_rank(self, task: Task, queries: QuerySet) -> tuple[pa.Table, dict[str, Any]]:
         """What is found for the test queries by what is chosen, and the facts of the choice."""
         from darklode.pipeline.train.choice import folds
 
-        began, peak, parts = time.process_time(), Peak(), folds(task, self.seed)
+        began, peak, parts = time.process_time(), PeakMemory(), folds(task, self.seed)
         method = self.method
         choice = self._by_folds(task, parts) if parts else self._by_validation(task)
-        lists = self._lists(method, choice, task.frozen, asked)
+        lists = self._lists(method, choice, task.frozen, queries)
         return lists, {
             "system": self.rival.name,
             "seed": self.seed,
-            "chosen": f"{method.about} {choice.setting:g} × {choice.best.share:g}" if choice.best.share else "base",
-            "reached": choice.best.value,
-            "on_queries": choice.best.queries,
+            "chosen": f"{method.about} {choice.setting:g} × {choice.score.share:g}" if choice.score.share else "base",
+            "reached": choice.score.value,
+            "on_queries": choice.score.queries,
             "folds": len(parts) or None,
             "seconds": round(time.process_time() - began, 1),
             "peak_mb": peak.megabytes(),
-            "trained": sum(one.size for one in choice.weights.values()),
+            "trained": sum(tensor.size for tensor in choice.weights.values()),
         }
 
-    def _lists(self, method: Method, choice: _Choice, frozen: Frozen, asked: Questions) -> pa.Table:
-        share = choice.best.share
+    def _lists(self, method: Method, choice: _SelectedModel, frozen: FrozenIndex, queries: QuerySet) -> pa.Table:
+        share = choice.score.share
         if not share:
-            return asked.ranking(frozen, asked.vectors, DEPTH)
-        searched = method.searched(frozen, choice.weights, share)
-        return asked.ranking(searched, method.vectors(choice.weights, share, asked), DEPTH)
+            return queries.ranking(frozen, queries.vectors, DEPTH)
+        searched = method.transform_index(frozen, choice.weights, share)
+        return queries.ranking(searched, method.vectors(choice.weights, share, queries), DEPTH)
 
     @property
     def method(self) -> Method:
         """A new one: it may keep what it found of a task."""
         return self.rival.method(self.rival.settings, self.base)
 
-    def _by_validation(self, task: Task) -> _Choice:
-        from darklode.pipeline.train.choice import most, preference, reach
+    def _by_validation(self, task: Task) -> _SelectedModel:
+        from darklode.pipeline.train.choice import best_score, preference, score_shares
 
         taught, method = self.rival.labels(task, self.seed), self.method
-        choice: _Choice | None = None
-        for setting in method.tried:
-            weights = method.trained(taught, setting, self.seed, self._tell(method, setting)).best
-            mine = _Choice(setting, most(reach(task, method, weights)), weights)
-            if choice is None or preference(mine.best) > preference(choice.best):
-                choice = mine
+        choice: _SelectedModel | None = None
+        for setting in method.hyperparameters:
+            weights = method.fit(taught, setting, self.seed, self._tell(method, setting)).best_weights
+            candidate = _SelectedModel(setting, best_score(score_shares(task, method, weights)), weights)
+            if choice is None or preference(candidate.score) > preference(choice.score):
+                choice = candidate
         assert choice is not None
         return choice
 
-    def _by_folds(self, task: Task, parts: Sequence[Task]) -> _Choice:
-        from darklode.pipeline.train.choice import best_setting, most, reach, together, whole
+    def _by_folds(self, task: Task, parts: Sequence[Task]) -> _SelectedModel:
+        from darklode.pipeline.train.choice import average_folds, best_score, best_setting, full_training, score_shares
 
-        found: list[list[list[Reached]]] = []
+        fold_scores: list[list[list[ValidationScore]]] = []
         for number, part in enumerate(parts):
             taught, method = self.rival.labels(part, self.seed), self.method
-            tells = [self._tell(method, setting, f"fold {number + 1}, ") for setting in method.tried]
-            each = zip(method.tried, tells, strict=True)
-            found.append([reach(part, method, method.trained(taught, one, self.seed, tell).best) for one, tell in each])
+            tells = [self._tell(method, setting, f"fold {number + 1}, ") for setting in method.hyperparameters]
+            each = zip(method.hyperparameters, tells, strict=True)
+            fold_scores.append(
+                [
+                    score_shares(part, method, method.fit(taught, candidate, self.seed, tell).best_weights)
+                    for candidate, tell in each
+                ]
+            )
         method = self.method
-        bests = [most(together(of)) for of in zip(*found, strict=True)]
+        bests = [best_score(average_folds(scores)) for scores in zip(*fold_scores, strict=True)]
         number = best_setting(bests)
-        taught, setting = self.rival.labels(whole(task), self.seed), method.tried[number]
-        return _Choice(
-            setting, bests[number], method.trained(taught, setting, self.seed, self._tell(method, setting)).best
+        taught, setting = self.rival.labels(full_training(task), self.seed), method.hyperparameters[number]
+        return _SelectedModel(
+            setting, bests[number], method.fit(taught, setting, self.seed, self._tell(method, setting)).best_weights
         )
 
     def _tell(self, method: Method, setting: float, where: str = "") -> Tell:
         about = f"{self.rival.name}, seed {self.seed}, {where}{method.about} {setting:g}"
-        return lambda step, seen: self.output.progress(step, self.rival.settings.steps, f"{about}: {seen}")
+        return lambda step, message: self.output.progress(step, self.rival.settings.steps, f"{about}: {message}")
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _SelectedModel:
     """A setting, what its best share reaches, and its weights."""
 
     setting: float
-    best: Reached
+    score: ValidationScore
     weights: Weights
 
 
-def _write(output: Output, tenant: str, named: tuple[str, int], lists: pa.Table) -> None:
+def _write(output: Output, tenant: str, name_and_seed: tuple[str, int], lists: pa.Table) -> None:
     rows = lists.filter(pc.less_equal(lists["rank"], DEPTH))
-    about = {name: pa.repeat(value, rows.num_rows) for name, value in zip(("system", "seed"), named, strict=True)}
+    about = {
+        name: pa.repeat(value, rows.num_rows) for name, value in zip(("system", "seed"), name_and_seed, strict=True)
+    }
     columns = {name: rows[name] for name in ("query_id", "rank", "text_id")}
     tenants = {"tenant": pa.repeat(tenant, rows.num_rows)}
     output.write(COMPARISON_LISTS.name, COMPARISON_LISTS.rows(tenants | about | columns))

@@ -19,7 +19,7 @@ from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-    from darklode.pipeline.train.task import Questions
+    from darklode.pipeline.train.task import QuerySet
 
 
 START = "start"
@@ -43,7 +43,7 @@ def trainable(model: nn.Module, adapt: AdaptSettings) -> dict[str, nn.Parameter]
         parameter.requires_grad_(".lora_" in name if adapt.method == "lora" else "pooler" not in name.split("."))
     if adapt.method == "top_n":
         _freeze_below(model, adapt.top_layers)
-    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 def layers_of(model: nn.Module) -> str:
@@ -52,9 +52,9 @@ def layers_of(model: nn.Module) -> str:
     Raises:
         SettingsError: none of its lists is as long as its configuration says.
     """
-    wanted = getattr(getattr(model, "config", None), "num_hidden_layers", None)
+    n_layers = getattr(getattr(model, "config", None), "num_hidden_layers", None)
     for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and len(module) == wanted:
+        if isinstance(module, nn.ModuleList) and len(module) == n_layers:
             return str(name)
     raise SettingsError(
         f"{type(model).__name__} has no list of layers that Darklode knows: neither top_n nor lora can be had, nor "
@@ -83,18 +83,22 @@ def add_lora(model: nn.Module, adapt: AdaptSettings) -> Any:
     from peft import LoraConfig, LoraModel
 
     inside = layers_of(model)
-    names = [name for name, one in model.named_modules() if isinstance(one, nn.Linear) and name.startswith(inside)]
-    named = [name for name in names if not adapt.targets or name.endswith(adapt.targets)]
-    if not named:
+    names = [
+        name for name, module in model.named_modules() if isinstance(module, nn.Linear) and name.startswith(inside)
+    ]
+    target_names = [name for name in names if not adapt.targets or name.endswith(adapt.targets)]
+    if not target_names:
         ends = sorted({name.rpartition(".")[2] for name in names})
         raise SettingsError(
             f"adapt.targets {', '.join(adapt.targets)}: layers of this encoder end in {', '.join(ends)}"
         )
-    config = LoraConfig(r=adapt.rank, lora_alpha=adapt.alpha or adapt.rank, lora_dropout=0.0, target_modules=named)
+    config = LoraConfig(
+        r=adapt.rank, lora_alpha=adapt.alpha or adapt.rank, lora_dropout=0.0, target_modules=target_names
+    )
     return LoraModel(model, {"default": config}, "default")
 
 
-class Encoder:
+class TrainableEncoder:
     """A loaded encoder that learns; its vectors are those of `SentenceTransformersEncoder`, without its cache.
 
     Nothing is dropped out in training: the same batch is the same step in one process and in several.
@@ -117,37 +121,39 @@ class Encoder:
                 module.p = 0.0
 
     def _copies(self) -> dict[str, Tensor]:
-        return {name: one.detach().cpu().clone() for name, one in self.trained.items()}
+        return {name: tensor.detach().cpu().clone() for name, tensor in self.trained.items()}
 
     def features(self, texts: list[str]) -> dict[str, Tensor]:
         """Tokens of queries, as the model reads them."""
         return self._tokens(with_prompt(self._settings, texts, queries=True))
 
     def _tokens(self, texts: list[str]) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = self.loaded.preprocess(texts)
-        return found
+        features: dict[str, Tensor] = self.loaded.preprocess(texts)
+        return features
 
     def unit(self, vectors: Tensor) -> Tensor:
         """The model's own vectors, cut, whitened where it began so, and of length 1."""
-        found = vectors[:, : self._settings.dimensions].float()
-        return functional.normalize(found if self.start is None else found @ self.start.T.to(found.device), dim=1)
+        truncated = vectors[:, : self._settings.dimensions].float()
+        return functional.normalize(
+            truncated if self.start is None else truncated @ self.start.T.to(truncated.device), dim=1
+        )
 
-    def vectors(self, asked: Questions) -> Floats:
+    def vectors(self, queries: QuerySet) -> Floats:
         """Unit vectors of queries as it encodes them now; that of a blank query is zero."""
-        known = [place for place, text in enumerate(asked.texts) if text.strip()]
-        found = np.zeros(asked.vectors.shape, np.float32)
-        if known:
-            found[known] = self._encoded([asked.texts[place] for place in known], queries=True)
-        return found
+        non_empty = [row for row, text in enumerate(queries.texts) if text.strip()]
+        result = np.zeros(queries.vectors.shape, np.float32)
+        if non_empty:
+            result[non_empty] = self._encode([queries.texts[row] for row in non_empty], queries=True)
+        return result
 
     def document_vectors(self, texts: list[str]) -> Floats:
         """Unit vectors of documents as it encodes them now."""
-        return self._encoded(texts, queries=False)
+        return self._encode(texts, queries=False)
 
     def documents(self, texts: list[str]) -> Tensor:
         """The same with gradients, `batch_size` texts at a time: what is between is computed again on the way back."""
-        size, given = self._settings.batch_size, with_prompt(self._settings, texts, queries=False)
-        parts = [given[start : start + size] for start in range(0, len(given), size)]
+        size, prompted = self._settings.batch_size, with_prompt(self._settings, texts, queries=False)
+        parts = [prompted[start : start + size] for start in range(0, len(prompted), size)]
         if len(parts) == 1:
             return self._forward(parts[0])
         return torch.cat([checkpoint(self._forward, part, use_reentrant=False) for part in parts])
@@ -158,7 +164,7 @@ class Encoder:
         tokens = batch_to_device(self._tokens(texts), self.loaded.device)
         return self.unit(self.loaded(tokens)["sentence_embedding"])
 
-    def _encoded(self, texts: list[str], *, queries: bool) -> Floats:
+    def _encode(self, texts: list[str], *, queries: bool) -> Floats:
         was = self.loaded.training
         vectors = encode_texts(self.loaded, self._settings, texts, queries=queries)
         self.loaded.train(was)
@@ -167,21 +173,21 @@ class Encoder:
     def state(self) -> Weights:
         """Copies of what is trained, by name, and what it began as."""
         began = {} if self.start is None else {START: self.start.numpy().copy()}
-        return began | {name: one.detach().float().cpu().numpy().copy() for name, one in self.trained.items()}
+        return began | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 
-    def take(self, weights: Weights, share: float = 1.0) -> None:
+    def restore(self, weights: Weights, share: float = 1.0) -> None:
         """Take trained weights, a share of the way from the base's; of LoRA B times the share."""
         with torch.no_grad():
-            for name, one in self.trained.items():
-                base, found = self._base[name], torch.from_numpy(weights[name]).reshape(one.shape)
+            for name, parameter in self.trained.items():
+                base, tensor = self._base[name], torch.from_numpy(weights[name]).reshape(parameter.shape)
                 if ".lora_" in name:
-                    one.copy_(found * share if ".lora_B." in name else found)
+                    parameter.copy_(tensor * share if ".lora_B." in name else tensor)
                 else:
-                    one.copy_(found if share == 1 else torch.lerp(base.float(), found, share))
+                    parameter.copy_(tensor if share == 1 else torch.lerp(base.float(), tensor, share))
         self.start = None
         if START in weights:
-            whole = torch.from_numpy(weights[START])
-            self.start = torch.lerp(torch.eye(len(whole)), whole, share)
+            start_weight = torch.from_numpy(weights[START])
+            self.start = torch.lerp(torch.eye(len(start_weight)), start_weight, share)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """What is trained."""
@@ -195,6 +201,9 @@ class Encoder:
     def lora_config(self, base: str) -> bytes:
         """What peft needs beside LoRA's tensors to put them on the base, as JSON."""
         assert self._lora is not None
-        found = self._lora.peft_config["default"].to_dict() | {"base_model_name_or_path": base, "inference_mode": True}
-        plain = {name: sorted(one) if isinstance(one, set) else one for name, one in found.items()}
+        lora_config = self._lora.peft_config["default"].to_dict() | {
+            "base_model_name_or_path": base,
+            "inference_mode": True,
+        }
+        plain = {name: sorted(value) if isinstance(value, set) else value for name, value in lora_config.items()}
         return json.dumps(plain, indent=1, sort_keys=True, default=str).encode()

@@ -15,7 +15,7 @@ from darklode.pipeline.base.spread import Pieces, Spread
 from darklode.pipeline.retrieve.encoders.caching import HashedTexts, ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.settings import CacheSettings
 
 SHARD_ROWS = 1 << 16
@@ -35,7 +35,7 @@ class Encoding:
         first, last: places of the texts.
     """
 
-    source: Source
+    source: TrainingSource
     tenant: str
     encoder: EncoderKind
     cache: CacheSettings
@@ -49,24 +49,24 @@ class Encoding:
         return f"encode {self.tenant} texts {self.first} to {self.last - 1}"
 
     @property
-    def place(self) -> str:
+    def folder(self) -> str:
         """See `Shard`."""
         return f"progress/{self.stage}/{key_of(self.source.content(), self.tenant, self.first, self.last)}"
 
 
-def encode_ahead(whole: Encoding, hashes: pa.ChunkedArray, spread: Spread) -> None:
+def prefetch_vectors(encoding: Encoding, hashes: pa.ChunkedArray, spread: Spread) -> None:
     """Fill the cache with the vectors that a tenant's texts lack, if they lack any.
 
     Args:
-        whole: a shard of all the texts, whose cache all places reach.
+        encoding: a shard of all the texts, whose cache all places reach.
         hashes: of the texts.
         spread: where the encoding is done.
     """
-    shards = EmbeddingCache(whole.cache.root, whole.cache.dtype).open(whole.encoder.encoder_id())
+    shards = EmbeddingCache(encoding.cache.root, encoding.cache.dtype).open(encoding.encoder.encoder_id())
     if shards is not None and (shards.find(keys_of(hashes)) >= 0).all():
         return
     starts = range(0, len(hashes), SHARD_ROWS)
-    every = [replace(whole, first=first, last=min(first + SHARD_ROWS, len(hashes))) for first in starts]
+    every = [replace(encoding, first=first, last=min(first + SHARD_ROWS, len(hashes))) for first in starts]
     for pieces in spread(encode, every):
         for _ in pieces:
             pass
@@ -81,11 +81,11 @@ def encode(shard: Encoding) -> Pieces:
 
 def _own_texts(shard: Encoding) -> Iterator[HashedTexts]:
     """The shard's texts, but those that an earlier shard has as well: no two shards encode the same."""
-    seen, row = KeyIndex(), 0
-    for hashes, texts in shard.source.hashed(shard.tenant):
+    seen_keys, row = KeyIndex(), 0
+    for hashes, texts in shard.source.iterate_hashes(shard.tenant):
         if row >= shard.last:
             return
-        new = np.flatnonzero(seen.add_new(keys_of(hashes))) + row
-        mine = pa.array(new[(new >= shard.first) & (new < shard.last)] - row)
-        yield hashes.take(mine), texts.take(mine)
+        new = np.flatnonzero(seen_keys.add_new(keys_of(hashes))) + row
+        own_rows = pa.array(new[(new >= shard.first) & (new < shard.last)] - row)
+        yield hashes.take(own_rows), texts.take(own_rows)
         row += len(hashes)

@@ -18,7 +18,7 @@ from darklode.pipeline.train.loop import LONGEST, LOOK
 from darklode.pipeline.train.vectors import Ints
 
 
-class Turns(Protocol):
+class BatchPlan(Protocol):
     """Whose turn it is.
 
     Attributes:
@@ -32,7 +32,7 @@ class Turns(Protocol):
 
 
 @dataclass(frozen=True)
-class Steps:
+class BatchSteps:
     """How many steps are taken, and how they are drawn.
 
     Attributes:
@@ -44,7 +44,7 @@ class Steps:
     """
 
     count: int
-    turns: Turns
+    turns: BatchPlan
     setting: str
     seed: int
     report_to: Sequence[str] = ()
@@ -71,7 +71,7 @@ class Training:
     schedule: Any
 
 
-def fit(model: Any, steps: Steps, training: Training) -> None:
+def fit(model: Any, steps: BatchSteps, training: Training) -> None:
     """Train a sentence-transformers model where it is.
 
     Started by torchrun, each process encodes its share of every batch; the steps are those of one process.
@@ -89,21 +89,21 @@ def fit(model: Any, steps: Steps, training: Training) -> None:
     if not steps.count:
         return
     with tempfile.TemporaryDirectory(prefix="darklode-train-") as scratch:
-        given = _arguments(scratch, steps, str(model.device))
-        if steps.turns.size % given.world_size:
+        arguments = _arguments(scratch, steps, str(model.device))
+        if steps.turns.size % arguments.world_size:
             raise SettingsError(
-                f"{steps.setting}: {steps.turns.size} queries a step cannot be shared evenly by {given.world_size} "
+                f"{steps.setting}: {steps.turns.size} queries a step cannot be shared evenly by {arguments.world_size} "
                 "processes"
             )
-        batches = _Batches(steps, given.world_size)
-        given.batch_sampler = lambda *_, **__: batches
-        _trainer(model, training, given).train()
+        batches = _Batches(steps, arguments.world_size)
+        arguments.batch_sampler = lambda *_, **__: batches
+        _trainer(model, training, arguments).train()
 
 
-def _arguments(scratch: str, steps: Steps, device: str) -> Any:
+def _arguments(scratch: str, steps: BatchSteps, device: str) -> Any:
     from sentence_transformers import SentenceTransformerTrainingArguments
 
-    given = SentenceTransformerTrainingArguments(
+    arguments = SentenceTransformerTrainingArguments(
         scratch,
         max_steps=steps.count,
         per_device_train_batch_size=steps.turns.size,
@@ -118,11 +118,11 @@ def _arguments(scratch: str, steps: Steps, device: str) -> Any:
         report_to=list(steps.report_to) or "none",
         disable_tqdm=True,
     )
-    given._n_gpu = min(given.n_gpu, 1)  # several GPUs are several processes: copies in threads would draw apart
-    return given
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs are several processes: copies in threads would draw apart
+    return arguments
 
 
-def _trainer(model: Any, training: Training, given: Any) -> Any:
+def _trainer(model: Any, training: Training, arguments: Any) -> Any:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer
     from transformers import PrinterCallback, TrainerCallback
@@ -142,7 +142,7 @@ def _trainer(model: Any, training: Training, given: Any) -> Any:
 
     trainer = Trainer(
         model,
-        given,
+        arguments,
         Dataset.from_dict({"label": list(range(training.rows))}),
         loss=training.loss,
         data_collator=training.tokens,
@@ -156,7 +156,7 @@ def _trainer(model: Any, training: Training, given: Any) -> Any:
 class _Batches(BatchSampler):
     """Rows, batch by batch; of several processes each takes every n-th part."""
 
-    def __init__(self, steps: Steps, parts: int) -> None:
+    def __init__(self, steps: BatchSteps, parts: int) -> None:
         super().__init__(range(0), steps.turns.size // parts, drop_last=True)
         self._steps, self._parts = steps, parts
 
@@ -169,7 +169,7 @@ class _Batches(BatchSampler):
                 yield part.tolist()
 
 
-class Tokens:
+class QueryCollator:
     """Tokens of the texts of a batch's rows, and the rows.
 
     Args:
@@ -185,9 +185,9 @@ class Tokens:
         self._features, self._texts = features, texts
 
     def __call__(self, rows: list[dict[str, int]]) -> dict[str, Tensor]:
-        named = [row["label"] for row in rows]
-        found = {f"query_{name}": value for name, value in self._features(list(self._texts(named))).items()}
-        return found | {"label": torch.tensor(named)}
+        labels = [row["label"] for row in rows]
+        features = {f"query_{name}": value for name, value in self._features(list(self._texts(labels))).items()}
+        return features | {"label": torch.tensor(labels)}
 
 
 def of_all(loss: Tensor) -> Tensor:

@@ -20,8 +20,8 @@ from darklode.pipeline.train.adapter import ALONE, FOLDER, SAVED
 from darklode.pipeline.train.heads import Layers
 from darklode.pipeline.train.methods import method_of
 from darklode.pipeline.train.stage import TRAIN, chosen
-from darklode.pipeline.train.task import Questions
-from darklode.pipeline.train.vectors import Base, Floats
+from darklode.pipeline.train.task import QuerySet
+from darklode.pipeline.train.vectors import BaseEncoder, Floats
 from darklode.pipeline.train.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -31,7 +31,7 @@ PROBES = 32
 """Queries that the folder must encode as training did."""
 
 
-def save(run: Run, base: Base, settings: SentenceTransformersSettings, adapt: AdaptSettings) -> None:
+def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, adapt: AdaptSettings) -> None:
     """Write the folder unless it stands; its record comes last, so that a killed save is begun anew.
 
     Args:
@@ -44,32 +44,35 @@ def save(run: Run, base: Base, settings: SentenceTransformersSettings, adapt: Ad
         DarklodeError: the saved folder does not give the vectors that training saw.
     """
     mark = _mark(run, base)
-    if stands(run.store, mark):
+    if is_up_to_date(run.store, mark):
         return
     tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
     texts, loaded = probes(tables), load_query_tower(settings, "cpu")
-    asked = Questions.asked(texts, base)
-    wanted, layers, alone = asked.vectors, Layers(), dict[str, bytes]()
+    queries = QuerySet.from_texts(texts, base)
+    expected, layers, alone = queries.vectors, Layers(), dict[str, bytes]()
     if read_verdict(tables)["shipped"] == "adapted":
-        method, (best, weights) = method_of(adapt, base), chosen(tables)
-        wanted, alone = method.vectors(weights, best["share"], asked), method.alone(weights, best["share"])
-        layers = method.put_into(loaded, weights, best["share"])
-    hand_out(run.store, mark, assembled(loaded, settings, layers), like(asked.texts, wanted), alone)
+        method, (score, weights) = method_of(adapt, base), chosen(tables)
+        expected, alone = (
+            method.vectors(weights, score["share"], queries),
+            method.export_tensors(weights, score["share"]),
+        )
+        layers = method.put_into(loaded, weights, score["share"])
+    save_folder(run.store, mark, assemble(loaded, settings, layers), check_like(queries.texts, expected), alone)
 
 
-def like(texts: Sequence[str], wanted: Floats) -> Check:
+def check_like(texts: Sequence[str], expected: Floats) -> Check:
     """Compares a saved encoder's vectors of texts with those that training saw."""
-    return lambda saved: np.abs(saved.encode(list(texts), show_progress_bar=False).astype(np.float32) - wanted)
+    return lambda saved: np.abs(saved.encode(list(texts), show_progress_bar=False).astype(np.float32) - expected)
 
 
-def hand_out(
+def save_folder(
     store: Store, mark: str, model: Any, check: Check, alone: Mapping[str, bytes], folder: str = FOLDER
 ) -> None:
     """Write an encoder's folder and `adapter/` in the place of what lies there, and their record last.
 
     Args:
         store: the folder or prefix.
-        mark: what it is made from; see `stands`.
+        mark: what it is made from; see `is_up_to_date`.
         model: of sentence-transformers, whole.
         check: of the model as it was saved: how its vectors differ from those that training saw.
         alone: files of what was trained, by name.
@@ -84,8 +87,8 @@ def hand_out(
         model.save_pretrained(scratch, create_model_card=False)
         off = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
         files = {f"{ALONE}/{name}": data for name, data in alone.items()}
-        found = chain(_files(Path(scratch), folder), files.items())
-        sizes = {name: _written(store, name, data) for name, data in found}
+        folder_files = chain(_files(Path(scratch), folder), files.items())
+        sizes = {name: _written(store, name, data) for name, data in folder_files}
     record = {"mark": mark, "difference": off, "files": sizes}
     store.write(_record(folder), json.dumps(record, indent=1).encode())
 
@@ -110,25 +113,25 @@ def recorded_difference(run: Run, folder: str = FOLDER) -> float:
     return float(json.loads(run.store.read(_record(folder)) or b"{}")["difference"])
 
 
-def _mark(run: Run, base: Base) -> str:
-    found = [run.manifest(stage) for stage in (TRAIN, VERDICT)]
-    return key_of([manifest.fingerprint for manifest in found if manifest], base.identity)
+def _mark(run: Run, base: BaseEncoder) -> str:
+    manifests = [run.manifest(stage) for stage in (TRAIN, VERDICT)]
+    return key_of([manifest.fingerprint for manifest in manifests if manifest], base.identity)
 
 
-def stands(store: Store, mark: str, folder: str = FOLDER) -> bool:
+def is_up_to_date(store: Store, mark: str, folder: str = FOLDER) -> bool:
     """Whether a folder that was made from the same lies there whole."""
     record: dict[str, Any] = json.loads(store.read(_record(folder)) or b"{}")
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
 
 
-def assembled(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
+def assemble(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
     """The model with its cut, length 1, and the head as plain layers; its prompt is put before every text."""
     from sentence_transformers import SentenceTransformer
 
     has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
     cut = [(np.eye(settings.dimensions, has, dtype=np.float32), None)] if settings.dimensions else []
     normalize = modules().Normalize
-    parts = [*loaded, *(_dense(*one, last=True) for one in cut), normalize()]
+    parts = [*loaded, *(_dense(*linear, last=True) for linear in cut), normalize()]
     for number, (weight, bias) in enumerate(layers):
         parts.append(_dense(weight, bias, last=number == len(layers) - 1))
     if layers:
@@ -172,7 +175,7 @@ def _difference(folder: str, check: Check, tolerance: float) -> float:
     return off
 
 
-def demand_reproducible(base: Base, settings: SentenceTransformersSettings, tables: Tables) -> None:
+def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettings, tables: Tables) -> None:
     """Make sure, before anything is trained, that the base as it would be saved gives the vectors that are in use.
 
     Args:
@@ -184,8 +187,8 @@ def demand_reproducible(base: Base, settings: SentenceTransformersSettings, tabl
         DarklodeError: it gives other vectors.
     """
     texts, loaded = probes(tables), load_query_tower(settings, "cpu")
-    wanted = base.queries(texts)
-    off = float(like(texts, wanted)(assembled(loaded, settings, [])).max()) if texts else 0.0
+    expected = base.queries(texts)
+    off = float(check_like(texts, expected)(assemble(loaded, settings, [])).max()) if texts else 0.0
     if off > rounding(settings.dtype):
         raise DarklodeError(
             f"{settings.model} as it would be saved gives other vectors than it gives now (by {off:.4f}): an adapted "

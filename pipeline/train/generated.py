@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.task import Questions, Task
+from darklode.pipeline.train.task import QuerySet, Task
 from darklode.schemas.laws import OWN_SOURCES, LawSettings
 
 READS = ("triplets", "chunks")
@@ -23,7 +23,7 @@ KEPT = """
 
 
 @dataclass(frozen=True)
-class Generated:
+class GeneratedQueries:
     """What a folder of generated queries teaches.
 
     Attributes:
@@ -41,25 +41,27 @@ class Generated:
         tables = self.run.tables(*READS)
         return " ".join(tables.content(name) for name in READS)
 
-    def taught(self, task: Task, _seed: int) -> Task:
+    def training_task(self, task: Task, _seed: int) -> Task:
         """The task with these queries alone, in the index that has their texts: texts are known by what they say.
 
         Raises:
             ArtifactError: none of them is for a text of the task.
         """
         texts = task.frozen.texts
-        asked = self.run.tables(*READS).sql(KEPT, [texts["tenant"][0].as_py()]).combine_chunks()
-        rows = pc.index_in(asked["content_hash"], texts["content_hash"].combine_chunks())
-        asked, there = asked.filter(pc.is_valid(rows)), rows.drop_null().to_numpy().astype(np.int64)
-        if not asked.num_rows:
+        queries = self.run.tables(*READS).sql(KEPT, [texts["tenant"][0].as_py()]).combine_chunks()
+        rows = pc.index_in(queries["content_hash"], texts["content_hash"].combine_chunks())
+        queries, has_row = queries.filter(pc.is_valid(rows)), rows.drop_null().to_numpy().astype(np.int64)
+        if not queries.num_rows:
             raise ArtifactError(f"{self.run.store.url} holds no query for a text of the runs")
-        said = asked["query"].to_pylist()
-        ids = asked["query_id"].combine_chunks().cast(pa.string())
-        index = texts["index"].to_numpy()[there]
-        train = Questions(ids, task.frozen.encode(said), index, task.train.labels.slice(0, 0), said)
-        return replace(task, train=train).taught(np.arange(len(said)), task.frozen.position_of[there])
+        query_texts = queries["query"].to_pylist()
+        ids = queries["query_id"].combine_chunks().cast(pa.string())
+        index = texts["index"].to_numpy()[has_row]
+        train = QuerySet(ids, task.frozen.encode(query_texts), index, task.train.labels.slice(0, 0), query_texts)
+        return replace(task, train=train).from_training_pairs(
+            np.arange(len(query_texts)), task.frozen.position_of[has_row]
+        )
 
 
-def generated_in(cells: LawSettings) -> dict[str, Generated]:
+def generated_in(cells: LawSettings) -> dict[str, GeneratedQueries]:
     """The sources of a grid that are folders of generated queries."""
-    return {name: Generated(Run(name)) for name in cells.sources if name not in OWN_SOURCES}
+    return {name: GeneratedQueries(Run(name)) for name in cells.sources if name not in OWN_SOURCES}

@@ -59,7 +59,7 @@ def export(adapter: Adapter) -> float:
         folder = Path(scratch)
         prompt = model.prompts.get(model.default_prompt_name or "", "")
         _tokenizer(model).save(str(folder / TOKENIZER))
-        inputs = _written(model, [prompt + text for text in texts], folder / GRAPH)
+        inputs = _export_graph(model, [prompt + text for text in texts], folder / GRAPH)
         about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": READING}
         (folder / ABOUT).write_text(json.dumps(about))
         off = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
@@ -82,14 +82,14 @@ def vectors(folder: Path, texts: Sequence[str]) -> Floats:
     from tokenizers import Tokenizer
 
     about = json.loads((folder / ABOUT).read_text())
-    found = Tokenizer.from_file(str(folder / TOKENIZER)).encode_batch([about["prompt"] + text for text in texts])
+    encodings = Tokenizer.from_file(str(folder / TOKENIZER)).encode_batch([about["prompt"] + text for text in texts])
     columns = {
-        "input_ids": [one.ids for one in found],
-        "attention_mask": [one.attention_mask for one in found],
-        "token_type_ids": [one.type_ids for one in found],
+        "input_ids": [encoding.ids for encoding in encodings],
+        "attention_mask": [encoding.attention_mask for encoding in encodings],
+        "token_type_ids": [encoding.type_ids for encoding in encodings],
     }
-    given = {name: np.array(columns[name], np.int64) for name in about["inputs"]}
-    (made,) = InferenceSession(str(folder / GRAPH)).run([about["output"]], given)
+    inputs = {name: np.array(columns[name], np.int64) for name in about["inputs"]}
+    (made,) = InferenceSession(str(folder / GRAPH)).run([about["output"]], inputs)
     return np.asarray(made, np.float32)
 
 
@@ -116,28 +116,28 @@ def _tokenizer(model: Any) -> Any:
     return made
 
 
-def _written(model: Any, texts: list[str], file: Path) -> list[str]:
+def _export_graph(model: Any, texts: list[str], file: Path) -> list[str]:
     """Trace the model on some texts; returns the inputs' names."""
     import torch
 
     features = (getattr(model, "preprocess", None) or model.tokenize)(texts)
     names = [name for name in INPUTS if name in features]
 
-    class Whole(torch.nn.Module):
+    class EncoderGraph(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.model = model
 
-        def forward(self, *given: Any) -> Any:
-            found = dict(zip(names, given, strict=True))
+        def forward(self, *inputs: Any) -> Any:
+            features = dict(zip(names, inputs, strict=True))
             for module in self.model:
-                found = module(found)
-            return found["sentence_embedding"]
+                features = module(features)
+            return features["sentence_embedding"]
 
     axes = {name: {0: "batch", 1: "length"} for name in names} | {OUTPUT: {0: "batch"}}
-    with _silent():
+    with _ignore_warnings():
         torch.onnx.export(
-            Whole(),
+            EncoderGraph(),
             tuple(features[name] for name in names),
             str(file),
             input_names=names,
@@ -150,7 +150,7 @@ def _written(model: Any, texts: list[str], file: Path) -> list[str]:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def _ignore_warnings() -> Iterator[None]:
     """What tracing warns of is looked at by comparing vectors."""
     logger = getLogger("torch.onnx")
     before = logger.level

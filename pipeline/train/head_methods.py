@@ -9,54 +9,54 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from darklode.pipeline.train.closed_form import RIDGES, STEPS, solutions
-from darklode.pipeline.train.heads import Head, Layers, dense, layers_of, named
-from darklode.pipeline.train.loop import Course, Tell, steady
-from darklode.pipeline.train.methods import SHARES, OfTask
-from darklode.pipeline.train.negatives import mine
-from darklode.pipeline.train.stack import Trial
+from darklode.pipeline.train.heads import Head, Layers, dense, layers_of, name_tensors
+from darklode.pipeline.train.loop import Tell, TrainingHistory, deterministic
+from darklode.pipeline.train.methods import SHARES, PerTaskCache
+from darklode.pipeline.train.negatives import mine_negatives
+from darklode.pipeline.train.stack import StackedTrial
 from darklode.pipeline.train.together import trainer
 from darklode.pipeline.train.weights import Floats, Weights
-from darklode.pipeline.train.whitening import POWERS, best_start, whitenings
+from darklode.pipeline.train.whitening import POWERS, best_whitening, whitenings
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.task import Questions, Task
-    from darklode.pipeline.train.vectors import Base, Frozen
+    from darklode.pipeline.train.task import QuerySet, Task
+    from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex
 
 
 RATES = (3e-5, 1e-4, 3e-4)
 
 
-class TrainedHead:
+class HeadMethod:
     """`linear` and `ffn`: a head on the base's vectors, in a loop of its own; see `Method`."""
 
     about = "learning rate"
     shares: Sequence[float] = SHARES
 
-    def __init__(self, settings: AdaptSettings, base: Base) -> None:
+    def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         self._settings, self._base = settings, base
-        self._start = OfTask(best_start)
+        self._start = PerTaskCache(best_whitening)
 
     @property
-    def tried(self) -> Sequence[float]:
+    def hyperparameters(self) -> Sequence[float]:
         """The learning rates."""
         return self._settings.learning_rates or RATES
 
-    def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
+    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
         """See `Method`."""
         if self._base.start:
-            return trainer()(Trial(task, setting, seed, tell, self._base.start.layers), self._settings)
+            return trainer()(StackedTrial(task, setting, seed, tell, self._base.start.layers), self._settings)
         begins = self._settings.start == "whitened" and self._settings.method == "linear"
         weight = self._start(task) if begins else None
         start = None if weight is None else Head.mapping(weight).weights()
-        return trainer()(Trial(task, setting, seed, tell, start, anchored=True), self._settings)
+        return trainer()(StackedTrial(task, setting, seed, tell, start, anchored=True), self._settings)
 
-    def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
+    def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """See `Method`; no query is encoded again."""
-        with steady(0):
-            return _head(weights, share).vectors(asked)
+        with deterministic(0):
+            return _head(weights, share).vectors(queries)
 
-    def searched(self, frozen: Frozen, _weights: Weights, _share: float) -> Frozen:
+    def transform_index(self, frozen: FrozenIndex, _weights: Weights, _share: float) -> FrozenIndex:
         """See `Method`."""
         return frozen
 
@@ -64,11 +64,14 @@ class TrainedHead:
         """See `Method`; the base stays as it is."""
         return dense(_head(weights, share).weights())
 
-    def alone(self, weights: Weights, share: float) -> dict[str, bytes]:
+    def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
         """See `Method`."""
         from safetensors.numpy import save
 
-        tensors = {name: np.ascontiguousarray(one) for name, one in named(self.put_into(None, weights, share)).items()}
+        tensors = {
+            name: np.ascontiguousarray(tensor)
+            for name, tensor in name_tensors(self.put_into(None, weights, share)).items()
+        }
         about = {"between": "GELU", "input": "unit vector", "output": "to be normalised"}
         about["base"] = self._base.identity["encoder"]
         # Several keys would come in any order.
@@ -76,51 +79,51 @@ class TrainedHead:
 
 
 def _head(weights: Weights, share: float) -> Head:
-    return Head.of(Head.of(layers_of(weights)).weights(share))
+    return Head.from_layers(Head.from_layers(layers_of(weights)).weights(share))
 
 
-class ClosedForm(TrainedHead):
+class ClosedFormMethod(HeadMethod):
     """`closed_form`: one linear layer for each ridge, all of one factorisation; see `Method`."""
 
     about = "ridge"
     shares = STEPS
 
-    def __init__(self, settings: AdaptSettings, base: Base) -> None:
+    def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         super().__init__(settings, base)
-        self._solved = OfTask(self._solutions)
+        self._solved = PerTaskCache(self._solutions)
 
     @property
-    def tried(self) -> Sequence[float]:
+    def hyperparameters(self) -> Sequence[float]:
         """The ridges."""
         return RIDGES
 
-    def trained(self, task: Task, setting: float, _seed: int, tell: Tell) -> Course:
+    def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
         """See `Method`; nothing is drawn."""
-        found = self._solved(task)[setting]
+        solution = self._solved(task)[setting]
         tell(self._settings.steps, "solved")
-        return Course(best=named(found))
+        return TrainingHistory(best_weights=name_tensors(solution))
 
     def _solutions(self, task: Task) -> dict[float, Layers]:
-        with steady(0):
-            return dict(solutions(task, mine(task, task.train.vectors, self._settings), self._settings))
+        with deterministic(0):
+            return dict(solutions(task, mine_negatives(task, task.train.vectors, self._settings), self._settings))
 
 
-class Whitened(TrainedHead):
+class WhiteningMethod(HeadMethod):
     """`whitened`: one linear layer for each power of the covariance, without any label; see `Method`."""
 
     about = "power"
 
-    def __init__(self, settings: AdaptSettings, base: Base) -> None:
+    def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         super().__init__(settings, base)
-        self._maps = OfTask(lambda task: dict(whitenings(task)))
+        self._maps = PerTaskCache(lambda task: dict(whitenings(task)))
 
     @property
-    def tried(self) -> Sequence[float]:
+    def hyperparameters(self) -> Sequence[float]:
         """The powers."""
         return POWERS
 
-    def trained(self, task: Task, setting: float, _seed: int, tell: Tell) -> Course:
+    def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
         """See `Method`; nothing is drawn."""
-        found = self._maps(task)[setting]
+        whitening = self._maps(task)[setting]
         tell(self._settings.steps, "solved")
-        return Course(best=Head.mapping(found).state())
+        return TrainingHistory(best_weights=Head.mapping(whitening).state())

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.evaluate.measures import ceilings, measured
+from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, detectable_gain
 from darklode.schemas.adaptation_tables import HEADROOM
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.task import Questions
-    from darklode.pipeline.train.vectors import Base, Frozen
+    from darklode.pipeline.train.task import QuerySet
+    from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex
 
 HEADROOM_STAGE = Stage("headroom", 4, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
 
@@ -32,44 +32,47 @@ def detectable(clusters: int) -> float | None:
     return detectable_gain(PAIRED_SD / math.sqrt(clusters), clusters) if clusters >= MIN_CLUSTERS else None
 
 
-def headroom(tables: Tables, output: Output, base: Base) -> None:
+def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
     """Write what the base reaches, what its first 100 would in the best order, the judge's order, and a perfect list.
 
     Args:
         tables: those of `adaptation_pairs`.
-        output: takes `headroom`; its facts count the test queries and say what they can show.
+        output: takes `measure_headroom`; its facts count the test queries and say what they can show.
         base: the encoder that would be adapted.
     """
     from darklode.pipeline.train.choice import asked_first
-    from darklode.pipeline.train.task import Questions
+    from darklode.pipeline.train.task import QuerySet
 
     frozen = base.open(tables)
-    asked = asked_first(*(Questions.of(tables, frozen, split) for split in ("train", "validation")))
-    for system, values in _systems(asked, frozen).items():
+    queries = asked_first(*(QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation")))
+    for system, values in _systems(queries, frozen).items():
         n = len(MEASURES)
-        columns = {"system": [system] * n, "measure": list(MEASURES), "value": values, "queries": [len(asked)] * n}
+        columns = {"system": [system] * n, "measure": list(MEASURES), "value": values, "queries": [len(queries)] * n}
         output.write(HEADROOM.name, HEADROOM.rows(columns))
     _count(tables, output)
 
 
-def _systems(asked: Questions, frozen: Frozen) -> dict[str, list[float]]:
-    ids, labels = asked.ids.to_pylist(), asked.labels
+def _systems(queries: QuerySet, frozen: FrozenIndex) -> dict[str, list[float]]:
+    ids, labels = queries.ids.to_pylist(), queries.labels
 
-    def of(lists: pa.Table) -> list[float]:
-        return [float(one) for one in measured([lists], labels, ids, MEASURES).mean(axis=0)]
+    def mean_measures(lists: pa.Table) -> list[float]:
+        return [float(value) for value in compute_measures([lists], labels, ids, MEASURES).mean(axis=0)]
 
-    found = asked.ranking(frozen, asked.vectors, DEPTH)
+    rankings = queries.ranking(frozen, queries.vectors, DEPTH)
     judged = labels.filter(pc.is_valid(labels["probability"]))
-    systems = {"base": of(found), "base, its first 100 in the best order": of(_best(found, labels))}
+    systems = {
+        "base": mean_measures(rankings),
+        "base, its first 100 in the best order": mean_measures(_best(rankings, labels)),
+    }
     if judged.num_rows:
-        systems["judge: labelled texts by its probability"] = of(by_value(judged, "probability"))
-    return systems | {"perfect": [float(one) for one in ceilings(labels, ids, MEASURES).mean(axis=0)]}
+        systems["judge: labelled texts by its probability"] = mean_measures(by_value(judged, "probability"))
+    return systems | {"perfect": [float(value) for value in upper_bounds(labels, ids, MEASURES).mean(axis=0)]}
 
 
-def _best(found: pa.Table, labels: pa.Table) -> pa.Table:
+def _best(rankings: pa.Table, labels: pa.Table) -> pa.Table:
     """The same lists with what is relevant first."""
     right = labels.select(["query_id", "text_id", "relevance"])
-    joined = found.drop_columns(["rank"]).join(right, ["query_id", "text_id"])
+    joined = rankings.drop_columns(["rank"]).join(right, ["query_id", "text_id"])
     relevance = pc.fill_null(joined["relevance"], 0)
     return by_value(joined.set_column(joined.schema.get_field_index("relevance"), "relevance", relevance), "relevance")
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from darklode.pipeline.train.weights import Floats, Weights
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.task import Questions
+    from darklode.pipeline.train.task import QuerySet
 
 Layers = list[tuple[Floats, Floats]]
 """Weights, shape (out, in), and biases, shape (out,), of each layer."""
@@ -43,34 +43,36 @@ class Head(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Adapted unit vectors, of the shape of the given ones."""
-        found = vectors
+        hidden = vectors
         for number, layer in enumerate(self.layers):
-            found = layer(functional.gelu(found) if number else found)
-        return functional.normalize(vectors + found, dim=1)
+            hidden = layer(functional.gelu(hidden) if number else hidden)
+        return functional.normalize(vectors + hidden, dim=1)
 
     def apply_to(self, vectors: Floats) -> Floats:
         """The same outside of training; a zero vector stays zero."""
         with torch.no_grad():
-            found = self(torch.from_numpy(np.ascontiguousarray(vectors, np.float32))).numpy()
-        found[~vectors.any(axis=1)] = 0
-        return np.asarray(found, np.float32)
+            adapted = self(torch.from_numpy(np.ascontiguousarray(vectors, np.float32))).numpy()
+        adapted[~vectors.any(axis=1)] = 0
+        return np.asarray(adapted, np.float32)
 
-    def vectors(self, asked: Questions) -> Floats:
+    def vectors(self, queries: QuerySet) -> Floats:
         """Adapted vectors of queries."""
-        return self.apply_to(asked.vectors)
+        return self.apply_to(queries.vectors)
 
     def state(self) -> Weights:
         """Copies of its weights, by name."""
-        return named(self.weights())
+        return name_tensors(self.weights())
 
     def weights(self, share: float = 1.0) -> Layers:
         """Copies of its weights, a share of the way from the base's to its own: the last layer's times the share."""
-        found = [(one.weight.detach().numpy().copy(), one.bias.detach().numpy().copy()) for one in self._linear()]
-        weight, bias = found[-1]
-        return [*found[:-1], (weight * np.float32(share), bias * np.float32(share))]
+        layers = [
+            (linear.weight.detach().numpy().copy(), linear.bias.detach().numpy().copy()) for linear in self._linear()
+        ]
+        weight, bias = layers[-1]
+        return [*layers[:-1], (weight * np.float32(share), bias * np.float32(share))]
 
     @classmethod
-    def of(cls, layers: Layers) -> Head:
+    def from_layers(cls, layers: Layers) -> Head:
         """A head with these weights."""
         head = cls(len(layers[0][1]), len(layers))
         with torch.no_grad():
@@ -82,7 +84,7 @@ class Head(nn.Module):
     @classmethod
     def mapping(cls, weight: Floats) -> Head:
         """A head of one layer that is a linear map, shape (dimensions, dimensions), and then length 1."""
-        return cls.of([(weight - np.eye(len(weight), dtype=np.float32), np.zeros(len(weight), np.float32))])
+        return cls.from_layers([(weight - np.eye(len(weight), dtype=np.float32), np.zeros(len(weight), np.float32))])
 
     def _linear(self) -> list[nn.Linear]:
         return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
@@ -98,15 +100,15 @@ def dense(layers: Layers) -> Layers:
         return [(layers[0][0] + eye, layers[0][1])]
     none = np.zeros_like(layers[0][1])
     first, last = layers[0], layers[-1]
-    found = [(np.concatenate([first[0], eye, -eye]), np.concatenate([first[1], none, none]))]
+    dense_layers = [(np.concatenate([first[0], eye, -eye]), np.concatenate([first[1], none, none]))]
     for weight, bias in layers[1:-1]:
         zero = np.zeros_like(eye)
         rows = [[weight, zero, zero], [zero, eye, -eye], [zero, -eye, eye]]
-        found.append((np.block(rows), np.concatenate([bias, none, none])))
-    return [*found, (np.concatenate([last[0], eye, -eye], axis=1), last[1])]
+        dense_layers.append((np.block(rows), np.concatenate([bias, none, none])))
+    return [*dense_layers, (np.concatenate([last[0], eye, -eye], axis=1), last[1])]
 
 
-def added(layers: Layers) -> Layers:
+def add_residual(layers: Layers) -> Layers:
     """What `dense` made plain layers of: the weights of f in x + f(x)."""
     d = len(layers[-1][1])
     if len(layers) == 1:
@@ -115,22 +117,24 @@ def added(layers: Layers) -> Layers:
     return [*hidden, (layers[-1][0][:, :d], layers[-1][1])]
 
 
-def applied(layers: Layers, vectors: Floats) -> Floats:
+def apply_layers(layers: Layers, vectors: Floats) -> Floats:
     """Vectors through plain layers, as `dense` gives them, at length 1; of none the same, a zero vector stays zero."""
-    found = torch.from_numpy(np.array(vectors, np.float32))
+    tensor = torch.from_numpy(np.array(vectors, np.float32))
     for number, (weight, bias) in enumerate(layers):
-        found = functional.linear(functional.gelu(found) if number else found, *map(torch.from_numpy, (weight, bias)))
-    out = functional.normalize(found, dim=1).numpy() if layers else found.numpy()
+        tensor = functional.linear(
+            functional.gelu(tensor) if number else tensor, *map(torch.from_numpy, (weight, bias))
+        )
+    out = functional.normalize(tensor, dim=1).numpy() if layers else tensor.numpy()
     out[~vectors.any(axis=1)] = 0
     return np.asarray(out, np.float32)
 
 
-def named(layers: Layers) -> dict[str, Floats]:
+def name_tensors(layers: Layers) -> dict[str, Floats]:
     """A head's tensors by name: `0.weight` and `0.bias` of the first layer, and so on."""
     parts = ("weight", "bias")
     return {f"{n}.{part}": value for n, layer in enumerate(layers) for part, value in zip(parts, layer, strict=True)}
 
 
 def layers_of(weights: Weights) -> Layers:
-    """The layers that `named` gave names to."""
+    """The layers that `name_tensors` gave names to."""
     return [(weights[f"{n}.weight"], weights[f"{n}.bias"].reshape(-1)) for n in range(len(weights) // 2)]

@@ -13,10 +13,10 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tab
 from darklode.pipeline.base.corpora import Digest, TenantChunks
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.judge.build import Judges, members
-from darklode.pipeline.judge.calibration import calibrated
+from darklode.pipeline.judge.calibration import calibrated_judge
 from darklode.pipeline.judge.port import PAIRS, Judge
 from darklode.pipeline.judge.session import JudgingSession, facts_of, label_counts
-from darklode.pipeline.train.sources import Source, words_of
+from darklode.pipeline.train.sources import TrainingSource, texts_of
 from darklode.pipeline.train.tested import LABELS, QUERIES
 from darklode.schemas.adaptation_tables import ADAPTER_HOLES, COMPARISON_LISTS, HOLE_VERDICTS
 from darklode.schemas.tables import TABLES
@@ -76,10 +76,10 @@ _BASIS = ("query_id", "chunk_id", "query_hash", "chunk_hash")
 
 
 @dataclass(frozen=True)
-class HoleJudges:
+class UnjudgedJudges:
     """The runs with the settings of their judges, in the runs' order."""
 
-    runs: tuple[tuple[Source, Judges], ...]
+    runs: tuple[tuple[TrainingSource, Judges], ...]
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -87,34 +87,37 @@ class HoleJudges:
         return {"judges": [judges.identity for _, judges in self.runs]}
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[TrainingSource]:
         """The runs."""
         return [source for source, _ in self.runs]
 
-    def who(self, tenant: str | None) -> list[int]:
+    def runs_by_judge(self, tenant: str | None) -> list[int]:
         """Numbers of the runs whose labels are a judge's: among people's labels, or a log's, no judge speaks.
 
         Args:
             tenant: whose labels; None: any tenant's.
         """
-        found = [
+        judge_names = [
             source.number for source, _ in self.runs if not source.mined and source.count(OF_A_JUDGE, tenant=tenant)
         ]
-        return sorted(found)
+        return sorted(judge_names)
 
     def check(self, budget: int, tenant: str | None) -> None:
         """Look for what the judges need, before training takes its time.
 
         Args:
             budget: pairs at most; with 0 no judge is asked.
-            tenant: as in `who`.
+            tenant: as in `runs_by_judge`.
 
         Raises:
             MissingPart: a judge that will be asked lacks a key, a server, a prompt, a package or a model.
         """
-        runs = [self.runs[number][1] for number in (self.who(tenant) if budget else ())]
+        runs = [self.runs[number][1] for number in (self.runs_by_judge(tenant) if budget else ())]
         phrases = {
-            f"judge {one.kind}: {phrase}" for run in runs for one in members(run.settings) for phrase in one.missing()
+            f"judge {member.kind}: {phrase}"
+            for run in runs
+            for member in members(run.settings)
+            for phrase in member.missing()
         }
         if phrases:
             raise MissingPart(
@@ -125,10 +128,12 @@ class HoleJudges:
         """The very judge of a run's labels."""
         source, judges = self.runs[number]
         tables = source.run.tables()
-        return calibrated(tables, judges)(TenantChunks(tables, tenant))
+        return calibrated_judge(tables, judges)(TenantChunks(tables, tenant))
 
 
-def holes(tables: Tables, output: Output, budget: int, judges: HoleJudges, *, lists: str = "test_rankings") -> None:
+def judge_unjudged(
+    tables: Tables, output: Output, budget: int, judges: UnjudgedJudges, *, lists: str = "test_rankings"
+) -> None:
     """Judge what a system has in its first ten and nobody labelled, and write the test's queries and labels.
 
     All systems' holes alike, by rank, until the budget is spent; each by the judge of the labels of its own run. What
@@ -145,43 +150,45 @@ def holes(tables: Tables, output: Output, budget: int, judges: HoleJudges, *, li
     Raises:
         ValueError: a judge broke its contract, see `check_replies`.
     """
-    found = tables.sql(UNLABELLED.format(lists=lists))
+    unlabelled = tables.sql(UNLABELLED.format(lists=lists))
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
-    who = judges.who(tenant) if budget else []
-    open_ = found.filter(pc.is_in(found["index"], pa.array(who, pa.int32())))
-    said = _judged(open_.slice(0, budget), output, judges)
+    who = judges.runs_by_judge(tenant) if budget else []
+    open_ = unlabelled.filter(pc.is_in(unlabelled["index"], pa.array(who, pa.int32())))
+    verdicts = _judge_rows(open_.slice(0, budget), output, judges)
     with tables.connect() as connection:
-        connection.register("said", said)
+        connection.register("said", verdicts)
         sides = SIDES.format(lists=lists)
         for name, query in (("test_queries", ALL_QUERIES), ("test_labels", ALL_LABELS), (ADAPTER_HOLES.name, sides)):
             output.write(name, connection.sql(query).to_arrow_table().cast(TABLES[name].schema))
-    left = {
-        "beyond the budget": open_.num_rows - said.num_rows,
-        "no judge labelled its run": found.num_rows - open_.num_rows,
+    remaining = {
+        "beyond the budget": open_.num_rows - verdicts.num_rows,
+        "no judge labelled its run": unlabelled.num_rows - open_.num_rows,
     }
-    left = {reason: count for reason, count in left.items() if count}
-    output.count(FunnelStep(HOLES.name, "texts without a label", found.num_rows, "verdicts", said.num_rows, left))
+    remaining = {reason: count for reason, count in remaining.items() if count}
+    output.count(
+        FunnelStep(HOLES.name, "texts without a label", unlabelled.num_rows, "verdicts", verdicts.num_rows, remaining)
+    )
 
 
-def _judged(rows: pa.Table, output: Output, judges: HoleJudges) -> pa.Table:
+def _judge_rows(rows: pa.Table, output: Output, judges: UnjudgedJudges) -> pa.Table:
     """Rows of `hole_verdicts`, which are written."""
-    written, asked = [HOLE_VERDICTS.empty()], list[Judge]()
+    tables_written, judges_used = [HOLE_VERDICTS.empty()], list[Judge]()
     with JudgingSession(output, rows.num_rows) as session:
         for number in sorted(pc.unique(rows["index"]).to_pylist()):
-            mine = rows.filter(pc.equal(rows["index"], number)).sort_by([(name, "ascending") for name in ORDER])
-            asked.append(judges.judge(number, mine["tenant"][0].as_py()))
-            for start in range(0, mine.num_rows, AT_ONCE):
-                block = _Block(mine.slice(start, AT_ONCE), asked[-1], session, output)
-                written.append(block.judged(f"{number}/{start}", judges.sources))
-    output.facts |= facts_of(asked)
-    return pa.concat_tables(written)
+            index_rows = rows.filter(pc.equal(rows["index"], number)).sort_by([(name, "ascending") for name in ORDER])
+            judges_used.append(judges.judge(number, index_rows["tenant"][0].as_py()))
+            for start in range(0, index_rows.num_rows, AT_ONCE):
+                block = _UnjudgedBlock(index_rows.slice(start, AT_ONCE), judges_used[-1], session, output)
+                tables_written.append(block.judge_block(f"{number}/{start}", judges.sources))
+    output.facts |= facts_of(judges_used)
+    return pa.concat_tables(tables_written)
 
 
-NOBODY = HoleJudges(())
+NOBODY = UnjudgedJudges(())
 
 
 @dataclass(frozen=True)
-class _Block:
+class _UnjudgedBlock:
     """Holes that are judged together."""
 
     rows: pa.Table
@@ -189,7 +196,7 @@ class _Block:
     session: JudgingSession
     output: Output
 
-    def judged(self, name: str, sources: list[Source]) -> pa.Table:
+    def judge_block(self, name: str, sources: list[TrainingSource]) -> pa.Table:
         pairs, digest = _pairs(self.rows, sources), Digest(len(_BASIS))
         digest.update(pairs.select(_BASIS).columns)
         basis = f"{self.judge.judge_id} {digest.hexdigest()}"
@@ -199,16 +206,16 @@ class _Block:
     def _write(self, pairs: pa.Table) -> dict[str, int]:
         replies = self.session.replies(self.judge, pairs)
         own = {name: self.rows[name] for name in ("tenant", "query_id", "text_id", "rank")}
-        said = {name: replies[name] for name in ("relevant", "probability", "grade", "error")}
+        columns = {name: replies[name] for name in ("relevant", "probability", "grade", "error")}
         judge_id = pa.repeat(self.judge.judge_id, pairs.num_rows)
-        verdicts = HOLE_VERDICTS.rows(own | said | {"judge_id": judge_id})
+        verdicts = HOLE_VERDICTS.rows(own | columns | {"judge_id": judge_id})
         self.output.write(HOLE_VERDICTS.name, verdicts)
         return label_counts(verdicts["relevant"])
 
 
-def _pairs(rows: pa.Table, sources: Iterable[Source]) -> pa.Table:
+def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
     """Holes as judges read them."""
-    words = words_of(list(sources), rows)
+    words = texts_of(list(sources), rows)
     columns = {name: rows[name] for name in ("tenant", "query_id", "query", "query_hash")}
     columns |= {name: words[name] for name in ("title", "heading", "text")}
     columns |= {"chunk_id": rows["text_id"], "chunk_hash": words["content_hash"]}
@@ -222,14 +229,14 @@ BASE = """
 """
 
 
-def holes_told(run: Run, judges: HoleJudges, budget: int) -> str:
+def format_unjudged(run: Run, judges: UnjudgedJudges, budget: int) -> str:
     """About how many pairs the judge will be asked for, as a sentence after others; nothing where it is not asked.
 
     The base's lists on the queries to choose on tell how many of ten have no label; the adapted ones may have as many.
     """
     row = run.tables("headroom", "adaptation_queries").sql(BASE).to_pylist()[0]
     expected = min(budget, round(2 * DEPTH * (1 - row["value"]) * row["tests"]))
-    if not expected or not judges.who(row["tenant"]):
+    if not expected or not judges.runs_by_judge(row["tenant"]):
         return ""
-    most = f"{budget:,} at most (adapt.judge_holes)"
-    return f" Before the test is measured about {expected:,} pairs go to the judge, {most}."
+    limit = f"{budget:,} at most (adapt.judge_holes)"
+    return f" Before the test is measured about {expected:,} pairs go to the judge, {limit}."

@@ -17,11 +17,11 @@ from darklode.pipeline.base.corpora import Digest
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models.local import fetch_hint, locate
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.adapter import FOLDER, RECORD, SAVED, Adapter, Facts, lying
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.adapter import FOLDER, RECORD, SAVED, Adapter, Facts, read_record
+from darklode.pipeline.train.sources import TrainingSource
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.vectors import Base, Floats, Frozen
+    from darklode.pipeline.train.vectors import BaseEncoder, Floats, FrozenIndex
 
 DEPTH = 10
 QUERIES, TEXTS = 16, 16
@@ -35,7 +35,7 @@ SCORES = ("part", "queries", "difference", "low", "high", "validation_queries")
 
 def record(
     run: Run,
-    base: Base,
+    base: BaseEncoder,
     settings: SentenceTransformersSettings,
     verdict: Facts,
     learned: str,
@@ -53,8 +53,14 @@ def record(
     """
     tables, adapter = run.tables(*DATA), Adapter(run.store, {"form": form}, base.queries)
     data, weights = learned, weights_hash(run.store, adapter.files)
-    name = key_of(verdict["tenant"], weights, base.identity, data, [one.run.store.url for one in base.sources])
-    if lying(run.store).get("id") == name:
+    name = key_of(
+        verdict["tenant"],
+        weights,
+        base.identity,
+        data,
+        [training_source.run.store.url for training_source in base.sources],
+    )
+    if read_record(run.store).get("id") == name:
         return
     frozen = base.open(tables)
     facts = {
@@ -104,13 +110,13 @@ def pooling(folder: Path) -> Facts:
 
 def fingerprint(tables: Tables, names: Sequence[str] = DATA) -> str:
     """Identifies the rows that an adapter learned from: one tenant's queries, labels and texts, where none is named."""
-    found = []
+    entries = []
     for name in names:
         rows = tables.read(name)
         digest = Digest(rows.num_columns)
         digest.update(pc.fill_null(pc.cast(column, pa.string()), "\x00") for column in rows.columns)
-        found.append(digest.hexdigest())
-    return key_of(*found)
+        entries.append(digest.hexdigest())
+    return key_of(*entries)
 
 
 def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
@@ -126,35 +132,40 @@ def weights_hash(store: Store, folder: str = FOLDER) -> str:
     return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED})
 
 
-def moved(base: Floats, adapted: Floats) -> float:
+def mean_shift(base: Floats, adapted: Floats) -> float:
     """Mean of 1 − cosine between the base's unit vectors of queries and the adapted ones; 0 of none."""
     return max(0.0, float(np.mean(1 - np.einsum("ij,ij->i", base, adapted, dtype=np.float64)))) if len(base) else 0.0
 
 
-def _index(base: Base, frozen: Frozen, adapter: Adapter, tables: Tables, source: Source) -> Facts:
+def _index(base: BaseEncoder, frozen: FrozenIndex, adapter: Adapter, tables: Tables, source: TrainingSource) -> Facts:
     """A run's texts by their digest, some of them, and what some queries find among them."""
     texts = frozen.texts.filter(pc.equal(frozen.texts["index"], source.number))
     ids = source.own_ids(texts["text_id"])
     spaced = pa.array(np.unique(np.linspace(0, len(ids) - 1, TEXTS).astype(np.int64)) if len(ids) else [], pa.int64())
     queries = tables.read("adaptation_queries", ["query_id", "index", "text"])
-    asked = queries.filter(pc.equal(queries["index"], source.number))["text"][:QUERIES].to_pylist()
+    query_texts = queries.filter(pc.equal(queries["index"], source.number))["text"][:QUERIES].to_pylist()
     return {
         "run": source.run.store.url,
         "texts": len(ids),
         "digest": index_digest(ids, texts["content_hash"]),
         "probes": ids.take(spaced).to_pylist(),
-        **_found(base, frozen, adapter, asked, source),
+        **_top_documents(base, frozen, adapter, query_texts, source),
     }
 
 
-def _found(base: Base, frozen: Frozen, adapter: Adapter, asked: list[str], source: Source) -> Facts:
-    vectors = adapter.encode(asked)
-    rows, scores = frozen.search(vectors, np.full(len(asked), source.number), DEPTH)
-    found = []
-    for text, mine, reached in zip(asked, rows, scores, strict=True):
-        there = frozen.texts.take(pa.array(mine[mine >= 0]))
-        ids, kept = source.own_ids(there["text_id"]), [round(float(one), 6) for one in reached[mine >= 0]]
+def _top_documents(
+    base: BaseEncoder, frozen: FrozenIndex, adapter: Adapter, query_texts: list[str], source: TrainingSource
+) -> Facts:
+    vectors = adapter.encode(query_texts)
+    rows, scores = frozen.search(vectors, np.full(len(query_texts), source.number), DEPTH)
+    facts = []
+    for text, row_positions, row_scores in zip(query_texts, rows, scores, strict=True):
+        texts_found = frozen.texts.take(pa.array(row_positions[row_positions >= 0]))
+        ids, rounded_scores = (
+            source.own_ids(texts_found["text_id"]),
+            [round(float(value), 6) for value in row_scores[row_positions >= 0]],
+        )
         names = ("text_id", "hash", "score")
-        rows_found = zip(ids.to_pylist(), there["content_hash"].to_pylist(), kept, strict=True)
-        found.append({"text": text, "found": [dict(zip(names, one, strict=True)) for one in rows_found]})
-    return {"moved": moved(base.queries(asked), vectors), "queries": found}
+        rows_found = zip(ids.to_pylist(), texts_found["content_hash"].to_pylist(), rounded_scores, strict=True)
+        facts.append({"text": text, "found": [dict(zip(names, value, strict=True)) for value in rows_found]})
+    return {"moved": mean_shift(base.queries(query_texts), vectors), "queries": facts}

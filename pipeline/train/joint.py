@@ -14,17 +14,17 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from darklode.pipeline.train.encoder import Encoder
-from darklode.pipeline.train.encoder_methods import TrainedEncoder
-from darklode.pipeline.train.loop import LOOK, Course, Lesson, Tell, steady, weigh
+from darklode.pipeline.train.encoder import TrainableEncoder
+from darklode.pipeline.train.encoder_methods import EncoderMethod
+from darklode.pipeline.train.loop import LOOK, Tell, TrainingHistory, TrainingLoop, batch_loss, deterministic
 from darklode.pipeline.train.task import Task
-from darklode.pipeline.train.trainer import Loss, fitted
-from darklode.pipeline.train.vectors import Base, Frozen
+from darklode.pipeline.train.trainer import QueryLoss, fit_encoder
+from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex
 from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 
-class Joint(TrainedEncoder):
+class JointMethod(EncoderMethod):
     """All of one encoder, for queries and documents alike; see `Method`.
 
     It begins with the base. There are no points on the way back: each would be an index of its own.
@@ -34,46 +34,48 @@ class Joint(TrainedEncoder):
 
     shares: Sequence[float] = (1.0,)
 
-    def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
+    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
         """See `Method`."""
-        with steady(seed):
+        with deterministic(seed):
             encoder = self._open()
-            lesson = JointLesson(task, self._settings, seed, encoder, tell)
-            lesson.texts = words(self._base, task.frozen)
-            return fitted(JointLoss(encoder, lesson, self._settings), task, self._settings, setting, seed)
+            lesson = JointTraining(task, self._settings, seed, encoder, tell)
+            lesson.texts = passage_texts(self._base, task.frozen)
+            return fit_encoder(JointLoss(encoder, lesson, self._settings), task, self._settings, setting, seed)
 
-    def searched(self, frozen: Frozen, weights: Weights, share: float) -> Frozen:
+    def transform_index(self, frozen: FrozenIndex, weights: Weights, share: float) -> FrozenIndex:
         """See `Method`; all texts are encoded again."""
-        with steady(0):
+        with deterministic(0):
             encoder = self._opened or self._open()
-            encoder.take(weights, share)
-            return frozen.moved(encoder.document_vectors(words(self._base, frozen)))
+            encoder.restore(weights, share)
+            return frozen.with_vectors(encoder.document_vectors(passage_texts(self._base, frozen)))
 
 
-class JointLesson(Lesson):
+class JointTraining(TrainingLoop):
     """A lesson whose texts move: they are encoded again before each mining and look but the first.
 
     Attributes:
         texts: by position.
     """
 
-    pupil: Encoder
+    pupil: TrainableEncoder
     texts: list[str]
 
-    def goes_on(self, step: int) -> bool:
+    def evaluate_step(self, step: int) -> bool:
         """See `Lesson`."""
         settings = self.settings
         if step and (step % LOOK == 0 or step % settings.refresh_steps == 0 or step == settings.steps):
-            self.task = replace(self.task, frozen=self.task.frozen.moved(self.pupil.document_vectors(self.texts)))
-        return super().goes_on(step)
+            self.task = replace(
+                self.task, frozen=self.task.frozen.with_vectors(self.pupil.document_vectors(self.texts))
+            )
+        return super().evaluate_step(step)
 
 
-class JointLoss(Loss):
+class JointLoss(QueryLoss):
     """The same loss, with gradients of the candidates' texts, too; of one process."""
 
-    lesson: JointLesson
+    lesson: JointTraining
 
-    def __init__(self, encoder: Encoder, lesson: JointLesson, settings: AdaptSettings) -> None:
+    def __init__(self, encoder: TrainableEncoder, lesson: JointTraining, settings: AdaptSettings) -> None:
         super().__init__(encoder, lesson)
         self._settings = settings
 
@@ -81,24 +83,28 @@ class JointLoss(Loss):
         """The loss of a batch."""
         pairs = labels.cpu().numpy()
         candidates = self.lesson.candidates(pairs)
-        positions, of = np.unique(np.maximum(candidates, 0), return_inverse=True)
+        positions, candidate_index = np.unique(np.maximum(candidates, 0), return_inverse=True)
         texts = self.encoder.documents([self.lesson.texts[position] for position in positions.tolist()])
         vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
             turn = self.lesson.turn(pairs, candidates)
-            found = weigh(self.encoder.unit(vectors), turn, self._settings, texts=texts[torch.from_numpy(of)])
-        loss = found.mean()
+            loss_parts = batch_loss(
+                self.encoder.unit(vectors), turn, self._settings, texts=texts[torch.from_numpy(candidate_index)]
+            )
+        loss = loss_parts.mean()
         self.lesson.losses.append(loss.detach())
         return loss
 
 
-def words(base: Base, frozen: Frozen) -> list[str]:
+def passage_texts(base: BaseEncoder, frozen: FrozenIndex) -> list[str]:
     """What the text at each position says, as encoders read it."""
     tenant = frozen.texts["tenant"][0].as_py()
-    found = [
-        pa.table([hashes, texts], ["hash", "text"]) for one in base.sources for hashes, texts in one.hashed(tenant)
+    tables_of_texts = [
+        pa.table([hashes, texts], ["hash", "text"])
+        for source in base.sources
+        for hashes, texts in source.iterate_hashes(tenant)
     ]
-    said = pa.concat_tables(found).combine_chunks()
+    all_texts = pa.concat_tables(tables_of_texts).combine_chunks()
     _, first = np.unique(frozen.position_of, return_index=True)
     hashes = frozen.texts["content_hash"].take(pa.array(first))
-    return list(said["text"].take(pc.index_in(hashes, said["hash"].combine_chunks())).to_pylist())
+    return list(all_texts["text"].take(pc.index_in(hashes, all_texts["hash"].combine_chunks())).to_pylist())

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from darklode.pipeline.train.loss import away, divergence, info_nce
-from darklode.pipeline.train.negatives import Negatives, mine
-from darklode.pipeline.train.task import Labels, Probabilities, Questions, Task
-from darklode.pipeline.train.telling import told
+from darklode.pipeline.train.loss import divergence, info_nce, squared_shift
+from darklode.pipeline.train.negatives import Negatives, mine_negatives
+from darklode.pipeline.train.task import Labels, Probabilities, QuerySet, Task
+from darklode.pipeline.train.telling import format_history
 from darklode.pipeline.train.vectors import Floats, Ints, spans
 from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
@@ -33,7 +33,7 @@ Tell = Callable[[int, str], None]
 
 
 @dataclass(frozen=True)
-class Look:
+class EvalPoint:
     """A row of `training_log`."""
 
     step: int
@@ -46,39 +46,43 @@ class Look:
 
 
 @dataclass
-class Course:
+class TrainingHistory:
     """How a trial went.
 
     Attributes:
-        looks: at the validation queries, in order.
-        best: weights of the best of them.
+        eval_points: at the validation queries, in order.
+        best_weights: weights of the best of them.
         step: when they were had.
         stopped: why it ended early.
-        whole: it goes to its last step, and the last weights are kept in the place of the best.
+        is_complete: it goes to its last step, and the last weights are kept in the place of the best.
     """
 
-    looks: list[Look] = field(default_factory=list)
-    best: Weights = field(default_factory=dict)
+    eval_points: list[EvalPoint] = field(default_factory=list)
+    best_weights: Weights = field(default_factory=dict)
     step: int = 0
     stopped: str | None = None
-    whole: bool = False
+    is_complete: bool = False
 
-    def add(self, look: Look, pupil: Pupil) -> None:
+    def add(self, look: EvalPoint, pupil: Model) -> None:
         """Keep a look, and the weights where it is the best so far."""
-        if self.whole or not self.looks or look.validation > max(one.validation for one in self.looks):
-            self.best, self.step = pupil.state(), look.step
-        self.looks.append(look)
-        if not self.whole and collapses(self.looks):
+        if (
+            self.is_complete
+            or not self.eval_points
+            or look.validation > max(point.validation for point in self.eval_points)
+        ):
+            self.best_weights, self.step = pupil.state(), look.step
+        self.eval_points.append(look)
+        if not self.is_complete and has_collapsed(self.eval_points):
             self.stopped = f"validation fell {FALLS} times in a row while the loss fell"
 
 
-def collapses(looks: list[Look]) -> bool:
+def has_collapsed(looks: list[EvalPoint]) -> bool:
     """Whether the last looks show falling validation at falling loss: what fixed negatives end in.
 
     Source: DevRev-Search, A.4, Figure 2.
     """
     last = looks[-FALLS - 1 :]
-    losses = [one.loss for one in last[1:] if one.loss is not None]
+    losses = [point.loss for point in last[1:] if point.loss is not None]
     if len(last) <= FALLS or len(losses) < FALLS:
         return False
     falling = all(later.validation < sooner.validation for sooner, later in pairwise(last))
@@ -86,7 +90,7 @@ def collapses(looks: list[Look]) -> bool:
 
 
 @contextmanager
-def steady(seed: int) -> Iterator[None]:
+def deterministic(seed: int) -> Iterator[None]:
     """One thread and one seed: the same sums in the same order, and the same draws."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -97,10 +101,10 @@ def steady(seed: int) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-class Pupil(Protocol):
+class Model(Protocol):
     """What learns: a head on the base's vectors, or the encoder itself."""
 
-    def vectors(self, asked: Questions) -> Floats:
+    def vectors(self, queries: QuerySet) -> Floats:
         """Unit vectors of queries as it encodes them now, shape (n_queries, dimensions)."""
 
     def state(self) -> Weights:
@@ -108,7 +112,7 @@ class Pupil(Protocol):
 
 
 @dataclass(frozen=True)
-class Turn:
+class Batch:
     """What the queries of a step are to tell apart; of several heads at once all have a first dimension more.
 
     Attributes:
@@ -126,7 +130,7 @@ class Turn:
     aim: Floats | None
 
 
-class Lesson:
+class TrainingLoop:
     """What a trial does around its steps, whoever takes them: mines, looks, draws batches and weighs answers.
 
     Args:
@@ -139,42 +143,42 @@ class Lesson:
     """
 
     def __init__(
-        self, task: Task, settings: AdaptSettings, seed: int, pupil: Pupil, tell: Tell, anchor: Floats | None = None
+        self, task: Task, settings: AdaptSettings, seed: int, pupil: Model, tell: Tell, anchor: Floats | None = None
     ) -> None:
-        self.course, self.losses = Course(whole=task.whole), list[torch.Tensor]()
+        self.course, self.losses = TrainingHistory(is_complete=task.is_complete), list[torch.Tensor]()
         self.task, self.settings, self.pupil, self._tell = task, settings, pupil, tell
         self._draws = np.random.default_rng([seed, 1])
         self._negatives: Negatives | None = None
         self._start = anchor
         self._replaced: float | None = None
 
-    def goes_on(self, step: int) -> bool:
+    def evaluate_step(self, step: int) -> bool:
         """Mine and look where it is time to, so many steps having been taken; whether another one follows."""
         if step % self.settings.refresh_steps == 0 and step < self.settings.steps:
             vectors = self.pupil.vectors(self.task.train)
             self._start = vectors if self._start is None else self._start
-            found = mine(self.task, vectors, self.settings)
-            self._replaced = found.replaced(self._negatives) if self._negatives else None
-            self._negatives = found
+            negatives = mine_negatives(self.task, vectors, self.settings)
+            self._replaced = negatives.share_replaced(self._negatives) if self._negatives else None
+            self._negatives = negatives
         last = step == self.settings.steps
         if step % LOOK == 0 or last:
             look = self._look(step)
             self.course.add(look, self.pupil)
-            self._tell(step, told(self.course.looks))
+            self._tell(step, format_history(self.course.eval_points))
             self.losses = []
         return not last and self.course.stopped is None
 
-    def _look(self, step: int) -> Look:
+    def _look(self, step: int) -> EvalPoint:
         assert self._negatives is not None
         vectors = self.pupil.vectors(self.task.validation)
-        return Look(
+        return EvalPoint(
             step,
             float(torch.stack(self.losses).mean()) if self.losses else None,
-            self.task.validation.reached(self.task.frozen, vectors),
+            self.task.validation.ndcg(self.task.frozen, vectors),
             self._replaced,
             self._negatives.judged_share,
-            self._negatives.short,
-            spread(vectors),
+            self._negatives.share_empty,
+            vector_spread(vectors),
         )
 
     def candidates(self, pairs: Ints) -> Ints:
@@ -185,15 +189,17 @@ class Lesson:
         wrong = np.take_along_axis(self._negatives.positions[pairs], places, axis=1)
         return np.concatenate([self.task.pair_position[pairs], wrong.reshape(-1)])
 
-    def turn(self, pairs: Ints, candidates: Ints) -> Turn:
+    def turn(self, pairs: Ints, candidates: Ints) -> Batch:
         """What the queries of a batch's pairs are to tell apart."""
         assert self._start is not None
         task, settings, query = self.task, self.settings, self.task.pair_query[pairs]
-        allowed = allow(task.known, query, candidates, in_batch=settings.in_batch)
-        soft = settings.soft_targets and task.said is not None
-        aim = aims(task.said, query, candidates, allowed) if soft and task.said else None
+        allowed = allowed_candidates(task.labels, query, candidates, in_batch=settings.in_batch)
+        soft = settings.soft_targets and task.probabilities is not None
+        aim = (
+            target_distribution(task.probabilities, query, candidates, allowed) if soft and task.probabilities else None
+        )
         vectors = task.frozen.take(np.maximum(candidates, 0))
-        return Turn(task.train.vectors[query], self._start[query], vectors, allowed, aim)
+        return Batch(task.train.vectors[query], self._start[query], vectors, allowed, aim)
 
     def loss(self, adapted: torch.Tensor, pairs: Ints, first: int = 0) -> torch.Tensor:
         """The loss of adapted query vectors, among the candidates of a whole batch.
@@ -203,11 +209,11 @@ class Lesson:
             pairs: of the batch.
             first: place in the batch of the first adapted vector; another process may hold the others.
         """
-        return weigh(adapted, self.turn(pairs, self.candidates(pairs)), self.settings, first).mean()
+        return batch_loss(adapted, self.turn(pairs, self.candidates(pairs)), self.settings, first).mean()
 
 
-def weigh(
-    adapted: torch.Tensor, turn: Turn, settings: AdaptSettings, first: int = 0, texts: torch.Tensor | None = None
+def batch_loss(
+    adapted: torch.Tensor, turn: Batch, settings: AdaptSettings, first: int = 0, texts: torch.Tensor | None = None
 ) -> torch.Tensor:
     """The loss of each of the adapted unit vectors, which are of shape (…, n_queries, dimensions).
 
@@ -219,28 +225,30 @@ def weigh(
         texts: the candidates' vectors where they learn, too; None: those of the turn.
     """
     rows = slice(first, first + adapted.shape[-2])
-    start, frozen = (torch.from_numpy(one).to(adapted.device) for one in (turn.start[..., rows, :], turn.candidates))
+    start, frozen = (
+        torch.from_numpy(array).to(adapted.device) for array in (turn.start[..., rows, :], turn.candidates)
+    )
     vectors = frozen if texts is None else texts
     counts = torch.from_numpy(turn.allowed[..., rows, :]).to(adapted.device)
     if turn.aim is not None:
         aim = torch.from_numpy(turn.aim[..., rows, :]).to(adapted.device)
-        found = divergence(adapted, vectors, aim, counts, settings.temperature)
+        loss_value = divergence(adapted, vectors, aim, counts, settings.temperature)
     else:
         target = torch.arange(rows.start, rows.stop, device=adapted.device)
-        found = info_nce(adapted, vectors, target, counts, settings.temperature)
-    return found + settings.anchor * away(adapted, start)
+        loss_value = info_nce(adapted, vectors, target, counts, settings.temperature)
+    return loss_value + settings.anchor * squared_shift(adapted, start)
 
 
-def spread(vectors: Floats) -> float:
+def vector_spread(vectors: Floats) -> float:
     """1 − mean cosine of two different unit vectors; 0 where all are one."""
     n = len(vectors)
     if n < 2:
         return 0.0
-    whole = vectors.astype(np.float64).sum(axis=0)
-    return float(1 - (whole @ whole - n) / (n * (n - 1)))
+    total = vectors.astype(np.float64).sum(axis=0)
+    return float(1 - (total @ total - n) / (n * (n - 1)))
 
 
-class Batches:
+class BatchSampler:
     """Whose turn it is: all queries, or all pairs, in a new order in each round."""
 
     def __init__(self, task: Task, settings: AdaptSettings, seed: int) -> None:
@@ -248,25 +256,25 @@ class Batches:
         self._batch, self._waiting = settings.batch, np.empty(0, np.int64)
         queries, self._starts, self._counts = np.unique(task.pair_query, return_index=True, return_counts=True)
         self._turns = len(queries) if settings.pairs == "one" else len(task.pair_query)
-        self._one, self.size = settings.pairs == "one", min(settings.batch, self._turns)
+        self._one_pair_per_query, self.size = settings.pairs == "one", min(settings.batch, self._turns)
 
     def next(self) -> Ints:
         """Pairs of the next batch."""
         while len(self._waiting) < self.size:
             self._waiting = np.concatenate([self._waiting, self._draws.permutation(self._turns)])
         turns, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
-        if not self._one:
+        if not self._one_pair_per_query:
             return turns
         return self._starts[turns] + self._draws.integers(0, self._counts[turns])
 
 
-def allow(
-    known: Labels, query: Ints, candidates: Ints, *, in_batch: bool
+def allowed_candidates(
+    labels: Labels, query: Ints, candidates: Ints, *, in_batch: bool
 ) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     """Which candidates count for which query of a batch, shape (n_queries, n_candidates).
 
     Args:
-        known: all positives of the queries: none of them is a negative.
+        labels: all positives of the queries: none of them is a negative.
         query: of each row.
         candidates: positions of the rows' positives, then of each row's own negatives, -1 where one lacks.
         in_batch: whether those of other rows count.
@@ -276,30 +284,32 @@ def allow(
     own[:, n:] = np.repeat(np.eye(n, dtype=bool), (len(candidates) - n) // n, axis=1)
     counts = np.ones_like(own) if in_batch else own
     counts = counts & (candidates >= 0)[None, :]
-    counts[_places(known, query, candidates)] = False
+    counts[label_positions(labels, query, candidates)] = False
     counts[np.arange(n), np.arange(n)] = True
     return counts
 
 
-def _places(known: Labels, query: Ints, candidates: Ints) -> tuple[Ints, Ints]:
+def label_positions(labels: Labels, query: Ints, candidates: Ints) -> tuple[Ints, Ints]:
     """Rows and columns of the candidates that are known positives of a query."""
-    row, position = known.positions(query)
+    row, position = labels.positions(query)
     order = np.argsort(candidates, kind="stable")
     low, high = (np.searchsorted(candidates[order], position, side) for side in ("left", "right"))
     return np.repeat(row, high - low), order[spans(low, high)]
 
 
-def aims(said: Probabilities, query: Ints, candidates: Ints, allowed: NDArray[np.bool_]) -> Floats:
+def target_distribution(
+    probabilities: Probabilities, query: Ints, candidates: Ints, allowed: NDArray[np.bool_]
+) -> Floats:
     """The judge's probabilities of each query's candidates, which sum to 1; a positive that has none counts 1.
 
     Args:
-        said: what the judge said.
+        probabilities: what the judge said.
         query: of each row.
         candidates: positions, first of each query's positive; -1 where one lacks.
         allowed: which count, shape (n_queries, n_candidates).
     """
-    found = said.look_up(query[:, None], np.maximum(candidates, 0)[None, :])
+    values = probabilities.look_up(query[:, None], np.maximum(candidates, 0)[None, :])
     rows = np.arange(len(query))
-    found[rows, rows] = np.nan_to_num(found[rows, rows], nan=1.0)
-    found = np.where(allowed, np.nan_to_num(found, nan=0.0), np.float32(0))
-    return np.asarray(found / found.sum(axis=1, keepdims=True), np.float32)
+    values[rows, rows] = np.nan_to_num(values[rows, rows], nan=1.0)
+    values = np.where(allowed, np.nan_to_num(values, nan=0.0), np.float32(0))
+    return np.asarray(values / values.sum(axis=1, keepdims=True), np.float32)

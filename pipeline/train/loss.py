@@ -23,8 +23,8 @@ def info_nce(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Tenso
     """
     logits = (queries @ candidates.mT / temperature).masked_fill(~allowed, float("-inf"))
     every = target.expand(logits.shape[:-1]).reshape(-1)
-    found = functional.cross_entropy(logits.flatten(0, -2), every, reduction="none")
-    return found.view(logits.shape[:-1])
+    loss = functional.cross_entropy(logits.flatten(0, -2), every, reduction="none")
+    return loss.view(logits.shape[:-1])
 
 
 def divergence(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Tensor, temperature: float) -> Tensor:
@@ -42,6 +42,6 @@ def divergence(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Ten
     return functional.kl_div(logs, target, reduction="none").sum(dim=-1)
 
 
-def away(queries: Tensor, base: Tensor) -> Tensor:
+def squared_shift(queries: Tensor, base: Tensor) -> Tensor:
     """Squared distance of each query from where the base puts them; both of shape (…, n_queries, dimensions)."""
     return torch.sum((queries - base) ** 2, dim=-1)

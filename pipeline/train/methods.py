@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from darklode.pipeline.train.heads import Layers
-from darklode.pipeline.train.loop import Course, Tell
+from darklode.pipeline.train.loop import Tell, TrainingHistory
 from darklode.pipeline.train.weights import Floats, Weights
 from darklode.schemas.adaptation import HEADS, AdaptSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.task import Questions, Task
-    from darklode.pipeline.train.vectors import Base, Frozen
+    from darklode.pipeline.train.task import QuerySet, Task
+    from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of the way from the base's weights to the trained ones; Wortsman et al. 2022 (WiSE-FT)."""
@@ -30,29 +30,29 @@ class Method(Protocol):
     shares: Sequence[float]
 
     @property
-    def tried(self) -> Sequence[float]:
+    def hyperparameters(self) -> Sequence[float]:
         """The settings, one a trial."""
 
-    def trained(self, task: Task, setting: float, seed: int, tell: Tell) -> Course:
+    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
         """One trial."""
 
-    def vectors(self, weights: Weights, share: float, asked: Questions) -> Floats:
+    def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Adapted unit vectors of queries, shape (n_queries, dimensions)."""
 
-    def searched(self, frozen: Frozen, weights: Weights, share: float) -> Frozen:
+    def transform_index(self, frozen: FrozenIndex, weights: Weights, share: float) -> FrozenIndex:
         """What adapted queries search: the frozen texts themselves, wherever nothing else is trained."""
 
     def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
         """Change a loaded sentence-transformers model to the adapted one; gives the layers that follow its vector."""
 
-    def alone(self, weights: Weights, share: float) -> dict[str, bytes]:
+    def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
         """What was trained, without the base: files by name."""
 
 
 Found = TypeVar("Found")
 
 
-class OfTask(Generic[Found]):
+class PerTaskCache(Generic[Found]):
     """What is found of a task, once for all trials on it; that of the last task is kept.
 
     Args:
@@ -61,21 +61,21 @@ class OfTask(Generic[Found]):
 
     def __init__(self, find: Callable[[Task], Found]) -> None:
         self._find = find
-        self._kept: tuple[Task, Found] | None = None
+        self._cached: tuple[Task, Found] | None = None
 
     def __call__(self, task: Task) -> Found:
-        if self._kept is None or self._kept[0] is not task:
-            self._kept = task, self._find(task)
-        return self._kept[1]
+        if self._cached is None or self._cached[0] is not task:
+            self._cached = task, self._find(task)
+        return self._cached[1]
 
 
-def method_of(settings: AdaptSettings, base: Base) -> Method:
+def method_of(settings: AdaptSettings, base: BaseEncoder) -> Method:
     """The method that the settings name."""
-    from darklode.pipeline.train.head_methods import ClosedForm, TrainedHead, Whitened
+    from darklode.pipeline.train.head_methods import ClosedFormMethod, HeadMethod, WhiteningMethod
 
     if settings.method in HEADS:
-        kinds = {"closed_form": ClosedForm, "whitened": Whitened}
-        return kinds.get(settings.method, TrainedHead)(settings, base)
-    from darklode.pipeline.train.encoder_methods import TrainedEncoder
+        kinds = {"closed_form": ClosedFormMethod, "whitened": WhiteningMethod}
+        return kinds.get(settings.method, HeadMethod)(settings, base)
+    from darklode.pipeline.train.encoder_methods import EncoderMethod
 
-    return TrainedEncoder(settings, base)
+    return EncoderMethod(settings, base)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from darklode.pipeline.retrieve.retrievers.topk import floor_of, from_rank_keys, padded, rank_keys
+from darklode.pipeline.retrieve.retrievers.topk import floor_of, from_rank_keys, pad_rows, rank_keys
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -48,13 +48,13 @@ def nearest(queries: Floats, take: Callable[[Ints], Floats], among: range, depth
     blocks = product(_cut(among), range(0, len(queries), QUERIES))
     workers = min(os.cpu_count() or 1, _MOST_WORKERS)
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
-        for part, found in threads.map(work, blocks):
-            both = np.concatenate([keys[part], found], axis=1)
+        for part, part_hits in threads.map(work, blocks):
+            both = np.concatenate([keys[part], part_hits], axis=1)
             keys[part] = np.partition(both, both.shape[1] - depth, axis=1)[:, both.shape[1] - depth :]
     keys = np.sort(keys, axis=1)[:, ::-1]
     scores, positions = from_rank_keys(keys)
-    there = (keys > 0) & np.any(queries, axis=1, keepdims=True)
-    return np.where(there, positions, -1), np.where(there, scores, np.float32(np.nan))
+    is_hit = (keys > 0) & np.any(queries, axis=1, keepdims=True)
+    return np.where(is_hit, positions, -1), np.where(is_hit, scores, np.float32(np.nan))
 
 
 def _cut(among: range) -> list[range]:
@@ -64,7 +64,7 @@ def _cut(among: range) -> list[range]:
 def _best(scores: Floats, start: int, depth: int) -> Keys:
     """Rank keys of the best of each row, at most `depth` and a few, in any order."""
     floor = floor_of(scores, depth) if scores.shape[1] > depth else np.full(len(scores), -np.inf, np.float32)
-    place = np.flatnonzero(scores >= floor[:, None])
-    query = place // scores.shape[1]
-    keys = rank_keys(scores.reshape(-1)[place], place - query * scores.shape[1] + start)
-    return padded(query, keys, len(scores), 0).astype(np.uint64)
+    positions_above = np.flatnonzero(scores >= floor[:, None])
+    query = positions_above // scores.shape[1]
+    keys = rank_keys(scores.reshape(-1)[positions_above], positions_above - query * scores.shape[1] + start)
+    return pad_rows(query, keys, len(scores), 0).astype(np.uint64)

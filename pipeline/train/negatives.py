@@ -30,24 +30,24 @@ class Negatives:
     judged: NDArray[np.bool_]
 
     @property
-    def short(self) -> float:
+    def share_empty(self) -> float:
         """Share of the places that are empty."""
         return float((self.positions < 0).mean())
 
     @property
     def judged_share(self) -> float:
         """Share of the negatives that are labelled as not relevant."""
-        found = self.positions >= 0
-        return float(self.judged[found].mean()) if found.any() else 0.0
+        is_filled = self.positions >= 0
+        return float(self.judged[is_filled].mean()) if is_filled.any() else 0.0
 
-    def replaced(self, before: Negatives) -> float:
+    def share_replaced(self, before: Negatives) -> float:
         """Share of the negatives that were none of their pair's before."""
         same = (self.positions[:, :, None] == before.positions[:, None, :]).any(axis=2)
-        found = self.positions >= 0
-        return float((~same)[found].mean()) if found.any() else 0.0
+        is_filled = self.positions >= 0
+        return float((~same)[is_filled].mean()) if is_filled.any() else 0.0
 
 
-def mine(task: Task, vectors: Floats, settings: AdaptSettings) -> Negatives:
+def mine_negatives(task: Task, vectors: Floats, settings: AdaptSettings) -> Negatives:
     """The negatives that the train queries have with these vectors, by one exact search.
 
     Texts labelled as not relevant come first; then others that score below s⁺ − |s⁺|·margin, s⁺ being the positive's
@@ -62,33 +62,40 @@ def mine(task: Task, vectors: Floats, settings: AdaptSettings) -> Negatives:
     Source: Xiong et al. 2021 (ANCE), whose refresh needs no second job where documents are frozen; Moreira et al. 2024
     (NV-Retriever), TopK-PercPos.
     """
-    positions, scores = task.frozen.near(vectors, task.train.index, DEPTH)
+    positions, scores = task.frozen.nearest(vectors, task.train.index, DEPTH)
     query = np.arange(len(positions))[:, None]
-    bad = (positions < 0) | task.known.have(query, positions)
+    bad = (positions < 0) | task.labels.contains(query, positions)
     if task.siblings is not None:
-        bad |= task.siblings.have(query, positions)
-    judged = task.refused.have(query, positions) & ~bad
-    found = []
+        bad |= task.siblings.contains(query, positions)
+    judged = task.refused.contains(query, positions) & ~bad
+    blocks = []
     for start in range(0, len(task.pair_query), _PAIRS):
         pairs = slice(start, start + _PAIRS)
-        mine, right = task.pair_query[pairs], task.frozen.take(task.pair_position[pairs])
-        best = np.einsum("ij,ij->i", vectors[mine].astype(np.float64), right.astype(np.float64))
-        below = scores[mine] < (best - np.abs(best) * settings.margin)[:, None]
-        found.append(_first(positions[mine], judged[mine], ~bad[mine] & (judged[mine] | below), settings.negatives))
-    return Negatives(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        query_rows, right = task.pair_query[pairs], task.frozen.take(task.pair_position[pairs])
+        positive_scores = np.einsum("ij,ij->i", vectors[query_rows].astype(np.float64), right.astype(np.float64))
+        below = scores[query_rows] < (positive_scores - np.abs(positive_scores) * settings.margin)[:, None]
+        blocks.append(
+            _take_first(
+                positions[query_rows],
+                judged[query_rows],
+                ~bad[query_rows] & (judged[query_rows] | below),
+                settings.negatives,
+            )
+        )
+    return Negatives(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
 
 
-def _first(
-    positions: Ints, judged: NDArray[np.bool_], open_: NDArray[np.bool_], wanted: int
+def _take_first(
+    positions: Ints, judged: NDArray[np.bool_], open_: NDArray[np.bool_], n_wanted: int
 ) -> tuple[Ints, NDArray[np.bool_]]:
     """The first open places of each row, judged ones before the others."""
     depth = positions.shape[1]
     key = np.where(open_, np.arange(depth) + np.where(judged, 0, depth), 2 * depth)
-    order = np.argsort(key, axis=1, kind="stable")[:, :wanted]
+    order = np.argsort(key, axis=1, kind="stable")[:, :n_wanted]
     taken = np.take_along_axis(open_, order, axis=1)
-    found = np.where(taken, np.take_along_axis(positions, order, axis=1), -1)
-    missing = wanted - found.shape[1]
+    first_positions = np.where(taken, np.take_along_axis(positions, order, axis=1), -1)
+    missing = n_wanted - first_positions.shape[1]
     labelled = np.take_along_axis(judged, order, axis=1) & taken
-    return np.pad(found, ((0, 0), (0, max(0, missing))), constant_values=-1), np.pad(
+    return np.pad(first_positions, ((0, 0), (0, max(0, missing))), constant_values=-1), np.pad(
         labelled, ((0, 0), (0, max(0, missing)))
     )

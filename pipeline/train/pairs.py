@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.nearness import near_keys
-from darklode.pipeline.base.relations import Relation, keep
-from darklode.pipeline.train.sources import Source, tenant_of
+from darklode.pipeline.base.relations import Relation, materialize
+from darklode.pipeline.train.sources import TrainingSource, resolve_tenant
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_LABELS, ADAPTATION_QUERIES, ADAPTATION_TEXTS
 
@@ -63,7 +63,7 @@ LABELS = """
 
 
 def adaptation_pairs(
-    sources: Sequence[Source], output: Output, settings: AdaptSettings, learned: Sequence[str] = ()
+    sources: Sequence[TrainingSource], output: Output, settings: AdaptSettings, learned: Sequence[str] = ()
 ) -> None:
     """Gather one tenant's queries, labels and texts; sides are those of the runs.
 
@@ -80,13 +80,17 @@ def adaptation_pairs(
     Raises:
         ArtifactError: there is nothing to learn from, or several tenants.
     """
-    tenant = tenant_of(list(sources), settings.tenant)
+    tenant = resolve_tenant(list(sources), settings.tenant)
     output.facts["tenant"] = tenant
     for source in sources:
         for rows in source.texts(tenant):
-            output.write("adaptation_texts", searched(rows, source.number))
-    queries = pa.concat_tables([_indexed(one.queries(tenant), one.number) for one in sources])
-    labels = pa.concat_tables([one.labels(tenant, settings.sources, settings.min_probability) for one in sources])
+            output.write("adaptation_texts", searched_texts(rows, source.number))
+    queries = pa.concat_tables(
+        [_with_index(training_source.queries(tenant), training_source.number) for training_source in sources]
+    )
+    labels = pa.concat_tables(
+        [training_source.labels(tenant, settings.sources, settings.min_probability) for training_source in sources]
+    )
     _write(output.so_far("adaptation_texts"), output, tenant, (queries, labels, learned))
     if not output.facts["train"]:
         raise ArtifactError(
@@ -102,50 +106,56 @@ def give_way(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relati
         connection: holds `queries`.
         queries: n, tenant, text and split.
     """
-    return keep(connection, NEAR, keys=near_keys(connection, queries), queries=queries)
+    return materialize(connection, NEAR, keys=near_keys(connection, queries), queries=queries)
 
 
-def _write(texts: Tables, output: Output, tenant: str, given: tuple[pa.Table, pa.Table, Sequence[str]]) -> None:
-    queries, labels, learned = given
+def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Table, pa.Table, Sequence[str]]) -> None:
+    queries, labels, learned = pair_tables
     counted = pa.array(range(queries.num_rows), pa.int64())
     owner = pa.array([tenant] * queries.num_rows, pa.string())
     numbered = queries.append_column("n", counted).append_column("tenant", owner)
-    named = {"tenant": tenant}
+    parameters = {"tenant": tenant}
     with texts.connect() as connection:
         for name, rows in (("queries", queries), ("labels", labels), ("numbered", numbered)):
             connection.register(name, rows)
-        known = keep(connection, KNOWN, named)
+        known_queries = materialize(connection, KNOWN, parameters)
         keys = near_keys(connection, Relation("numbered"))
-        near = keep(connection, NEAR, keys=keys, queries=Relation("numbered"))
-        connection.register("before", _asked(learned, tenant))
-        seen = keep(connection, SEEN, keys=keys, learned=near_keys(connection, Relation("before")))
-        fates = keep(connection, FATES, known=known, near=near)
-        kept = keep(connection, QUERIES, named, fates=fates, known=known, seen=seen)
-        found = connection.sql(f"FROM {kept} ORDER BY query_id").to_arrow_table()
-        rows = connection.sql(LABELS.format(known=known, kept=kept), params=named).to_arrow_table()
+        near_test = materialize(connection, NEAR, keys=keys, queries=Relation("numbered"))
+        connection.register("before", _query_table(learned, tenant))
+        near_earlier = materialize(connection, SEEN, keys=keys, learned=near_keys(connection, Relation("before")))
+        fates = materialize(connection, FATES, known=known_queries, near=near_test)
+        query_relation = materialize(
+            connection, QUERIES, parameters, fates=fates, known=known_queries, seen=near_earlier
+        )
+        query_rows = connection.sql(f"FROM {query_relation} ORDER BY query_id").to_arrow_table()
+        rows = connection.sql(
+            LABELS.format(known=known_queries, kept=query_relation), params=parameters
+        ).to_arrow_table()
         counts = connection.sql(
             f"SELECT count(*), count(*) FILTER (NOT useful), count(*) FILTER (useful AND near) FROM {fates}"
         ).fetchall()[0]
-    output.write("adaptation_queries", found.select(ADAPTATION_QUERIES.schema.names).cast(ADAPTATION_QUERIES.schema))
+    output.write(
+        "adaptation_queries", query_rows.select(ADAPTATION_QUERIES.schema.names).cast(ADAPTATION_QUERIES.schema)
+    )
     output.write("adaptation_labels", rows.cast(ADAPTATION_LABELS.schema))
     total, useless, close = map(int, counts)
     dropped = {"nothing to learn or to find": useless, "near to a held-out query": close}
     dropped = {reason: count for reason, count in dropped.items() if count}
-    output.count(FunnelStep("adaptation_pairs", "queries", total, "queries", found.num_rows, dropped))
+    output.count(FunnelStep("adaptation_pairs", "queries", total, "queries", query_rows.num_rows, dropped))
     for split in ("train", "validation", "test"):
-        output.facts[split] = pc.sum(pc.equal(found["split"], split)).as_py() or 0
+        output.facts[split] = pc.sum(pc.equal(query_rows["split"], split)).as_py() or 0
 
 
-def _asked(texts: Sequence[str], tenant: str) -> pa.Table:
+def _query_table(texts: Sequence[str], tenant: str) -> pa.Table:
     n = pa.array(range(len(texts)), pa.int64())
     return pa.table({"n": n, "tenant": pa.repeat(tenant, len(texts)), "text": pa.array(texts, pa.string())})
 
 
-def _indexed(rows: pa.Table, number: int) -> pa.Table:
+def _with_index(rows: pa.Table, number: int) -> pa.Table:
     return rows.append_column("index", pa.array([number] * rows.num_rows, pa.int32()))
 
 
-def searched(rows: pa.Table, number: int) -> pa.Table:
+def searched_texts(rows: pa.Table, number: int) -> pa.Table:
     """Texts of a run, in the columns of `chunks`, as rows of `adaptation_texts`."""
     columns = {name: rows[name] for name in ("tenant", "doc_id", "content_hash")}
     index = pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows)

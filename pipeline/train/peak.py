@@ -10,7 +10,7 @@ from pathlib import Path
 _OWN = Path("/proc/self")
 
 
-class Peak:
+class PeakMemory:
     """Counts from its making on. Linux forgets the peak then; elsewhere nothing is known.
 
     What was freed before is given back first, where the C library can, so that it is not used again unseen.

@@ -36,7 +36,7 @@ def several() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def leads() -> bool:
+def is_leader() -> bool:
     """Whether it is this one that leads; a single one does."""
     return int(os.environ.get("RANK", "0")) == 0
 
@@ -46,19 +46,19 @@ def mine(devices: Sequence[str]) -> str:
     return devices[int(os.environ.get("LOCAL_RANK", "0")) % len(devices)]
 
 
-def order(what: Any) -> None:
+def broadcast_order(item: Any) -> None:
     """Tell the others what to go along with; None: nothing more. Alone there is nobody to tell."""
     if several():
-        _broadcast(what)
+        _broadcast(item)
 
 
 def orders() -> Iterator[Any]:
     """What the one that leads tells the others, until there is nothing more."""
-    while (what := _broadcast(None)) is not None:
-        yield what
+    while (item := _broadcast(None)) is not None:
+        yield item
 
 
-def wait() -> None:
+def wait_for_all() -> None:
     """Until all are here."""
     import torch.distributed as processes
 
@@ -66,7 +66,7 @@ def wait() -> None:
         processes.barrier()
 
 
-def _broadcast(what: Any) -> Any:
+def _broadcast(item: Any) -> Any:
     """What the first process gives; each joins the others at the first time, and leaves them after nothing more."""
     import torch
     import torch.distributed as processes
@@ -74,9 +74,9 @@ def _broadcast(what: Any) -> Any:
     if not processes.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         processes.init_process_group(backend, timeout=PATIENCE)
-    told = [what]
-    processes.broadcast_object_list(told, src=0, device=torch.device("cpu"))
-    if told[0] is None:
+    objects = [item]
+    processes.broadcast_object_list(objects, src=0, device=torch.device("cpu"))
+    if objects[0] is None:
         processes.barrier()
         processes.destroy_process_group()
-    return told[0]
+    return objects[0]

@@ -16,8 +16,8 @@ from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.train.cloze import inverse_cloze
 from darklode.pipeline.train.headroom import by_value
-from darklode.pipeline.train.task import Labels, Questions, Task
-from darklode.pipeline.train.vectors import Base, Frozen, Ints
+from darklode.pipeline.train.task import Labels, QuerySet, Task
+from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex, Ints
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
@@ -42,20 +42,20 @@ RRF = 60
 """The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
 
-def _method(settings: AdaptSettings, base: Base) -> Method:
+def _method(settings: AdaptSettings, base: BaseEncoder) -> Method:
     from darklode.pipeline.train.methods import method_of
 
     return method_of(settings, base)
 
 
-def _joint(settings: AdaptSettings, base: Base) -> Method:
-    from darklode.pipeline.train.joint import Joint
+def _joint(settings: AdaptSettings, base: BaseEncoder) -> Method:
+    from darklode.pipeline.train.joint import JointMethod
 
-    return Joint(settings, base)
+    return JointMethod(settings, base)
 
 
 @dataclass(frozen=True)
-class Rival:
+class Baseline:
     """A method with its settings and its labels; all have the same queries to learn from, steps and seeds.
 
     Attributes:
@@ -70,10 +70,10 @@ class Rival:
     settings: AdaptSettings
     labels: Callable[[Task, int], Task]
     drawn: bool = True
-    method: Callable[[AdaptSettings, Base], Method] = _method
+    method: Callable[[AdaptSettings, BaseEncoder], Method] = _method
 
 
-def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> list[Rival]:
+def baselines(settings: AdaptSettings, methods: Sequence[str], words: Bm25Baseline) -> list[Baseline]:
     """The methods, and of the first that is trained the controls: fixed negatives, and labels that nobody gave.
 
     Args:
@@ -81,27 +81,27 @@ def rivals(settings: AdaptSettings, methods: Sequence[str], words: Words) -> lis
         methods: those to compare, the first trained one being that of the controls.
         words: gives BM25's labels, and the texts' sentences.
     """
-    found = [
-        Rival(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in SOLVED)
+    candidates = [
+        Baseline(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in SOLVED)
         for name in methods
         if name != JOINT
     ]
-    first = next((one for one in found if one.drawn), None)
+    first = next((baseline for baseline in candidates if baseline.drawn), None)
     if first:
         fixed = first.settings.model_copy(update={"refresh_steps": settings.steps})
-        found += [
+        candidates += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
-            replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: words.taught(task)),
+            replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: words.training_pairs(task)),
             replace(first, name=f"{first.name}{CLOZE}", labels=inverse_cloze(words.base, words.frozen)),
-            replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffled),
+            replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffle_labels),
         ]
     if JOINT in methods:
-        whole = settings.model_copy(update={"method": "full", "start": "base"})
-        found.append(Rival(JOINT, whole, lambda task, _: task, method=_joint))
-    return found
+        full_settings = settings.model_copy(update={"method": "full", "start": "base"})
+        candidates.append(Baseline(JOINT, full_settings, lambda task, _: task, method=_joint))
+    return candidates
 
 
-def shuffled(task: Task, seed: int) -> Task:
+def shuffle_labels(task: Task, seed: int) -> Task:
     """The same positives at other queries, none at one that it is a positive of: the labels say nothing any more.
 
     A pair for which there is no such place is left out.
@@ -109,34 +109,34 @@ def shuffled(task: Task, seed: int) -> Task:
     Raises:
         ArtifactError: there is none for any pair.
     """
-    position = deranged(task.pair_query, task.pair_position, task.known, np.random.default_rng([seed, 2]))
-    kept = ~task.known.have(task.pair_query, position)
-    if not kept.any():
+    position = derange(task.pair_query, task.pair_position, task.labels, np.random.default_rng([seed, 2]))
+    is_wrong = ~task.labels.contains(task.pair_query, position)
+    if not is_wrong.any():
         raise ArtifactError("labels cannot be shuffled: each text is a positive of every query; label more queries")
-    return task.taught(task.pair_query[kept], position[kept])
+    return task.from_training_pairs(task.pair_query[is_wrong], position[is_wrong])
 
 
-def deranged(query: Ints, position: Ints, known: Labels, random: np.random.Generator) -> Ints:
+def derange(query: Ints, position: Ints, labels: Labels, random: np.random.Generator) -> Ints:
     """Positions in a random order in which no query has one of its own, but where no exchange of two can achieve that.
 
     Args:
         query: of each pair.
         position: likewise.
-        known: all positives of the queries.
+        labels: all positives of the queries.
         random: draws the order.
     """
-    found = random.permutation(position)
-    for pair in np.flatnonzero(known.have(query, found)).tolist():
-        if known.have(query[pair], found[pair]):
-            spoiled = known.have(query, found[pair]) & ~known.have(query, found)
-            own = known.have(query[pair], found) | spoiled
-            if len(others := np.flatnonzero(~own)):
-                other = random.choice(others)
-                found[pair], found[other] = found[other], found[pair]
-    return found
+    permuted = random.permutation(position)
+    for pair in np.flatnonzero(labels.contains(query, permuted)).tolist():
+        if labels.contains(query[pair], permuted[pair]):
+            spoiled = labels.contains(query, permuted[pair]) & ~labels.contains(query, permuted)
+            own = labels.contains(query[pair], permuted) | spoiled
+            if len(other_rows := np.flatnonzero(~own)):
+                other = random.choice(other_rows)
+                permuted[pair], permuted[other] = permuted[other], permuted[pair]
+    return permuted
 
 
-class Words:
+class Bm25Baseline:
     """BM25 over the runs' texts.
 
     Attributes:
@@ -144,7 +144,7 @@ class Words:
         frozen: their texts.
     """
 
-    def __init__(self, base: Base, frozen: Frozen) -> None:
+    def __init__(self, base: BaseEncoder, frozen: FrozenIndex) -> None:
         self.base, self.frozen, self._indexes = base, frozen, dict[int, tuple[int, Corpus]]()
         numbers = frozen.texts["index"].to_numpy()
         tenant = frozen.texts["tenant"][0].as_py()
@@ -152,51 +152,51 @@ class Words:
             first, n = int(np.searchsorted(numbers, number)), int((numbers == number).sum())
 
             def batches(source: int = number) -> Iterator[list[str]]:
-                return (texts.to_pylist() for _, texts in base.sources[source].hashed(tenant))
+                return (texts.to_pylist() for _, texts in base.sources[source].iterate_hashes(tenant))
 
             self._indexes[number] = first, Corpus(batches, n, Path())
 
-    def lists(self, asked: Questions) -> pa.Table:
+    def lists(self, queries: QuerySet) -> pa.Table:
         """BM25's lists: query_id, rank and text_id."""
-        found = []
+        tables_of_hits = []
         for number in self._indexes:
-            query, hits = self._hits(asked, number, DEPTH)
-            row, place = np.nonzero(hits.rows >= 0)
-            texts = self.frozen.texts["text_id"].take(pa.array(hits.rows[row, place]))
-            ids = asked.ids.take(pa.array(query[row]))
-            found.append(pa.table({"query_id": ids, "rank": (place + 1).astype(np.int32), "text_id": texts}))
-        return pa.concat_tables(found)
+            query, hits = self._hits(queries, number, DEPTH)
+            row, rank = np.nonzero(hits.rows >= 0)
+            texts = self.frozen.texts["text_id"].take(pa.array(hits.rows[row, rank]))
+            ids = queries.ids.take(pa.array(query[row]))
+            tables_of_hits.append(pa.table({"query_id": ids, "rank": (rank + 1).astype(np.int32), "text_id": texts}))
+        return pa.concat_tables(tables_of_hits)
 
-    def taught(self, task: Task) -> Task:
+    def training_pairs(self, task: Task) -> Task:
         """Each query's first text by BM25 for its positive."""
-        found = []
+        pair_tables = []
         for number in self._indexes:
             query, hits = self._hits(task.train, number, 1)
-            there = hits.rows[:, 0] >= 0
-            found.append(np.column_stack([query, self.frozen.position_of[hits.rows[:, 0]]])[there])
-        pairs = np.concatenate(found)
+            has_hit = hits.rows[:, 0] >= 0
+            pair_tables.append(np.column_stack([query, self.frozen.position_of[hits.rows[:, 0]]])[has_hit])
+        pairs = np.concatenate(pair_tables)
         pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-        return task.taught(pairs[:, 0], pairs[:, 1])
+        return task.from_training_pairs(pairs[:, 0], pairs[:, 1])
 
-    def _hits(self, asked: Questions, number: int, depth: int) -> tuple[Ints, Hits]:
+    def _hits(self, queries: QuerySet, number: int, depth: int) -> tuple[Ints, Hits]:
         """The queries of an index, and rows of all texts."""
         first, corpus = self._indexes[number]
-        query = np.flatnonzero(asked.index == number)
-        hits = corpus.bm25(FIXED_SETTINGS).search([asked.texts[one] for one in query.tolist()], depth)
+        query = np.flatnonzero(queries.index == number)
+        hits = corpus.bm25(FIXED_SETTINGS).search([queries.texts[row] for row in query.tolist()], depth)
         return query, replace(hits, rows=np.where(hits.rows >= 0, hits.rows + first, -1))
 
 
-def bounds(asked: Questions, frozen: Frozen, words: Words) -> dict[str, pa.Table]:
+def reference_systems(queries: QuerySet, frozen: FrozenIndex, words: Bm25Baseline) -> dict[str, pa.Table]:
     """Lists of what nobody trains: the base, BM25, both fused, and the judge's own order of what it labelled."""
-    base, bm25 = asked.ranking(frozen, asked.vectors, DEPTH).drop_columns(["score"]), words.lists(asked)
-    found = {"base": base, "BM25": bm25, "BM25 and base, fused": _fused([base, bm25])}
-    judged = asked.labels.filter(pc.is_valid(asked.labels["probability"]))
+    base, bm25 = queries.ranking(frozen, queries.vectors, DEPTH).drop_columns(["score"]), words.lists(queries)
+    systems = {"base": base, "BM25": bm25, "BM25 and base, fused": _fuse([base, bm25])}
+    judged = queries.labels.filter(pc.is_valid(queries.labels["probability"]))
     if judged.num_rows:
-        found["judge: labelled texts by its probability"] = by_value(judged, "probability")
-    return found
+        systems["judge: labelled texts by its probability"] = by_value(judged, "probability")
+    return systems
 
 
-def _fused(lists: Sequence[pa.Table]) -> pa.Table:
+def _fuse(lists: Sequence[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(lists)
     share = pc.divide(1.0, pc.add(pc.cast(rows["rank"], pa.float64()), float(RRF)))
     summed = rows.append_column("share", share).group_by(["query_id", "text_id"]).aggregate([("share", "sum")])

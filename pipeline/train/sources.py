@@ -65,7 +65,7 @@ LOG_LABELS = f"""
 
 
 @dataclass(frozen=True)
-class Source:
+class TrainingSource:
     """A run to learn from.
 
     Attributes:
@@ -96,12 +96,12 @@ class Source:
 
     def tenants(self) -> list[str]:
         """Whose rows it has, sorted."""
-        found = self.tables.sql("SELECT DISTINCT tenant FROM triplets ORDER BY tenant")
-        return list(found["tenant"].to_pylist())
+        tenant_rows = self.tables.sql("SELECT DISTINCT tenant FROM triplets ORDER BY tenant")
+        return list(tenant_rows["tenant"].to_pylist())
 
     def queries(self, tenant: str) -> pa.Table:
         """Query_id, text, group, split and kind."""
-        return self.named(self._rows(LOG_QUERIES if self.mined else BUILD_QUERIES, tenant=tenant), "query_id")
+        return self.with_prefix(self._rows(LOG_QUERIES if self.mined else BUILD_QUERIES, tenant=tenant), "query_id")
 
     def labels(self, tenant: str, sources: tuple[str, ...], least: float) -> pa.Table:
         """Query_id, text_id, relevance, learned and probability.
@@ -111,36 +111,36 @@ class Source:
             sources: of the triplets that are learned from; none: all.
             least: probability from which on a judge's positive is; see `LIKELIHOOD` of those without one.
         """
-        given = {"tenant": tenant, "sources": list(sources)} | ({} if self.mined else {"least": least})
-        rows = self._rows(LOG_LABELS if self.mined else BUILD_LABELS, **given)
-        return self.named(self.named(rows, "query_id"), "text_id")
+        parameters = {"tenant": tenant, "sources": list(sources)} | ({} if self.mined else {"least": least})
+        rows = self._rows(LOG_LABELS if self.mined else BUILD_LABELS, **parameters)
+        return self.with_prefix(self.with_prefix(rows, "query_id"), "text_id")
 
     def texts(self, tenant: str) -> Iterator[pa.Table]:
         """What is searched, in the columns of `chunks`, piece by piece."""
-        whole = DOCUMENTS_AS_CHUNKS.format(kept="WHERE tenant = $tenant") if self.mined else _CHUNKS
-        given = {"tenant": tenant} | ({"characters": self.text_characters} if self.mined else {})
-        for rows in self.tables.stream(whole, given, ROWS):
-            yield self.named(rows, "chunk_id")
+        texts_sql = DOCUMENTS_AS_CHUNKS.format(kept="WHERE tenant = $tenant") if self.mined else _CHUNKS
+        parameters = {"tenant": tenant} | ({"characters": self.text_characters} if self.mined else {})
+        for rows in self.tables.stream(texts_sql, parameters, ROWS):
+            yield self.with_prefix(rows, "chunk_id")
 
-    def words(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
+    def passage_rows(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
         """What some texts say: chunk_id, doc_id, title, heading, text and content_hash, ascending by id."""
         query = _NAMED_DOCUMENTS if self.mined else _NAMED_CHUNKS
-        given = {"tenant": tenant, "ids": list(text_ids)}
-        rows = self._rows(query, **given | ({"characters": self.text_characters} if self.mined else {}))
+        parameters = {"tenant": tenant, "ids": list(text_ids)}
+        rows = self._rows(query, **parameters | ({"characters": self.text_characters} if self.mined else {}))
         return rows.select(["chunk_id", "doc_id", "title", "heading", "text", "content_hash"])
 
-    def hashed(self, tenant: str) -> Iterator[tuple[pa.Array, pa.Array]]:
+    def iterate_hashes(self, tenant: str) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Content hashes and the texts that they name, as encoders read them."""
         for rows in self.texts(tenant):
             yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
 
-    def count(self, query: str, **given: object) -> int:
+    def count(self, query: str, **parameters: object) -> int:
         """The number `n` of a question's only row."""
-        return int(self._rows(query, **given)["n"][0].as_py())
+        return int(self._rows(query, **parameters)["n"][0].as_py())
 
-    def _rows(self, query: str, **given: object) -> pa.Table:
+    def _rows(self, query: str, **parameters: object) -> pa.Table:
         with self.tables.connect(query) as connection:
-            return connection.sql(query, params=given).to_arrow_table()
+            return connection.sql(query, params=parameters).to_arrow_table()
 
     def own_ids(self, ids: pa.ChunkedArray) -> pa.ChunkedArray:
         """Ids as the run itself has them."""
@@ -151,25 +151,25 @@ class Source:
         """What is put before the run's own ids."""
         return f"run {self.number}:" if self.number else ""
 
-    def named(self, rows: pa.Table, column: str) -> pa.Table:
+    def with_prefix(self, rows: pa.Table, column: str) -> pa.Table:
         """Ids as they are unique over all runs."""
         if not self.number:
             return rows
-        place = rows.schema.get_field_index(column)
-        return rows.set_column(place, column, pc.binary_join_element_wise(self.prefix, rows[column], ""))
+        column_index = rows.schema.get_field_index(column)
+        return rows.set_column(column_index, column, pc.binary_join_element_wise(self.prefix, rows[column], ""))
 
 
-def words_of(sources: Sequence[Source], texts: pa.Table) -> pa.Table:
+def texts_of(sources: Sequence[TrainingSource], texts: pa.Table) -> pa.Table:
     """What rows of `adaptation_texts` say: title, heading, text and content_hash, in their order."""
-    numbers, found, places = texts["index"].to_numpy(), [], []
+    numbers, source_tables, places = texts["index"].to_numpy(), [], []
     for number in np.unique(numbers):
         rows = np.flatnonzero(numbers == number)
         own = sources[number].own_ids(texts["text_id"].take(pa.array(rows)))
-        said = sources[number].words(texts["tenant"][0].as_py(), own.to_pylist())
-        found.append(said.take(pc.index_in(own, said["chunk_id"].combine_chunks())))
+        text_rows = sources[number].passage_rows(texts["tenant"][0].as_py(), own.to_pylist())
+        source_tables.append(text_rows.take(pc.index_in(own, text_rows["chunk_id"].combine_chunks())))
         places.append(rows)
-    whole = pa.concat_tables(found).select(["title", "heading", "text", "content_hash"])
-    return whole.take(pa.array(np.argsort(np.concatenate(places))))
+    all_rows = pa.concat_tables(source_tables).select(["title", "heading", "text", "content_hash"])
+    return all_rows.take(pa.array(np.argsort(np.concatenate(places))))
 
 
 _CHUNKS = "SELECT * FROM chunks WHERE tenant = $tenant ORDER BY chunk_id"
@@ -179,19 +179,19 @@ _NAMED_DOCUMENTS = DOCUMENTS_AS_CHUNKS.format(
 )
 
 
-def tenant_of(sources: list[Source], named: str | None) -> str:
+def resolve_tenant(sources: list[TrainingSource], requested: str | None) -> str:
     """Whose rows are learned from: an adapter is one tenant's.
 
     Raises:
         ArtifactError: the runs have no triplets, several tenants and none is named, or not the one that is.
     """
-    found = sorted({tenant for source in sources for tenant in source.tenants()})
-    if not found:
+    tenants = sorted({tenant for source in sources for tenant in source.tenants()})
+    if not tenants:
         raise ArtifactError("the runs have no triplets to learn from; build or mine them to the end")
-    if named is None and len(found) > 1:
+    if requested is None and len(tenants) > 1:
         raise ArtifactError(
-            f"the runs hold the tenants {', '.join(found)}, and an adapter is one tenant's: --set adapt.tenant=NAME"
+            f"the runs hold the tenants {', '.join(tenants)}, and an adapter is one tenant's: --set adapt.tenant=NAME"
         )
-    if named is not None and named not in found:
-        raise ArtifactError(f"no run has triplets of the tenant {named}; there are {', '.join(found)}")
-    return named or found[0]
+    if requested is not None and requested not in tenants:
+        raise ArtifactError(f"no run has triplets of the tenant {requested}; there are {', '.join(tenants)}")
+    return requested or tenants[0]

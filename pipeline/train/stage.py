@@ -14,11 +14,11 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS, ADAPTER_WEIGHTS, TRAINING_LOG
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.choice import Reached
+    from darklode.pipeline.train.choice import ValidationScore
     from darklode.pipeline.train.loop import Tell
     from darklode.pipeline.train.methods import Method
     from darklode.pipeline.train.task import Task
-    from darklode.pipeline.train.vectors import Base
+    from darklode.pipeline.train.vectors import BaseEncoder
     from darklode.pipeline.train.weights import Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
@@ -27,7 +27,7 @@ TRAIN = Stage("adaptation_trials", 6, READS, ("training_log", "adaptation_trials
 Row = dict[str, Any]
 
 
-def train(tables: Tables, output: Output, settings: AdaptSettings, base: Base, *, seed: int) -> None:
+def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
     """Try each learning rate, or each ridge, and write how it went, what it reached and its weights.
 
     One unit a trial. The base itself is a trial, too: with a share of 0. With fewer validation queries than `ENOUGH`
@@ -47,7 +47,7 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: Base, *
     from darklode.pipeline.train.choice import folds
     from darklode.pipeline.train.task import Task
 
-    task = Task.of(tables, base.open(tables), same_document=settings.same_document)
+    task = Task.from_tables(tables, base.open(tables), same_document=settings.same_document)
     basis = key_of(*(tables.content(name) for name in READS), base.identity)
     trials, parts = _Trials(task, output, settings, base, basis, seed), folds(task, seed)
     if parts:
@@ -66,7 +66,7 @@ class _Trials:
     task: Task
     output: Output
     settings: AdaptSettings
-    base: Base
+    base: BaseEncoder
     basis: str
     seed: int
 
@@ -79,63 +79,81 @@ class _Trials:
 
     def on_validation(self) -> None:
         method = self.method
-        for number, setting in enumerate(method.tried):
+        for number, setting in enumerate(method.hyperparameters):
             with self.output.unit(f"{number}: {setting}", key_of(self.basis, setting)) as unit:
                 if not unit.done:
                     self._try(method, number)
 
     def _try(self, method: Method, number: int) -> None:
-        from darklode.pipeline.train.choice import reach
+        from darklode.pipeline.train.choice import score_shares
 
-        tell = self._tell(method, number, number, len(method.tried))
-        course = method.trained(self.task, method.tried[number], self.seed, tell)
-        self.output.write(TRAINING_LOG.name, _log(number, [asdict(look) for look in course.looks]))
-        row = {"trial": number, "setting": f"{method.tried[number]:g}", "step": course.step, "stopped": course.stopped}
-        self.output.write(ADAPTATION_TRIALS.name, _trials(row, reach(self.task, method, course.best)))
-        self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best))
+        tell = self._tell(method, number, number, len(method.hyperparameters))
+        course = method.fit(self.task, method.hyperparameters[number], self.seed, tell)
+        self.output.write(TRAINING_LOG.name, _log(number, [asdict(look) for look in course.eval_points]))
+        row = {
+            "trial": number,
+            "setting": f"{method.hyperparameters[number]:g}",
+            "step": course.step,
+            "stopped": course.stopped,
+        }
+        self.output.write(ADAPTATION_TRIALS.name, _trials(row, score_shares(self.task, method, course.best_weights)))
+        self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best_weights))
 
     def on_folds(self, parts: list[Task]) -> None:
-        from darklode.pipeline.train.choice import Reached, best_setting, most, together, whole
+        from darklode.pipeline.train.choice import (
+            ValidationScore,
+            average_folds,
+            best_score,
+            best_setting,
+            full_training,
+        )
 
         facts = [self._fold(parts, number) for number in range(len(parts))]
-        method, bests = self.method, list[Reached]()
-        for number, setting in enumerate(method.tried):
-            mine = [of[number] for of in facts]
-            found = together([[Reached(*one) for one in of["reached"]] for of in mine])
+        method, bests = self.method, list[ValidationScore]()
+        for number, setting in enumerate(method.hyperparameters):
+            fold_rows = [fold_facts[number] for fold_facts in facts]
+            scores = average_folds(
+                [[ValidationScore(*values) for values in fold_facts["reached"]] for fold_facts in fold_rows]
+            )
             row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.steps, "folds": len(parts)}
-            self.output.write(TRAINING_LOG.name, _log(number, _mean([of["looks"] for of in mine])))
-            self.output.write(ADAPTATION_TRIALS.name, _trials(row, found))
-            bests.append(most(found))
+            self.output.write(TRAINING_LOG.name, _log(number, _mean([fold_facts["looks"] for fold_facts in fold_rows])))
+            self.output.write(ADAPTATION_TRIALS.name, _trials(row, scores))
+            bests.append(best_score(scores))
         number = best_setting(bests)
-        with self.output.unit("all", key_of(self.basis, method.tried[number])) as unit:
+        with self.output.unit("all", key_of(self.basis, method.hyperparameters[number])) as unit:
             if not unit.done:
-                trials = len(parts) * len(method.tried)
+                trials = len(parts) * len(method.hyperparameters)
                 tell = self._tell(method, number, trials, trials + 1)
-                weights = method.trained(whole(self.task), method.tried[number], self.seed, tell).best
+                weights = method.fit(
+                    full_training(self.task), method.hyperparameters[number], self.seed, tell
+                ).best_weights
                 self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, weights))
 
     def _fold(self, parts: list[Task], number: int) -> list[Row]:
         """Of each setting what it reaches on a fold, and how it went."""
-        from darklode.pipeline.train.choice import reach
+        from darklode.pipeline.train.choice import score_shares
 
-        method, found = self.method, []
-        for trial, setting in enumerate(method.tried):
+        method, rows = self.method, []
+        for trial, setting in enumerate(method.hyperparameters):
             with self.output.unit(f"fold {number}, {trial}: {setting}", key_of(self.basis, setting, number)) as unit:
                 if not unit.done:
-                    done, trials = number * len(method.tried) + trial, len(parts) * len(method.tried)
+                    done, trials = (
+                        number * len(method.hyperparameters) + trial,
+                        len(parts) * len(method.hyperparameters),
+                    )
                     tell = self._tell(method, trial, done, trials + 1, f"fold {number + 1}, ")
-                    course = method.trained(parts[number], setting, self.seed, tell)
-                    reached = [astuple(one) for one in reach(parts[number], method, course.best)]
-                    unit.facts = {"reached": reached, "looks": [asdict(look) for look in course.looks]}
-            found.append(unit.facts)
-        return found
+                    course = method.fit(parts[number], setting, self.seed, tell)
+                    score_rows = [astuple(score) for score in score_shares(parts[number], method, course.best_weights)]
+                    unit.facts = {"reached": score_rows, "looks": [asdict(look) for look in course.eval_points]}
+            rows.append(unit.facts)
+        return rows
 
     def _tell(self, method: Method, number: int, done: int, trials: int, where: str = "") -> Tell:
         """Reports the steps of a trial; `done` of the stage's `trials` came before it, each of as many steps."""
-        steps, setting = self.settings.steps, method.tried[number]
+        steps, setting = self.settings.steps, method.hyperparameters[number]
 
-        def tell(step: int, seen: str) -> None:
-            self.output.progress(done * steps + step, trials * steps, f"{where}{method.about} {setting:g}: {seen}")
+        def tell(step: int, message: str) -> None:
+            self.output.progress(done * steps + step, trials * steps, f"{where}{method.about} {setting:g}: {message}")
 
         return tell
 
@@ -147,13 +165,13 @@ def _log(number: int, looks: Iterable[Row]) -> pa.Table:
 def _mean(folds: Sequence[list[Row]]) -> list[Row]:
     """The looks of all folds, look by look."""
     return [
-        {name: None if look[0][name] is None else sum(one[name] for one in look) / len(look) for name in look[0]}
+        {name: None if look[0][name] is None else sum(point[name] for point in look) / len(look) for name in look[0]}
         for look in zip(*folds, strict=True)
     ]
 
 
-def _trials(about: Row, reached: Iterable[Reached]) -> pa.Table:
-    rows = [about | {"share": one.share, "validation": one.value, "queries": one.queries} for one in reached]
+def _trials(about: Row, scores: Iterable[ValidationScore]) -> pa.Table:
+    rows = [about | {"share": score.share, "validation": score.value, "queries": score.queries} for score in scores]
     return pa.Table.from_pylist(rows, schema=ADAPTATION_TRIALS.schema)
 
 

@@ -19,7 +19,7 @@ SAME = ("encoder", "weights", "pooling", "query prompt", "tokens", "cut")
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialMap:
     """What training begins with.
 
     Attributes:
@@ -45,7 +45,7 @@ def demand_head(method: str) -> None:
         raise SettingsError(f"adapt.method {method} begins with its base; --warm-start is for {' and '.join(METHODS)}")
 
 
-def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> Start:
+def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> InitialMap:
     """Begin with an adapter.
 
     Args:
@@ -58,19 +58,19 @@ def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSetti
         SettingsError: the method cannot begin with a head, or the adapter's is another one.
         DoesNotFit: it is another tenant's, or has another base.
     """
-    from darklode.pipeline.train.heads import LAYERS, added
+    from darklode.pipeline.train.heads import LAYERS, add_residual
 
     demand_head(method)
     if adapter.tenant != tenant:
         raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
-    mine, theirs = identity(encoder), adapter.facts["base"]
-    other = [name for name in SAME if mine[name] != theirs[name]]
+    base_identity, theirs = identity(encoder), adapter.facts["base"]
+    other = [name for name in SAME if base_identity[name] != theirs[name]]
     if other:
         raise DoesNotFit(
-            f"{adapter.store.url} has another base: {other[0]} is {theirs[other[0]]}, not {mine[other[0]]}"
+            f"{adapter.store.url} has another base: {other[0]} is {theirs[other[0]]}, not {base_identity[other[0]]}"
         )
     layers = adapter.layers if adapter.ships else []
     if adapter.ships and len(layers) != LAYERS[method]:
         raise SettingsError(f"{adapter.store.url} is no {method} head: {method} cannot begin with it")
     learned = adapter.facts.get("learned", [])
-    return Start(adapter.store.url, adapter.facts["weights"], added(layers) if layers else None, learned)
+    return InitialMap(adapter.store.url, adapter.facts["weights"], add_residual(layers) if layers else None, learned)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.evaluate.measures import measured
-from darklode.pipeline.train.vectors import Floats, Frozen, Ints, spans
+from darklode.pipeline.evaluate.measures import compute_measures
+from darklode.pipeline.train.vectors import Floats, FrozenIndex, Ints, spans
 
 MEASURE = "nDCG@10"
 DEPTH = 10
@@ -32,21 +32,21 @@ class Labels:
     n_positions: int
 
     @classmethod
-    def of(cls, query: Ints, position: Ints, n_positions: int) -> Labels:
+    def from_pairs(cls, query: Ints, position: Ints, n_positions: int) -> Labels:
         """From pairs, in any order."""
         return cls(np.unique(query * n_positions + position), n_positions)
 
-    def have(self, query: Ints, position: Ints) -> NDArray[np.bool_]:
+    def contains(self, query: Ints, position: Ints) -> NDArray[np.bool_]:
         """Which pairs are among them; shapes as numpy broadcasts them."""
-        wanted = query * self.n_positions + position
+        wanted_keys = query * self.n_positions + position
         if not len(self.keys):
-            return np.zeros(wanted.shape, bool)
-        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.asarray(self.keys[place] == wanted)
+            return np.zeros(wanted_keys.shape, bool)
+        index = np.minimum(np.searchsorted(self.keys, wanted_keys), len(self.keys) - 1)
+        return np.asarray(self.keys[index] == wanted_keys)
 
-    def only(self, kept: Ints) -> Labels:
+    def select(self, query_rows: Ints) -> Labels:
         """Those of some queries, which are numbered anew in the order given."""
-        return Labels.of(*self.positions(kept), self.n_positions)
+        return Labels.from_pairs(*self.positions(query_rows), self.n_positions)
 
     def positions(self, query: Ints) -> tuple[Ints, Ints]:
         """What is labelled so of queries, each as often as it is named: place in `query`, and position."""
@@ -67,29 +67,31 @@ class Probabilities:
     values: Floats
 
     @classmethod
-    def of(cls, query: Ints, position: Ints, values: Floats, n_positions: int) -> Probabilities:
+    def from_pairs(cls, query: Ints, position: Ints, values: Floats, n_positions: int) -> Probabilities:
         """From pairs, in any order; of several values of a pair the largest, and none that is NaN."""
-        known = np.flatnonzero(~np.isnan(values))
-        keys = query[known] * n_positions + position[known]
-        order = np.lexsort((-values[known], keys))
-        found, first = np.unique(keys[order], return_index=True)
-        return cls(Labels(found, n_positions), values[known][order][first].astype(np.float32))
+        not_null = np.flatnonzero(~np.isnan(values))
+        keys = query[not_null] * n_positions + position[not_null]
+        order = np.lexsort((-values[not_null], keys))
+        unique_keys, first = np.unique(keys[order], return_index=True)
+        return cls(Labels(unique_keys, n_positions), values[not_null][order][first].astype(np.float32))
 
-    def only(self, kept: Ints) -> Probabilities:
+    def select(self, query_rows: Ints) -> Probabilities:
         """Those of some queries, which are numbered anew in the order given."""
-        query, position = self.pairs.positions(kept)
-        return Probabilities.of(query, position, self.look_up(kept[query], position), self.pairs.n_positions)
+        query, position = self.pairs.positions(query_rows)
+        return Probabilities.from_pairs(
+            query, position, self.look_up(query_rows[query], position), self.pairs.n_positions
+        )
 
     def look_up(self, query: Ints, position: Ints) -> Floats:
         """Probabilities, NaN where nothing was said; shapes as numpy broadcasts them."""
-        wanted = query * self.pairs.n_positions + position
-        found = np.full(wanted.shape, np.nan, np.float32)
-        said = self.pairs.have(query, position)
-        found[said] = self.values[np.searchsorted(self.pairs.keys, wanted[said])]
-        return found
+        wanted_keys = query * self.pairs.n_positions + position
+        values = np.full(wanted_keys.shape, np.nan, np.float32)
+        is_known = self.pairs.contains(query, position)
+        values[is_known] = self.values[np.searchsorted(self.pairs.keys, wanted_keys[is_known])]
+        return values
 
 
-class Encodes(Protocol):
+class QueryEncoder(Protocol):
     """What gives queries their vectors."""
 
     def queries(self, texts: Sequence[str]) -> Floats:
@@ -97,7 +99,7 @@ class Encodes(Protocol):
 
 
 @dataclass(frozen=True)
-class Questions:
+class QuerySet:
     """Queries of one side.
 
     Attributes:
@@ -117,21 +119,21 @@ class Questions:
     groups: pa.Array | None = None
 
     @classmethod
-    def of(cls, tables: Tables, frozen: Frozen, split: str) -> Questions:
+    def from_tables(cls, tables: Tables, frozen: FrozenIndex, split: str) -> QuerySet:
         """All queries of a side."""
         rows = tables.read("adaptation_queries")
         rows = rows.filter(pc.equal(rows["split"], split)).sort_by("query_id").combine_chunks()
         labels = tables.read("adaptation_labels", ["query_id", "text_id", "relevance", "learned", "probability"])
-        mine = pc.and_(
+        in_split = pc.and_(
             pc.is_in(labels["query_id"], rows["query_id"].combine_chunks()),
             pc.is_in(labels["text_id"], frozen.texts["text_id"].combine_chunks()),
         )
         texts = rows["text"].to_pylist()
         ids, index = rows["query_id"].combine_chunks(), rows["index"].to_numpy()
-        return cls(ids, frozen.encode(texts), index, labels.filter(mine), texts, rows["group"].combine_chunks())
+        return cls(ids, frozen.encode(texts), index, labels.filter(in_split), texts, rows["group"].combine_chunks())
 
     @classmethod
-    def asked(cls, texts: list[str], base: Encodes, index: NDArray[np.int32] | None = None) -> Questions:
+    def from_texts(cls, texts: list[str], base: QueryEncoder, index: NDArray[np.int32] | None = None) -> QuerySet:
         """Queries that nothing is labelled of; `index` is 0 where it is not given."""
         none = pa.table({"query_id": pa.array([], pa.string())})
         ids, zero = pa.array(map(str, range(len(texts)))), np.zeros(len(texts), np.int32)
@@ -140,54 +142,54 @@ class Questions:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Ints) -> Questions:
+    def take(self, rows: Ints) -> QuerySet:
         """Some of them."""
         ids, groups = self.ids.take(pa.array(rows)), None if self.groups is None else self.groups.take(pa.array(rows))
         labels = self.labels.filter(pc.is_in(self.labels["query_id"], ids))
         texts = [self.texts[row] for row in rows.tolist()]
-        return Questions(ids, self.vectors[rows], self.index[rows], labels, texts, groups)
+        return QuerySet(ids, self.vectors[rows], self.index[rows], labels, texts, groups)
 
-    def and_those(self, others: Questions) -> Questions:
+    def concat(self, other: QuerySet) -> QuerySet:
         """These, then others."""
-        return Questions(
-            pa.concat_arrays([self.ids, others.ids]),
-            np.concatenate([self.vectors, others.vectors]),
-            np.concatenate([self.index, others.index]),
-            pa.concat_tables([self.labels, others.labels]),
-            [*self.texts, *others.texts],
-            pa.concat_arrays([one for one in (self.groups, others.groups) if one is not None]),
+        return QuerySet(
+            pa.concat_arrays([self.ids, other.ids]),
+            np.concatenate([self.vectors, other.vectors]),
+            np.concatenate([self.index, other.index]),
+            pa.concat_tables([self.labels, other.labels]),
+            [*self.texts, *other.texts],
+            pa.concat_arrays([column for column in (self.groups, other.groups) if column is not None]),
         )
 
-    def positives(self, frozen: Frozen) -> tuple[Ints, Ints]:
+    def positives(self, frozen: FrozenIndex) -> tuple[Ints, Ints]:
         """Number of the query and position of the text of each pair that is labelled as relevant."""
         rows = self.labels.filter(pc.greater(self.labels["relevance"], 0))
         query, row = self.places(frozen, rows)
         return query, frozen.position_of[row]
 
-    def places(self, frozen: Frozen, labels: pa.Table) -> tuple[Ints, Ints]:
+    def places(self, frozen: FrozenIndex, labels: pa.Table) -> tuple[Ints, Ints]:
         """Number of each label's query, and row of its text."""
         texts = frozen.texts["text_id"].combine_chunks()
         query, row = pc.index_in(labels["query_id"], self.ids), pc.index_in(labels["text_id"], texts)
         return query.to_numpy().astype(np.int64), row.to_numpy().astype(np.int64)
 
-    def ranking(self, frozen: Frozen, vectors: Floats, depth: int) -> pa.Table:
+    def ranking(self, frozen: FrozenIndex, vectors: Floats, depth: int) -> pa.Table:
         """What these vectors find: query_id, rank, text_id and score, query by query, best first."""
-        found, scores = frozen.search(vectors, self.index, depth)
-        query, place = np.nonzero(found >= 0)
-        return self._lists(frozen, query, found[query, place]).append_column("score", pa.array(scores[query, place]))
+        positions, scores = frozen.search(vectors, self.index, depth)
+        query, rank = np.nonzero(positions >= 0)
+        return self._lists(frozen, query, positions[query, rank]).append_column("score", pa.array(scores[query, rank]))
 
-    def reached(self, frozen: Frozen, vectors: Floats) -> float:
+    def ndcg(self, frozen: FrozenIndex, vectors: Floats) -> float:
         """nDCG@10 of what these vectors find, as training searches for it; NaN where there are no queries."""
         if not len(self):
             return float("nan")
-        lists = self._lists(frozen, *frozen.rows_of(frozen.near(vectors, self.index, DEPTH)[0]))
-        return float(measured([lists], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
+        lists = self._lists(frozen, *frozen.rows_of(frozen.nearest(vectors, self.index, DEPTH)[0]))
+        return float(compute_measures([lists], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
 
-    def _lists(self, frozen: Frozen, query: Ints, row: Ints) -> pa.Table:
+    def _lists(self, frozen: FrozenIndex, query: Ints, row: Ints) -> pa.Table:
         """Rankings of rows of texts, which stand query by query, best first."""
         starts = np.searchsorted(query, np.arange(len(self)))
-        place = np.arange(len(query)) - starts[query] + 1
-        columns = {"query_id": self.ids.take(pa.array(query)), "rank": place.astype(np.int32)}
+        rank = np.arange(len(query)) - starts[query] + 1
+        columns = {"query_id": self.ids.take(pa.array(query)), "rank": rank.astype(np.int32)}
         return pa.table(columns | {"text_id": frozen.texts["text_id"].take(pa.array(row))})
 
 
@@ -201,67 +203,73 @@ class Task:
         validation: those to choose on.
         pair_query: query of each pair of query and positive, ascending.
         pair_position: its positive.
-        known: all positives of the train queries, learned from or not.
+        labels: all positives of the train queries, learned from or not.
         refused: texts that are labelled as not relevant.
         siblings: other texts of a positive's document; None where they may be negatives.
-        said: the judge's probabilities; None: there is none.
-        whole: a trial goes to its last step and keeps what it has then, whatever validation says.
+        probabilities: the judge's probabilities; None: there is none.
+        is_complete: a trial goes to its last step and keeps what it has then, whatever validation says.
     """
 
-    frozen: Frozen
-    train: Questions
-    validation: Questions
+    frozen: FrozenIndex
+    train: QuerySet
+    validation: QuerySet
     pair_query: Ints
     pair_position: Ints
-    known: Labels
+    labels: Labels
     refused: Labels
     siblings: Labels | None
-    said: Probabilities | None = None
-    whole: bool = False
+    probabilities: Probabilities | None = None
+    is_complete: bool = False
 
-    def learning_from(self, kept: Ints) -> Task:
+    def with_queries(self, query_rows: Ints) -> Task:
         """The same with some of the train queries alone."""
         number = np.full(len(self.train), -1)
-        number[kept] = np.arange(len(kept))
+        number[query_rows] = np.arange(len(query_rows))
         query = number[self.pair_query]
         return replace(
             self,
-            train=self.train.take(kept),
+            train=self.train.take(query_rows),
             pair_query=query[query >= 0],
             pair_position=self.pair_position[query >= 0],
-            known=self.known.only(kept),
-            refused=self.refused.only(kept),
-            siblings=self.siblings and self.siblings.only(kept),
-            said=self.said and self.said.only(kept),
+            labels=self.labels.select(query_rows),
+            refused=self.refused.select(query_rows),
+            siblings=self.siblings and self.siblings.select(query_rows),
+            probabilities=self.probabilities and self.probabilities.select(query_rows),
         )
 
-    def taught(self, query: Ints, position: Ints) -> Task:
+    def from_training_pairs(self, query: Ints, position: Ints) -> Task:
         """The same with these pairs for labels and nothing else."""
         n, none = len(self.frozen), np.empty(0, np.int64)
-        known, refused = Labels.of(query, position, n), Labels.of(none, none, n)
+        labels, refused = Labels.from_pairs(query, position, n), Labels.from_pairs(none, none, n)
         return replace(
-            self, pair_query=query, pair_position=position, known=known, refused=refused, siblings=None, said=None
+            self,
+            pair_query=query,
+            pair_position=position,
+            labels=labels,
+            refused=refused,
+            siblings=None,
+            probabilities=None,
         )
 
     @classmethod
-    def of(cls, tables: Tables, frozen: Frozen, *, same_document: bool) -> Task:
+    def from_tables(cls, tables: Tables, frozen: FrozenIndex, *, same_document: bool) -> Task:
         """From the tables of `adaptation_pairs`."""
-        train, validation = (Questions.of(tables, frozen, split) for split in ("train", "validation"))
+        train, validation = (QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation"))
         rows = train.labels.combine_chunks()
         query, row = train.places(frozen, rows)
         position, n = frozen.position_of[row], len(frozen)
         right = rows["relevance"].to_numpy() > 0
         learned = np.asarray(rows["learned"].to_numpy(zero_copy_only=False), bool)
         pairs = np.unique(np.column_stack([query[learned], position[learned]]), axis=0)
-        known = Labels.of(query[right], position[right], n)
-        refused = Labels.of(query[~right], position[~right], n)
-        siblings = None if same_document else _siblings(frozen, query[right], row[right])
+        labels = Labels.from_pairs(query[right], position[right], n)
+        refused = Labels.from_pairs(query[~right], position[~right], n)
+        siblings = None if same_document else _same_document(frozen, query[right], row[right])
         values = rows["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
-        said = Probabilities.of(query, position, values, n)
-        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], known, refused, siblings, said)
+        probabilities = Probabilities.from_pairs(query, position, values, n)
+        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], labels, refused, siblings, probabilities)
 
 
-def _siblings(frozen: Frozen, query: Ints, row: Ints) -> Labels:
+def _same_document(frozen: FrozenIndex, query: Ints, row: Ints) -> Labels:
     """All texts of the documents that hold these positives."""
     texts = frozen.texts
     names = pc.binary_join_element_wise(pc.cast(texts["index"], pa.string()), texts["doc_id"], "\x00").combine_chunks()
@@ -270,4 +278,6 @@ def _siblings(frozen: Frozen, query: Ints, row: Ints) -> Labels:
     starts = np.searchsorted(document[order], np.arange(document.max() + 2))
     pairs = np.unique(np.column_stack([query, document[row]]), axis=0)
     low, high = starts[pairs[:, 1]], starts[pairs[:, 1] + 1]
-    return Labels.of(np.repeat(pairs[:, 0], high - low), frozen.position_of[order[spans(low, high)]], len(frozen))
+    return Labels.from_pairs(
+        np.repeat(pairs[:, 0], high - low), frozen.position_of[order[spans(low, high)]], len(frozen)
+    )

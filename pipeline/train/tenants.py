@@ -14,11 +14,11 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Step
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.adapter import ALONE, HEAD, RECORD, lying
+from darklode.pipeline.train.adapter import ALONE, HEAD, RECORD, read_record
 from darklode.pipeline.train.identity import SCORES, fingerprint, record
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.pipeline.train.stage import chosen
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.pipeline.train.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
@@ -29,13 +29,13 @@ BLOCK = 64
 """Tenants at a time: their rows and vectors are in memory together."""
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.together import Together
+    from darklode.pipeline.train.together import BatchedTraining
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Job:
+class TenantJob:
     """One tenant's adapter.
 
     Attributes:
@@ -55,7 +55,7 @@ def place_of(tenant: str) -> str:
 
 
 def adapt_tenants(
-    sources: Sequence[Source], output: Output, *, tenants: Sequence[str], job: Callable[[str], Job]
+    sources: Sequence[TrainingSource], output: Output, *, tenants: Sequence[str], job: Callable[[str], TenantJob]
 ) -> None:
     """Adapt the base to each tenant's rows alone, and write what came of it: one row a tenant.
 
@@ -68,50 +68,50 @@ def adapt_tenants(
         tenants: whose; none: all that have triplets.
         job: what makes a tenant's adapter.
     """
-    found = sorted({one for source in sources for one in source.tenants()})
-    wanted = sorted(set(tenants)) or found
+    all_tenants = sorted({tenant_name for source in sources for tenant_name in source.tenants()})
+    selected = sorted(set(tenants)) or all_tenants
     rows: list[Row] = []
-    for start in range(0, len(wanted), BLOCK):
-        block = [job(tenant) for tenant in wanted[start : start + BLOCK]]
+    for start in range(0, len(selected), BLOCK):
+        block = [job(tenant) for tenant in selected[start : start + BLOCK]]
 
         def tell(done: int = start) -> None:
-            output.progress(done, len(wanted), "tenants")
+            output.progress(done, len(selected), "tenants")
 
         rows += _block(block, tell)
     output.write(ADAPTED_TENANTS.name, pa.Table.from_pylist(rows, schema=ADAPTED_TENANTS.schema))
-    kept = [row for row in rows if row["shipped"] is not None]
-    dropped = {"rejected": len(rows) - len(kept)} if len(kept) < len(rows) else {}
-    output.count(FunnelStep(TENANTS.name, "tenants", len(rows), "adapters", len(kept), dropped))
+    shipped_rows = [row for row in rows if row["shipped"] is not None]
+    dropped = {"rejected": len(rows) - len(shipped_rows)} if len(shipped_rows) < len(rows) else {}
+    output.count(FunnelStep(TENANTS.name, "tenants", len(rows), "adapters", len(shipped_rows), dropped))
 
 
-def _block(jobs: Sequence[Job], tell: Callable[[], None]) -> Iterator[Row]:
-    from darklode.pipeline.train.together import Together
+def _block(jobs: Sequence[TenantJob], tell: Callable[[], None]) -> Iterator[Row]:
+    from darklode.pipeline.train.together import BatchedTraining
 
-    together = Together(len(jobs))
+    together = BatchedTraining(len(jobs))
     with ThreadPoolExecutor(len(jobs)) as threads:
-        waiting = [threads.submit(copy_context().run, _row, one, together, tell) for one in jobs]
-    return (one.result() for one in waiting)
+        waiting = [threads.submit(copy_context().run, _row, job, together, tell) for job in jobs]
+    return (job.result() for job in waiting)
 
 
-def _row(job: Job, together: Together, tell: Callable[[], None]) -> Row:
+def _row(job: TenantJob, together: BatchedTraining, tell: Callable[[], None]) -> Row:
     """A tenant's folder, made where it does not stand."""
     about = {"tenant": job.tenant, "folder": place_of(job.tenant)}
     with together.working():
         try:
             steps, hand_over = job.begin()
             for step in steps:
-                if not (plan := step.plan(job.run)).stands:
-                    job.run.execute(plan, step.work, lambda *_: tell())
+                if not (plan := step.plan(job.run)).is_up_to_date:
+                    job.run.execute(plan, step.execute, lambda *_: tell())
             hand_over()
         except DarklodeError as error:
             job.run.store.delete(RECORD)
             return dict.fromkeys(ADAPTED_TENANTS.schema.names) | about | {"reason": str(error)}
-    facts = lying(job.run.store)
+    facts = read_record(job.run.store)
     own = {name: facts[name] for name in ("shipped", "reason", "data", "weights")}
     return about | {"adapter": facts["id"]} | own | {name: facts["scores"][name] for name in SCORES}
 
 
-def save_head(run: Run, base: Base, adapt: AdaptSettings) -> None:
+def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
     """Write a tenant's head and its record: the base is not copied, and nothing lies there where it stands.
 
     Args:
@@ -124,8 +124,11 @@ def save_head(run: Run, base: Base, adapt: AdaptSettings) -> None:
     assert isinstance(base.encoder, SentenceTransformersSettings)
     tables, files = run.tables(*VERDICT.reads[:3], "adapter_verdict"), dict[str, bytes]()
     if read_verdict(tables)["shipped"] == "adapted":
-        best, weights = chosen(tables)
-        files = {f"{ALONE}/{name}": data for name, data in method_of(adapt, base).alone(weights, best["share"]).items()}
+        score, weights = chosen(tables)
+        files = {
+            f"{ALONE}/{name}": data
+            for name, data in method_of(adapt, base).export_tensors(weights, score["share"]).items()
+        }
     if run.store.read(HEAD) != files.get(HEAD):
         run.store.delete_folder(ALONE)
         for name, data in files.items():

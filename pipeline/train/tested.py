@@ -13,8 +13,8 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.task import Questions
-    from darklode.pipeline.train.vectors import Base, Frozen
+    from darklode.pipeline.train.task import QuerySet
+    from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex
     from darklode.pipeline.train.weights import Floats
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials", "adapter_weights")
@@ -36,12 +36,12 @@ LABELS = """
 """
 
 
-def tested(tables: Tables, output: Output, settings: AdaptSettings, base: Base) -> None:
+def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder) -> None:
     """Ask the test queries, and count that they were asked: what is chosen after that is chosen on them.
 
     Args:
         tables: those of `adaptation_pairs` and of the trials.
-        output: takes `test_rankings`; its fact `asked` counts how often.
+        output: takes `test_rankings`; its fact `queries` counts how often.
         settings: the method.
         base: the encoder that is adapted.
 
@@ -52,48 +52,48 @@ def tested(tables: Tables, output: Output, settings: AdaptSettings, base: Base) 
     from darklode.pipeline.train.stage import chosen
 
     frozen = base.open(tables)
-    asked = questions(tables, frozen)
-    best, weights = chosen(tables)
-    adapted = method_of(settings, base).vectors(weights, best["share"], asked)
-    write_rankings(tables, output, asked, frozen, {"base": asked.vectors, "adapted": adapted})
+    queries = test_queries(tables, frozen)
+    score, weights = chosen(tables)
+    adapted = method_of(settings, base).vectors(weights, score["share"], queries)
+    write_rankings(tables, output, queries, frozen, {"base": queries.vectors, "adapted": adapted})
     output.facts["asked"] = output.earlier_facts.get("asked", 0) + 1
 
 
-def questions(tables: Tables, frozen: Frozen) -> Questions:
+def test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
     """The test queries.
 
     Raises:
         ArtifactError: there are none.
     """
-    from darklode.pipeline.train.task import Questions
+    from darklode.pipeline.train.task import QuerySet
 
-    asked = Questions.of(tables, frozen, "test")
-    if not len(asked):
+    queries = QuerySet.from_tables(tables, frozen, "test")
+    if not len(queries):
         raise ArtifactError(
             "no test query has a positive, so that no lift can be shown; raise split.test_share and build again, or "
             "mine with --test-from DAY"
         )
-    return asked
+    return queries
 
 
 def write_rankings(
-    tables: Tables, output: Output, asked: Questions, frozen: Frozen, systems: Mapping[str, Floats]
+    tables: Tables, output: Output, queries: QuerySet, frozen: FrozenIndex, systems: Mapping[str, Floats]
 ) -> None:
     """Write what each system finds for the test queries, as `evaluate` reads it.
 
     Args:
         tables: those of `adaptation_pairs`.
         output: takes `test_rankings`.
-        asked: the test queries.
+        queries: the test queries.
         frozen: what is searched.
         systems: vectors of the queries by each system, shape (n_queries, dimensions).
     """
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     for system, vectors in systems.items():
-        lists = asked.ranking(frozen, vectors, DEPTH)
-        named = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
+        lists = queries.ranking(frozen, vectors, DEPTH)
+        system_columns = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
         columns = {name: lists[name] for name in lists.column_names}
-        output.write("test_rankings", TABLES["test_rankings"].rows(named | columns))
+        output.write("test_rankings", TABLES["test_rankings"].rows(system_columns | columns))
     output.count(
-        FunnelStep("adapter_test", "test queries", len(asked), "places in lists", output.rows("test_rankings"))
+        FunnelStep("adapter_test", "test queries", len(queries), "places in lists", output.rows("test_rankings"))
     )

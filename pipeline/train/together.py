@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import RLock, Semaphore
 
-from darklode.pipeline.train.loop import Course
-from darklode.pipeline.train.stack import Trial, trained
+from darklode.pipeline.train.loop import TrainingHistory
+from darklode.pipeline.train.stack import StackedTrial, train_stacked
 from darklode.schemas.adaptation import AdaptSettings
 
-Trainer = Callable[[Trial, AdaptSettings], Course]
+Trainer = Callable[[StackedTrial, AdaptSettings], TrainingHistory]
 
 
-def alone(trial: Trial, settings: AdaptSettings) -> Course:
+def alone(trial: StackedTrial, settings: AdaptSettings) -> TrainingHistory:
     """Train a head by itself."""
-    (course,) = trained([trial], settings)
+    (course,) = train_stacked([trial], settings)
     return course
 
 
@@ -29,7 +29,7 @@ def trainer() -> Trainer:
     return _current.get()
 
 
-class Together:
+class BatchedTraining:
     """Trains what all threads ask for at once; what each gets is what it would get alone.
 
     Args:
@@ -38,7 +38,7 @@ class Together:
 
     def __init__(self, threads: int) -> None:
         self._busy, self._lock, self._turn = threads, RLock(), Semaphore(1)
-        self._asked: list[tuple[Trial, AdaptSettings, Future[Course]]] = []
+        self._requests: list[tuple[StackedTrial, AdaptSettings, Future[TrainingHistory]]] = []
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -53,26 +53,26 @@ class Together:
                 self._busy -= 1
                 self._train_if_all_wait()
 
-    def _train(self, trial: Trial, settings: AdaptSettings) -> Course:
-        mine = Future[Course]()
+    def _train(self, trial: StackedTrial, settings: AdaptSettings) -> TrainingHistory:
+        future = Future[TrainingHistory]()
         self._turn.release()
         try:
             with self._lock:
-                self._asked.append((trial, settings, mine))
+                self._requests.append((trial, settings, future))
                 self._train_if_all_wait()
-            return mine.result()
+            return future.result()
         finally:
             self._turn.acquire()
 
     def _train_if_all_wait(self) -> None:
-        if not self._asked or len(self._asked) < self._busy:
+        if not self._requests or len(self._requests) < self._busy:
             return
-        asked, self._asked = self._asked, []
+        requests, self._requests = self._requests, []
         try:
-            courses = trained([trial for trial, *_ in asked], asked[0][1])
+            courses = train_stacked([trial for trial, *_ in requests], requests[0][1])
         except BaseException as error:
-            for *_, waiting in asked:
+            for *_, waiting in requests:
                 waiting.set_exception(error)
             return
-        for (*_, waiting), course in zip(asked, courses, strict=True):
+        for (*_, waiting), course in zip(requests, courses, strict=True):
             waiting.set_result(course)

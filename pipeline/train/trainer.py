@@ -7,14 +7,16 @@ import torch.distributed as processes
 from torch import Tensor, nn
 
 from darklode.pipeline.train import fitting
-from darklode.pipeline.train.encoder import Encoder
-from darklode.pipeline.train.loop import Batches, Course, Lesson, Tell
+from darklode.pipeline.train.encoder import TrainableEncoder
+from darklode.pipeline.train.loop import BatchSampler, Tell, TrainingHistory, TrainingLoop
 from darklode.pipeline.train.task import Task
 from darklode.pipeline.train.vectors import Ints
 from darklode.schemas.adaptation import AdaptSettings
 
 
-def trained(task: Task, settings: AdaptSettings, rate: float, encoder: Encoder, seed: int, tell: Tell) -> Course:
+def train_encoder(
+    task: Task, settings: AdaptSettings, rate: float, encoder: TrainableEncoder, seed: int, tell: Tell
+) -> TrainingHistory:
     """Train an encoder; AdamW and the cosine are those of heads, and so are mining, looks and loss.
 
     Started by torchrun, each process encodes its share of every batch; the steps are those of one process.
@@ -27,10 +29,12 @@ def trained(task: Task, settings: AdaptSettings, rate: float, encoder: Encoder, 
         seed: of all draws.
         tell: hears of each look: steps done, and what was seen.
     """
-    return fitted(Loss(encoder, Lesson(task, settings, seed, encoder, tell)), task, settings, rate, seed)
+    return fit_encoder(
+        QueryLoss(encoder, TrainingLoop(task, settings, seed, encoder, tell)), task, settings, rate, seed
+    )
 
 
-class Loss(nn.Module):
+class QueryLoss(nn.Module):
     """The lesson's loss, outside of mixed precision.
 
     Args:
@@ -38,7 +42,7 @@ class Loss(nn.Module):
         lesson: what happens around its steps.
     """
 
-    def __init__(self, encoder: Encoder, lesson: Lesson) -> None:
+    def __init__(self, encoder: TrainableEncoder, lesson: TrainingLoop) -> None:
         super().__init__()
         self.model, self.encoder, self.lesson = encoder.loaded, encoder, lesson
 
@@ -52,20 +56,22 @@ class Loss(nn.Module):
         return loss
 
 
-def fitted(loss: Loss, task: Task, settings: AdaptSettings, rate: float, seed: int) -> Course:
-    """Take the steps of a lesson; see `trained`."""
-    encoder, batches = loss.encoder, Batches(task, settings, seed)
+def fit_encoder(loss: QueryLoss, task: Task, settings: AdaptSettings, rate: float, seed: int) -> TrainingHistory:
+    """Take the steps of a lesson; see `train_encoder`."""
+    encoder, batches = loss.encoder, BatchSampler(task, settings, seed)
     optimiser = torch.optim.AdamW(encoder.parameters(), lr=rate, weight_decay=0.0)
     training = fitting.Training(
         len(task.pair_query),
-        fitting.Tokens(encoder.features, lambda pairs: (task.train.texts[query] for query in task.pair_query[pairs])),
+        fitting.QueryCollator(
+            encoder.features, lambda pairs: (task.train.texts[query] for query in task.pair_query[pairs])
+        ),
         loss,
-        loss.lesson.goes_on,
+        loss.lesson.evaluate_step,
         optimiser,
         torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps),
     )
     fitting.fit(
-        encoder.loaded, fitting.Steps(settings.steps, batches, "adapt.batch", seed, settings.report_to), training
+        encoder.loaded, fitting.BatchSteps(settings.steps, batches, "adapt.batch", seed, settings.report_to), training
     )
     return loss.lesson.course
 

@@ -24,12 +24,12 @@ from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors, Vectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.train.nearest import nearest
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.start import Start
+    from darklode.pipeline.train.start import InitialMap
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -39,7 +39,7 @@ HELD = 1 << 28
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseEncoder:
     """The encoder that is adapted, and where its vectors lie.
 
     Attributes:
@@ -53,8 +53,8 @@ class Base:
     encoder: EncoderKind
     cache: CacheSettings
     search: VectorSettings
-    sources: tuple[Source, ...]
-    start: Start | None = None
+    sources: tuple[TrainingSource, ...]
+    start: InitialMap | None = None
 
     @cached_property
     def model(self) -> Deferred:
@@ -72,28 +72,28 @@ class Base:
         cache = EmbeddingCache(self.cache.root, self.cache.dtype)
         return CachedQueries(self.model, cache)(texts)
 
-    def open(self, tables: Tables) -> Frozen:
+    def open(self, tables: Tables) -> FrozenIndex:
         """The vectors of all texts of `adaptation_texts`."""
-        return self.over(tables.read("adaptation_texts"))
+        return self.index_of_texts(tables.read("adaptation_texts"))
 
-    def over(self, texts: pa.Table) -> Frozen:
+    def index_of_texts(self, texts: pa.Table) -> FrozenIndex:
         """The vectors of texts, rows of `adaptation_texts`; those that the cache lacks are encoded first."""
         encoder, cache = self.model, EmbeddingCache(self.cache.root, self.cache.dtype)
         tenant = texts["tenant"][0].as_py()
         shards = cache.open(encoder.encoder_id)
         if shards is None or (shards.find(keys_of(texts["content_hash"])) < 0).any():
             for source in self.sources:
-                ensure_cached(encoder, cache, source.hashed(tenant))
+                ensure_cached(encoder, cache, source.iterate_hashes(tenant))
             shards = cache.open(encoder.encoder_id)
         if shards is None:
             raise ArtifactError(f"the vectors of {encoder.encoder_id} were pruned while they were in use; start again")
         parts = [texts.filter(pc.equal(texts["index"], number)) for number in range(len(self.sources))]
         indexes = [CachedVectors(shards, part["content_hash"]) for part in parts if part.num_rows]
         ids = pa.concat_tables([part for part in parts if part.num_rows])
-        return Frozen(indexes, ids, CachedQueries(encoder, cache), self.search)
+        return FrozenIndex(indexes, ids, CachedQueries(encoder, cache), self.search)
 
 
-class Frozen:
+class FrozenIndex:
     """Vectors that training never changes, by position over all indexes; equal texts of an index share a position.
 
     Positions are in the order of the texts' rows, so that they do not tell in which order the cache was filled.
@@ -111,10 +111,10 @@ class Frozen:
         self._indexes, self._settings, self.encode = indexes, settings, encode
         self._searched: Sequence[Vectors] = indexes
         self.texts = texts.combine_chunks()
-        self._offsets = np.concatenate([[0], np.cumsum([len(one) for one in indexes])]).astype(np.int64)
-        self._rows = np.concatenate([[0], np.cumsum([one.n_chunks for one in indexes])]).astype(np.int64)
+        self._offsets = np.concatenate([[0], np.cumsum([len(index_rows) for index_rows in indexes])]).astype(np.int64)
+        self._rows = np.concatenate([[0], np.cumsum([index_rows.n_chunks for index_rows in indexes])]).astype(np.int64)
         self.numbers = np.unique(texts["index"].to_numpy())
-        self._orders = [np.argsort(one.first_rows, kind="stable") for one in indexes]
+        self._orders = [np.argsort(index_rows.first_rows, kind="stable") for index_rows in indexes]
 
     @property
     def dimensions(self) -> int:
@@ -132,23 +132,23 @@ class Frozen:
 
     def take(self, positions: Ints) -> Floats:
         """Vectors at positions, shape (len(positions), dimensions)."""
-        return self._held[positions] if len(self._held) else self._stored(positions)
+        return self._cached_vectors[positions] if len(self._cached_vectors) else self._read_stored(positions)
 
-    def _stored(self, positions: Ints) -> Floats:
+    def _read_stored(self, positions: Ints) -> Floats:
         out = np.empty((len(positions), self.dimensions), np.float32)
         for number, (index, order) in enumerate(zip(self._indexes, self._orders, strict=True)):
-            mine = (positions >= self._offsets[number]) & (positions < self._offsets[number + 1])
-            if mine.any():
-                out[mine] = index.take(order[positions[mine] - self._offsets[number]])
+            in_index = (positions >= self._offsets[number]) & (positions < self._offsets[number + 1])
+            if in_index.any():
+                out[in_index] = index.take(order[positions[in_index] - self._offsets[number]])
         return out
 
     @cached_property
-    def _held(self) -> Floats:
+    def _cached_vectors(self) -> Floats:
         """All vectors where they are few, since a step takes some hundred from anywhere; none where they are many."""
         few = len(self) * self.dimensions * 4 <= HELD
-        return self._stored(np.arange(len(self) if few else 0))
+        return self._read_stored(np.arange(len(self) if few else 0))
 
-    def near(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
+    def nearest(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
         """Positions and scores of the nearest texts of each query in its own index, by `nearest`: for training alone.
 
         Args:
@@ -158,18 +158,18 @@ class Frozen:
         """
         positions = np.full((len(queries), depth), -1, np.int64)
         scores = np.full((len(queries), depth), np.nan, np.float32)
-        for place, number in enumerate(self.numbers):
-            mine = np.flatnonzero(of_index == number)
-            among = range(int(self._offsets[place]), int(self._offsets[place + 1]))
-            positions[mine], scores[mine] = nearest(queries[mine], self.take, among, depth)
+        for index, number in enumerate(self.numbers):
+            own_rows = np.flatnonzero(of_index == number)
+            among = range(int(self._offsets[index]), int(self._offsets[index + 1]))
+            positions[own_rows], scores[own_rows] = nearest(queries[own_rows], self.take, among, depth)
         return positions, scores
 
     def rows_of(self, positions: Ints) -> tuple[Ints, Ints]:
         """The texts at positions of shape (n_queries, depth), -1 being none: query and row of each, in their order."""
-        query, place = np.nonzero(positions >= 0)
-        found = positions[query, place]
+        query, column = np.nonzero(positions >= 0)
+        row_positions = positions[query, column]
         rows, starts = self._sharing
-        low, high = starts[found], starts[found + 1]
+        low, high = starts[row_positions], starts[row_positions + 1]
         return np.repeat(query, high - low), rows[spans(low, high)]
 
     @cached_property
@@ -178,13 +178,13 @@ class Frozen:
         rows = np.argsort(self.position_of, kind="stable")
         return rows, np.searchsorted(self.position_of[rows], np.arange(len(self) + 1))
 
-    def moved(self, vectors: Floats) -> Frozen:
+    def with_vectors(self, vectors: Floats) -> FrozenIndex:
         """The same texts at the same positions with other vectors, shape (len(self), dimensions)."""
         by_row = vectors[self.position_of]
-        found = copy(self)
-        found._searched = [ArrayVectors(by_row[low:high]) for low, high in pairwise(self._rows)]
-        found._held = vectors
-        return found
+        moved_index = copy(self)
+        moved_index._searched = [ArrayVectors(by_row[low:high]) for low, high in pairwise(self._rows)]
+        moved_index._cached_vectors = vectors
+        return moved_index
 
     def search(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
         """The best texts of each query in its own index: rows of `texts` (-1: none) and scores, (n_queries, depth).
@@ -196,13 +196,13 @@ class Frozen:
         """
         rows = np.full((len(queries), depth), -1, np.int64)
         scores = np.full((len(queries), depth), np.nan, np.float32)
-        for place, number in enumerate(self.numbers):
-            mine = np.flatnonzero(of_index == number)
-            if len(mine):
-                hits = exact_search(queries[mine], self._searched[place], depth, self._settings)
+        for index, number in enumerate(self.numbers):
+            own_rows = np.flatnonzero(of_index == number)
+            if len(own_rows):
+                hits = exact_search(queries[own_rows], self._searched[index], depth, self._settings)
                 width = hits.rows.shape[1]
-                rows[mine, :width] = np.where(hits.rows >= 0, hits.rows + self._rows[place], -1)
-                scores[mine, :width] = hits.scores
+                rows[own_rows, :width] = np.where(hits.rows >= 0, hits.rows + self._rows[index], -1)
+                scores[own_rows, :width] = hits.scores
         return rows, scores
 
 

@@ -53,45 +53,46 @@ def verdict(tables: Tables, output: Output) -> None:
 
     chosen = best(tables)
     facts: Row = tables.sql(FACTS).to_pylist()[0]
-    found: Row = tables.sql(DIFFERENCE).to_pylist()[0] if facts["queries"] else {}
-    if found and found["detectable"] is not None:
-        found["detectable"] = detectable_gain(found["detectable"] / POWER, found["clusters"])
-    why = _refused(chosen, facts) or _undecided(found)
+    difference: Row = tables.sql(DIFFERENCE).to_pylist()[0] if facts["queries"] else {}
+    if difference and difference["detectable"] is not None:
+        difference["detectable"] = detectable_gain(difference["detectable"] / POWER, difference["clusters"])
+    why = _refusal_reason(chosen, facts) or _undecided_reason(difference)
     shipped = "base" if why else "adapted"
     reason = why or (
-        f"nDCG@10 {_between(found)} on {found['queries']} test queries whose clusters and positives training never saw"
+        f"nDCG@10 {_format_interval(difference)} on {difference['queries']} test queries whose clusters and positives "
+        "training never saw"
     )
     about = {name: chosen[name] for name in ("setting", "share", "folds")} | {"shipped": shipped, "reason": reason}
     about["validation_queries"] = chosen["queries"]
     empty = dict.fromkeys(("part", "difference", "low", "high", "bounded_low", "p", "clusters", "detectable"))
-    row = facts | empty | found | about
+    row = facts | empty | difference | about
     output.write(ADAPTER_VERDICT.name, pa.Table.from_pylist([row], schema=ADAPTER_VERDICT.schema))
 
 
-def _refused(best: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
-    if best["share"] == 0:
-        return f"no setting did better than the base when chosen {chosen_on(best['queries'], best['folds'])}"
+def _refusal_reason(best_row: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
+    if best_row["share"] == 0:
+        return f"no setting did better than the base when chosen {chosen_on(best_row['queries'], best_row['folds'])}"
     if not facts["queries"]:
         return "every test query shares a positive with training: what they show is memory, not a lift"
     return None
 
 
-def _undecided(found: Mapping[str, Any]) -> str | None:
-    if is_gain(found):
+def _undecided_reason(difference: Mapping[str, Any]) -> str | None:
+    if is_gain(difference):
         return None
-    queries, clusters = found["queries"], found["clusters"]
+    queries, clusters = difference["queries"], difference["clusters"]
     if clusters < MIN_CLUSTERS:
         return too_few(queries, clusters)
-    said = f"nDCG@10 {_between(found)} on {queries} test queries"
-    if is_above_zero({**found, "low": -found["high"]}):
-        return f"it does harm: {said}"
-    if found["difference"] <= 0:
-        return f"no lift is seen: {said}"
-    more = math.ceil((clusters_for(found) / clusters - 1) * queries)
+    message = f"nDCG@10 {_format_interval(difference)} on {queries} test queries"
+    if is_above_zero({**difference, "low": -difference["high"]}):
+        return f"it does harm: {message}"
+    if difference["difference"] <= 0:
+        return f"no lift is seen: {message}"
+    more = math.ceil((clusters_needed(difference) / clusters - 1) * queries)
     labels = f"label about {more:,} more" if more > 0 else "label more"
-    if is_above_zero(found):
-        return f"undecided: {said}; a loss too rare to be among them could outweigh it; {labels}"
-    return f"undecided: {said}, which can show {found['detectable']:.3f}; {labels}"
+    if is_above_zero(difference):
+        return f"undecided: {message}; a loss too rare to be among them could outweigh it; {labels}"
+    return f"undecided: {message}, which can show {difference['detectable']:.3f}; {labels}"
 
 
 def too_few(queries: int, clusters: int) -> str:
@@ -102,21 +103,21 @@ def too_few(queries: int, clusters: int) -> str:
     )
 
 
-def clusters_for(found: Mapping[str, Any]) -> int:
+def clusters_needed(difference: Mapping[str, Any]) -> int:
     """About how many clusters would release an adapter with this lift 4 times of 5; as many as there are at least."""
-    n = int(found["clusters"])
-    gain = found["detectable"] - 1 / n
+    n = int(difference["clusters"])
+    gain = difference["detectable"] - 1 / n
     deviation = math.sqrt(max(0.0, (gain / POWER) ** 2 - 1 / n**2) * n)
-    wanted = n
-    while detectable_gain(deviation / math.sqrt(wanted), wanted) > found["difference"]:
-        wanted = math.ceil(wanted * 1.02)
-    return wanted
+    n_needed = n
+    while detectable_gain(deviation / math.sqrt(n_needed), n_needed) > difference["difference"]:
+        n_needed = math.ceil(n_needed * 1.02)
+    return n_needed
 
 
-def _between(found: Mapping[str, Any]) -> str:
-    if found["low"] is None:
-        return f"{found['difference']:+.3f}, of one cluster alone"
-    return f"{found['difference']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f})"
+def _format_interval(difference: Mapping[str, Any]) -> str:
+    if difference["low"] is None:
+        return f"{difference['difference']:+.3f}, of one cluster alone"
+    return f"{difference['difference']:+.3f} ({difference['low']:+.3f} to {difference['high']:+.3f})"
 
 
 def chosen_on(queries: int, folds: int | None) -> str:

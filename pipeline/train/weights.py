@@ -38,9 +38,9 @@ def _rows(trial: int, name: str, values: Floats) -> pa.Table:
 def from_rows(rows: pa.Table) -> dict[str, Floats]:
     """What `as_rows` wrote of one trial."""
     ordered = rows.sort_by([("tensor", "ascending"), ("row", "ascending")])
-    found = {}
+    weights = {}
     for name in pc.unique(ordered["tensor"]).to_pylist():
         part = ordered.filter(pc.equal(ordered["tensor"], name))
         values = np.concatenate([chunk.flatten().to_numpy() for chunk in part["weights"].chunks])
-        found[name] = values.reshape(part.num_rows, -1).astype(np.float32, copy=False)
-    return found
+        weights[name] = values.reshape(part.num_rows, -1).astype(np.float32, copy=False)
+    return weights

@@ -47,9 +47,9 @@ def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
         values, axes = np.linalg.eigh(spread)
         values = np.maximum(values, 0) + max(SHRUNK * float(np.mean(values)), 1e-12)
         for power in POWERS:
-            found = (axes * values**-power) @ axes.T
-            lengths = np.linalg.norm(queries @ found, axis=1)
-            yield power, (found / max(float(lengths.mean()), 1e-12)).astype(np.float32)
+            whitening = (axes * values**-power) @ axes.T
+            lengths = np.linalg.norm(queries @ whitening, axis=1)
+            yield power, (whitening / max(float(lengths.mean()), 1e-12)).astype(np.float32)
 
 
 def _texts(task: Task) -> Iterator[Doubles]:
@@ -66,18 +66,20 @@ def _covariance(parts: Iterator[Doubles]) -> Doubles:
     return np.asarray(squares / max(count, 1) - np.outer(mean, mean))
 
 
-def whitened(vectors: Floats, weight: Floats) -> Floats:
+def whiten(vectors: Floats, weight: Floats) -> Floats:
     """Vectors after a map, of length 1; a zero vector stays zero."""
-    found = vectors @ weight.T
-    return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12), np.float32)
+    whitened_vectors = vectors @ weight.T
+    return np.asarray(
+        whitened_vectors / np.maximum(np.linalg.norm(whitened_vectors, axis=1, keepdims=True), 1e-12), np.float32
+    )
 
 
-def best_start(task: Task) -> Floats | None:
+def best_whitening(task: Task) -> Floats | None:
     """The map that is best on the validation queries; None where the base is."""
-    asked, best = task.validation, None
-    most = asked.reached(task.frozen, asked.vectors)
+    queries, best_weight = task.validation, None
+    best_ndcg = queries.ndcg(task.frozen, queries.vectors)
     for _, weight in whitenings(task):
-        reached = asked.reached(task.frozen, whitened(asked.vectors, weight))
-        if reached > most:
-            best, most = weight, reached
-    return best
+        ndcg = queries.ndcg(task.frozen, whiten(queries.vectors, weight))
+        if ndcg > best_ndcg:
+            best_weight, best_ndcg = weight, ndcg
+    return best_weight

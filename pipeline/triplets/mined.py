@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest, key_of
 from darklode.pipeline.base.artifacts.stage import partition_name
 from darklode.pipeline.base.relations import Relation, view
-from darklode.pipeline.mine.days import chained, digests
+from darklode.pipeline.mine.days import chain_fingerprints, digests
 from darklode.pipeline.mine.tiers import LOTS, tier_of
 from darklode.pipeline.triplets.placement import TRIPLET_ID
 from darklode.schemas.mined_tables import MINED_PAIRS
@@ -133,14 +133,14 @@ def mined_triplets(
         apart: a positive makes triplets on one side only, that of the first query that had it.
         seed: of the tiers.
     """
-    given = {
+    parameters = {
         "seed": seed,
         "lots": LOTS,
         "small": settings.small_share,
         "median": settings.median_share,
     }
     days, left_out = tables.by_day("mined_pairs"), Counter[str]()
-    files = tables.of("mined_pairs", tables.parts("mined_pairs"))
+    files = tables.with_parts("mined_pairs", tables.parts("mined_pairs"))
     verified = "mined_verdicts" in tables
     bases = _bases(tables, output, digest(tables.parts("mined_verdicts")) if verified else "")
     with tables.connect() as connection:
@@ -153,15 +153,15 @@ def mined_triplets(
         for number, (day, basis) in enumerate(bases.items()):
             with output.unit(day, basis) as unit:
                 if not unit.done:
-                    own = view(connection, tables.of("mined_pairs", days[day]), "mined_pairs")
-                    unit.facts |= _day(connection, output, own, given)
+                    own = view(connection, tables.with_parts("mined_pairs", days[day]), "mined_pairs")
+                    unit.facts |= _day(connection, output, own, parameters)
             left_out.update(unit.facts)
             output.progress(number + 1, len(days), day)
-        left_out.update(_patch(connection, output, given))
-    pairs, written = tables.rows("mined_pairs"), output.rows("triplets")
-    dropped = dict(sorted(left_out.items())) | {"no document of that id": pairs - written - left_out.total()}
+        left_out.update(_patch(connection, output, parameters))
+    pairs, n_triplets = tables.rows("mined_pairs"), output.rows("triplets")
+    dropped = dict(sorted(left_out.items())) | {"no document of that id": pairs - n_triplets - left_out.total()}
     dropped = {reason: rows for reason, rows in dropped.items() if rows}
-    output.count(FunnelStep("mined_triplets", "pairs", pairs, "pairs", written, dropped))
+    output.count(FunnelStep("mined_triplets", "pairs", pairs, "pairs", n_triplets, dropped))
 
 
 def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
@@ -170,52 +170,56 @@ def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
     A query's text is that of its first day, so a day's pairs mention no query of a later one.
     """
     days, corpus = tables.by_day("mined_pairs"), digest(tables.parts("documents"))
-    known: Mapping[str, Any] = output.earlier_facts.get("mentioned", {})
-    asked = chained(digests(tables.by_day("log_queries")))
-    so_far = {day: max((first for first in asked if first <= day), default="") for day in days}
-    of = {day: [pairs, corpus, asked.get(so_far[day], "")] for day, pairs in digests(days).items()}
-    changed = [part for day in days for part in days[day] if known.get(day, {}).get("of") != of[day]]
-    found = tables.of("mined_pairs", changed).sql(MENTIONED).to_pylist() if changed else []
-    fresh = {row["day"]: row["texts"] for row in found}
-    same = {day: known[day]["texts"] for day in days if known.get(day, {}).get("of") == of[day]}
+    earlier_mentions: Mapping[str, Any] = output.earlier_facts.get("mentioned", {})
+    query_fingerprints = chain_fingerprints(digests(tables.by_day("log_queries")))
+    so_far = {day: max((first for first in query_fingerprints if first <= day), default="") for day in days}
+    base_parts = {day: [pairs, corpus, query_fingerprints.get(so_far[day], "")] for day, pairs in digests(days).items()}
+    changed = [part for day in days for part in days[day] if earlier_mentions.get(day, {}).get("of") != base_parts[day]]
+    mentions = tables.with_parts("mined_pairs", changed).sql(MENTIONED).to_pylist() if changed else []
+    fresh = {row["day"]: row["texts"] for row in mentions}
+    same = {
+        day: earlier_mentions[day]["texts"]
+        for day in days
+        if earlier_mentions.get(day, {}).get("of") == base_parts[day]
+    }
     texts = dict.fromkeys(days, "") | same | fresh
-    output.facts["mentioned"] = {day: {"of": of[day], "texts": texts[day]} for day in days}
-    return {day: key_of(of[day][0], texts[day], verdicts) for day in days}
+    output.facts["mentioned"] = {day: {"of": base_parts[day], "texts": texts[day]} for day in days}
+    return {day: key_of(base_parts[day][0], texts[day], verdicts) for day in days}
 
 
 def _with_sides(tables: Tables, bases: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
     """The bases with what sides depend on: the queries up to the day, and, where positives have a side, these."""
-    chain = chained(digests(tables.by_day("query_clusters")))
-    known = {day: chain[max(one for one in chain if one <= day)] for day in bases}
-    return {day: key_of(basis, known[day], owners.get(day, "")) for day, basis in bases.items()}
+    chain = chain_fingerprints(digests(tables.by_day("query_clusters")))
+    side_fingerprints = {day: chain[max(chain_day for chain_day in chain if chain_day <= day)] for day in bases}
+    return {day: key_of(basis, side_fingerprints[day], owners.get(day, "")) for day, basis in bases.items()}
 
 
 def _day(
-    connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation, given: Mapping[str, object]
+    connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation, parameters: Mapping[str, object]
 ) -> dict[str, int]:
     """Write the triplets of a day's files; how many of these pairs are left out, by reason."""
     left_out = _weigh(connection, str(pairs))
-    same = (run for rows in _joined(connection, given) for run in _runs(rows))
+    same = (run for rows in _joined_rows(connection, parameters) for run in _runs(rows))
     for (tenant, source, day), some in groupby(same, itemgetter(0)):
         shared = {"tenant": tenant, "date": day, "source": source}
         folders = {split: partition_name(shared | {"split": split}) for split in SPLITS}
-        with output.packed("triplets", *folders.values()) as take:
+        with output.packed_writer("triplets", *folders.values()) as take:
             for _, run in some:
-                for split, place in folders.items():
-                    take(run.filter(pc.equal(run["split"], split)), place)
+                for split, folder in folders.items():
+                    take(run.filter(pc.equal(run["split"], split)), folder)
     return left_out
 
 
-def _patch(connection: duckdb.DuckDBPyConnection, output: Output, given: Mapping[str, object]) -> dict[str, int]:
+def _patch(connection: duckdb.DuckDBPyConnection, output: Output, parameters: Mapping[str, object]) -> dict[str, int]:
     """Write what the pairs' patch makes of the triplets; how many pairs it leaves out, by reason, less those that went.
 
     Each is weighed as the pairs of the days' files are, so what went is what these files hold.
     """
-    left_out = Counter(_weigh(connection, MINED_PAIRS.changed))
-    for rows in _joined(connection, given):
-        output.write(TRIPLETS.changed, rows)
-    left_out.subtract(_weigh(connection, MINED_PAIRS.removed))
-    output.write_answer(TRIPLETS.removed, connection, NAMES, {})
+    left_out = Counter(_weigh(connection, MINED_PAIRS.changed_column))
+    for rows in _joined_rows(connection, parameters):
+        output.write(TRIPLETS.changed_column, rows)
+    left_out.subtract(_weigh(connection, MINED_PAIRS.removed_column))
+    output.write_answer(TRIPLETS.removed_column, connection, NAMES, {})
     return left_out
 
 
@@ -226,10 +230,10 @@ def _weigh(connection: duckdb.DuckDBPyConnection, pairs: str) -> dict[str, int]:
     return dict(connection.sql(LEFT_OUT).fetchall())
 
 
-def _joined(connection: duckdb.DuckDBPyConnection, given: Mapping[str, object]) -> Iterator[pa.Table]:
+def _joined_rows(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, object]) -> Iterator[pa.Table]:
     (total,) = connection.sql("SELECT count(*) FROM accepted").fetchall()[0]
     for first in range(0, total, ROWS):
-        some = connection.sql(IN_ORDER, params={**given, "first": first, "rows": ROWS}).to_arrow_table()
+        some = connection.sql(IN_ORDER, params={**parameters, "first": first, "rows": ROWS}).to_arrow_table()
         yield TRIPLETS.rows(dict(zip(some.column_names, some.columns, strict=True)))
 
 

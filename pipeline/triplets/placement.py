@@ -45,8 +45,8 @@ def misplaced_triplets(run: Run) -> Iterator[MisplacedTriplets]:
     """
     tables = run.tables()
     for part in run.parts().get(TRIPLETS.name, []):
-        named = _folder_values(partition_of(part.file))
-        n = _misplaced(named, tables.part(part)) if named and part.rows else 0
+        folder_values = _folder_values(partition_of(part.file))
+        n = _count_misplaced(folder_values, tables.part(part)) if folder_values and part.rows else 0
         if n:
             yield MisplacedTriplets(part.file, n, part.rows)
 
@@ -62,14 +62,14 @@ def _folder_values(partition: str) -> dict[str, str]:
     return {column: unquote(value) for column, _, value in hive} or partition_values(partition)
 
 
-def _misplaced(named: dict[str, str], rows: pa.Table) -> int:
+def _count_misplaced(folder_values: dict[str, str], rows: pa.Table) -> int:
     """Rows that differ from what their folder names, in a column or in their id."""
     checked = rows.select(["triplet_id", "query_id", "positive_id"])
-    for column, value in named.items():
-        known = rows[column] if column in rows.column_names else pa.repeat(value, rows.num_rows)
-        checked = checked.append_column(column, known)
-    differs = [f"CAST({column} AS VARCHAR) IS DISTINCT FROM ${column}" for column in named]
+    for column, value in folder_values.items():
+        actual = rows[column] if column in rows.column_names else pa.repeat(value, rows.num_rows)
+        checked = checked.append_column(column, actual)
+    differs = [f"CAST({column} AS VARCHAR) IS DISTINCT FROM ${column}" for column in folder_values]
     with scratch() as connection:
         connection.register("rows", checked)
         query = COUNT_MISPLACED.format(differs=" OR ".join(["false", *differs]))
-        return int(connection.sql(query, params=named).fetchall()[0][0])
+        return int(connection.sql(query, params=folder_values).fetchall()[0][0])

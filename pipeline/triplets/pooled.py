@@ -223,7 +223,7 @@ BLOCK_OF_TRIPLETS = """
 
 
 @dataclass(frozen=True)
-class Share:
+class TripletShard:
     """A shard: the queries that come in one place of `shards`, in the order of the triplets."""
 
     tables: Tables
@@ -239,11 +239,11 @@ class Share:
         return f"triplets {self.shard} of {self.shards}"
 
     @property
-    def place(self) -> str:
+    def folder(self) -> str:
         """See `Shard`."""
         contents = [self.tables.content(table) for table in TRIPLETS_STAGE.reads]
-        given = (self.settings.model_dump(mode="json"), self.apart, self.source, self.shard, self.shards)
-        return f"progress/{TRIPLETS_STAGE.name}/{key_of(TRIPLETS_STAGE.version, contents, *given)}"
+        content = (self.settings.model_dump(mode="json"), self.apart, self.source, self.shard, self.shards)
+        return f"progress/{TRIPLETS_STAGE.name}/{key_of(TRIPLETS_STAGE.version, contents, *content)}"
 
 
 def triplets(
@@ -270,25 +270,25 @@ def triplets(
     Source: DevRev-Search, A.4 (16 hard negatives); NV-Retriever (Moreira et al. 2024), TopK-PercPos.
     """
     shards = max(1, min(spread.places, tables.rows("queries") // SHARD_QUERIES))
-    every = [Share(tables, settings, apart, source, number, shards) for number in range(1, shards + 1)]
+    every = [TripletShard(tables, settings, apart, source, number, shards) for number in range(1, shards + 1)]
     counts = Counter[str]()
-    written = 0
-    with output.packed("triplets", *SPLITS) as take:
-        for block in _counted(spread(made, every), counts):
-            found = TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True)))
+    n_written = 0
+    with output.packed_writer("triplets", *SPLITS) as take:
+        for block in _count_pieces(spread(make_triplets, every), counts):
+            rows = TRIPLETS.rows(dict(zip(block.column_names, block.columns, strict=True)))
             for split in SPLITS:
-                take(found.filter(pc.equal(found["split"], split)), split)
-            written += found.num_rows
-            output.progress(written, counts["rows"] if shards == 1 else None)
+                take(rows.filter(pc.equal(rows["split"], split)), split)
+            n_written += rows.num_rows
+            output.progress(n_written, counts["rows"] if shards == 1 else None)
     output.count(_step(counts))
     output.facts["short_of_negatives"] = counts["short"]
 
 
-def made(share: Share) -> Pieces:
+def make_triplets(share: TripletShard) -> Pieces:
     """A row of counts, then the triplets of a shard, `BLOCK` at a time, in their order."""
     settings = share.settings
     limits = {"negatives": settings.negatives}
-    with _opened(share) as connection:
+    with _open_shard(share) as connection:
         connection.execute(TEXTS)
         connection.execute(HELD, {"apart": share.apart})
         connection.execute(LABELLED, {"min_probability": settings.min_probability})
@@ -305,7 +305,7 @@ def made(share: Share) -> Pieces:
 
 
 @contextmanager
-def _opened(share: Share) -> Iterator[duckdb.DuckDBPyConnection]:
+def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that sees the shard's rows."""
     with scratch() as connection:
         share.tables.view(connection, "queries", "queries")
@@ -318,7 +318,7 @@ def _opened(share: Share) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def _restrict(connection: duckdb.DuckDBPyConnection, share: Share) -> None:
+def _restrict(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> None:
     for table in ("chunks", *_BY_QUERY):
         share.tables.view(connection, f"every_{table}", table)
     connection.execute(MINE, {"shard": share.shard, "shards": share.shards})
@@ -328,7 +328,7 @@ def _restrict(connection: duckdb.DuckDBPyConnection, share: Share) -> None:
     connection.execute(OWN_TEXTS)
 
 
-def _counted(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[pa.Table]:
+def _count_pieces(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[pa.Table]:
     """All triplets, one shard after the other; their counts are added up as they come."""
     for pieces in results:
         counts.update(next(pieces).to_pylist()[0])
@@ -342,26 +342,26 @@ def _left_out(connection: duckdb.DuckDBPyConnection) -> pa.Table:
 def _step(counts: Counter[str]) -> FunnelStep:
     """Positives in, triplets out, and why the others are none."""
     names = ("total", "unlikely", "held", "copies", "overruled", "bare", "rows")
-    total, unlikely, held, copies, overruled, bare, rows = (counts[name] for name in names)
+    total, unlikely, held_out, copies, overruled, bare, rows = (counts[name] for name in names)
     dropped = {
         "less likely than triplets.min_probability": unlikely,
-        "beyond triplets.max_positives": total - unlikely - held - copies - overruled - bare - rows,
+        "beyond triplets.max_positives": total - unlikely - held_out - copies - overruled - bare - rows,
     }
     dropped |= {"shorter than triplets.min_letters": bare} if bare else {}
-    dropped |= {"positive of a held-out query": held} if held else {}
+    dropped |= {"positive of a held-out query": held_out} if held_out else {}
     dropped |= {"same text as another positive of the query": copies} if copies else {}
     dropped |= {"people labelled the same text not relevant": overruled} if overruled else {}
     return FunnelStep("triplets", "positives of train and validation", total, "triplets", rows, dropped)
 
 
-def _totals(connection: duckdb.DuckDBPyConnection, wanted: int) -> tuple[int, int]:
+def _totals(connection: duckdb.DuckDBPyConnection, n_negatives: int) -> tuple[int, int]:
     counts = "SELECT count(*), count(*) FILTER (len(negative_ids) < $wanted) FROM chosen"
-    found = connection.sql(counts, params={"wanted": wanted}).fetchall()
-    return int(found[0][0]), int(found[0][1])
+    totals = connection.sql(counts, params={"wanted": n_negatives}).fetchall()
+    return int(totals[0][0]), int(totals[0][1])
 
 
 def _blocks(connection: duckdb.DuckDBPyConnection, rows: int, source: str, form: TextForm) -> Iterator[pa.Table]:
     query = BLOCK_OF_TRIPLETS.format(passage=TEXT_FORMS[form].format(of=""), positive=TEXT_FORMS[form].format(of="c."))
     for first in range(0, rows, BLOCK):
-        given = {"first": first, "rows": BLOCK, "source": source}
-        yield connection.sql(query, params=given).to_arrow_table()
+        parameters = {"first": first, "rows": BLOCK, "source": source}
+        yield connection.sql(query, params=parameters).to_arrow_table()

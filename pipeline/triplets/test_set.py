@@ -5,7 +5,7 @@ from datetime import date
 import duckdb
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.relations import Relation, keep
+from darklode.pipeline.base.relations import Relation, materialize
 from darklode.pipeline.mine.multi_hop import STRONGEST, loans_to, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import MiningSettings
@@ -94,15 +94,17 @@ def test_set(
     if settings.test_from is None:
         return
     period = {"test_from": settings.test_from}
-    with _later(tables, settings.test_from).connect() as connection:
-        asked = keep(connection, ASKED)
+    with _later_tables(tables, settings.test_from).connect() as connection:
+        test_queries = materialize(connection, ASKED)
         lending = {**period, "lent": settings.test_multi_hop}
-        lent = keep(connection, NEW_LENDERS, lending, loans=loans_to(connection, asked, before=hop.before))
-        every = multi_hop(connection, asked, lent, hop, most=lenders, merge="all")
-        strongest = keep(connection, STRONGEST, found=keep(connection, LATER, period, every=every))
-        found = keep(connection, FOUND, strongest=strongest)
-        pairs = keep(connection, PAIRS, period, found=found)
-        output.count(_step(connection, asked, pairs, apart=apart))
+        lent = materialize(
+            connection, NEW_LENDERS, lending, loans=loans_to(connection, test_queries, before=hop.before)
+        )
+        every = multi_hop(connection, test_queries, lent, hop, max_associations=lenders, merge="all")
+        strongest = materialize(connection, STRONGEST, found=materialize(connection, LATER, period, every=every))
+        test_pairs = materialize(connection, FOUND, strongest=strongest)
+        pairs = materialize(connection, PAIRS, period, found=test_pairs)
+        output.count(_step(connection, test_queries, pairs, apart=apart))
         if apart:
             connection.execute(f"DELETE FROM {pairs} WHERE shares_positive")
         columns = ", ".join(TABLES["mined_test"].schema.names)
@@ -115,19 +117,21 @@ def test_set(
     output.facts["pairs"] = paired
 
 
-def _later(tables: Tables, first: date) -> Tables:
+def _later_tables(tables: Tables, first: date) -> Tables:
     """The same tables with the evidence of that day and later ones alone."""
     days = tables.by_day("click_evidence")
     later = [part for day, parts in days.items() if day >= first.isoformat() for part in parts]
-    return tables.of("click_evidence", later)
+    return tables.with_parts("click_evidence", later)
 
 
-def _step(connection: duckdb.DuckDBPyConnection, asked: Relation, pairs: Relation, *, apart: bool) -> FunnelStep:
+def _step(connection: duckdb.DuckDBPyConnection, test_queries: Relation, pairs: Relation, *, apart: bool) -> FunnelStep:
     """Queries of the period in, queries with pairs out."""
     paired = f"SELECT DISTINCT tenant, query_id, shares_positive FROM {pairs}"
-    counts = f"SELECT (SELECT count(*) FROM {asked}), count(*), count(*) FILTER (shares_positive) FROM ({paired})"
-    queries, found, sharing = map(int, connection.sql(counts).fetchall()[0])
-    left = sharing if apart else 0
-    dropped = {"no relevant document": queries - found, "shares a positive with training": left}
+    counts = (
+        f"SELECT (SELECT count(*) FROM {test_queries}), count(*), count(*) FILTER (shares_positive) FROM ({paired})"
+    )
+    queries, n_found, sharing = map(int, connection.sql(counts).fetchall()[0])
+    n_dropped = sharing if apart else 0
+    dropped = {"no relevant document": queries - n_found, "shares a positive with training": n_dropped}
     dropped = {reason: rows for reason, rows in dropped.items() if rows}
-    return FunnelStep("mined_test", "queries of the test period", queries, "queries", found - left, dropped)
+    return FunnelStep("mined_test", "queries of the test period", queries, "queries", n_found - n_dropped, dropped)

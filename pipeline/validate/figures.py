@@ -17,8 +17,8 @@ from darklode.pipeline.base.raters import (
     cohens_kappa,
     confusion,
     cross_validated_kappa,
-    enough,
     fit_threshold,
+    has_enough_labels,
     kappa_of_table,
     quadratic,
 )
@@ -66,7 +66,7 @@ class Scope:
     @property
     def sample(self) -> ReviewedPairs:
         """Labelled pairs of the sample."""
-        return self.reviewed.take(self.reviewed.labelled & (self.reviewed.stratum >= 0))
+        return self.reviewed.take(self.reviewed.is_labelled & (self.reviewed.stratum >= 0))
 
     def size(self, *verdicts: str) -> int:
         """Pairs of the run with one of these verdicts."""
@@ -75,9 +75,9 @@ class Scope:
     def strata(self, verdicts: tuple[str, ...]) -> LabelledStrata:
         """The strata of some verdicts, with the labels of each query."""
         own, sample = np.flatnonzero(np.isin(self.verdict, verdicts) & (self.pairs > 0)), self.sample
-        place = np.full(len(self.pairs), -1)
-        place[own] = np.arange(len(own))
-        column = place[sample.stratum]
+        stratum_position = np.full(len(self.pairs), -1)
+        stratum_position[own] = np.arange(len(own))
+        column = stratum_position[sample.stratum]
         rows = column >= 0
         query = np.unique(sample.query, return_inverse=True)[1]
         shape = (int(query.max(initial=-1)) + 1, len(own))
@@ -96,26 +96,26 @@ def scopes(tables: Tables) -> Iterator[Scope]:
     strata, queries = tables.sql(STRATA), tables.sql(QUERIES)
     of_tenant = dict(zip(queries["tenant"].to_pylist(), queries["n"].to_pylist(), strict=True))
     retrievers = sorted(pc.unique(strata["retriever"]).drop_null().to_pylist())
-    reviewed, every = ReviewedPairs.of(tables, retrievers), sum(of_tenant.values())
+    reviewed, every = ReviewedPairs.from_tables(tables, retrievers), sum(of_tenant.values())
     verdict, names = _verdicts(strata), tuple(of_tenant)
     anyone = pc.is_null(strata["retriever"])
     yield Scope(None, names, None, _pairs(strata.filter(anyone), len(verdict)), verdict, reviewed, every)
     if len(of_tenant) > 1:
         for tenant, n in of_tenant.items():
             own = strata.filter(pc.and_(anyone, pc.equal(strata["tenant"], tenant)))
-            of = reviewed.take(reviewed.tenant == tenant)
-            yield Scope(tenant, (tenant,), None, _pairs(own, len(verdict)), verdict, of, n)
+            tenant_pairs = reviewed.take(reviewed.tenant == tenant)
+            yield Scope(tenant, (tenant,), None, _pairs(own, len(verdict)), verdict, tenant_pairs, n)
     for column, retriever in enumerate(retrievers):
         own = strata.filter(pc.fill_null(pc.equal(strata["retriever"], retriever), False))
-        of = reviewed.take(reviewed.found_by[:, column])
-        yield Scope(None, names, retriever, _pairs(own, len(verdict)), verdict, of, every)
+        tenant_pairs = reviewed.take(reviewed.found_by[:, column])
+        yield Scope(None, names, retriever, _pairs(own, len(verdict)), verdict, tenant_pairs, every)
 
 
 def _verdicts(strata: pa.Table) -> NDArray[np.object_]:
     position = strata["position"].to_numpy()
-    found = np.empty(int(position.max(initial=-1)) + 1, dtype=object)
-    found[position] = strata["verdict"].to_numpy(zero_copy_only=False)
-    return found
+    values_by_position = np.empty(int(position.max(initial=-1)) + 1, dtype=object)
+    values_by_position[position] = strata["verdict"].to_numpy(zero_copy_only=False)
+    return values_by_position
 
 
 def _pairs(strata: pa.Table, n: int) -> _Counts:
@@ -138,21 +138,21 @@ def figures(scope: Scope, threshold: float | None, resamples: int, seed: int) ->
         resamples: of the queries, for each bootstrap interval.
         seed: of the intervals and folds.
     """
-    reviewed, sample, held = scope.reviewed, scope.sample, scope.reviewed.stratum >= 0
+    reviewed, sample, in_sample = scope.reviewed, scope.sample, scope.reviewed.stratum >= 0
     verdicts, unreadable = scope.size(*JUDGED), scope.size("unreadable")
     everything, read = scope.strata(ALL), scope.strata(READ)
     queries = len(np.unique(sample.query))
     share = queries / scope.queries if scope.queries else 1.0
-    found = estimate(everything, share, np.random.default_rng(seed))
-    said, unread = sample.take(sample.read), sample.take(~sample.read)
+    estimates = estimate(everything, share, np.random.default_rng(seed))
+    readable, unread = sample.take(sample.read), sample.take(~sample.read)
     row: dict[str, object] = {
         "tenant": scope.tenant,
         "retriever": scope.retriever,
         "labelled": len(sample.query),
         "queries": queries,
-        "tied": int((held & ~reviewed.labelled & (reviewed.votes > 0)).sum()),
-        "skipped": int((held & (reviewed.votes == 0)).sum()),
-        "outside": int((~held & reviewed.labelled).sum()),
+        "tied": int((in_sample & ~reviewed.is_labelled & (reviewed.votes > 0)).sum()),
+        "skipped": int((in_sample & (reviewed.votes == 0)).sum()),
+        "outside": int((~in_sample & reviewed.is_labelled).sum()),
         "shown": int(sample.shown.sum()),
         "verdicts": verdicts,
         "unreadable": unreadable,
@@ -161,18 +161,18 @@ def figures(scope: Scope, threshold: float | None, resamples: int, seed: int) ->
         "unread_not_relevant": int((~unread.positive).sum()),
         "threshold": threshold,
     }
-    row |= {name: int(n) for name, n in confusion(said.relevant, said.positive)._asdict().items()}
+    row |= {name: int(n) for name, n in confusion(readable.relevant, readable.positive)._asdict().items()}
     estimated = {
-        "precision": found.precision,
-        "recall": found.recall,
-        "missed": found.missed,
+        "precision": estimates.precision,
+        "recall": estimates.recall,
+        "missed": estimates.missed,
         "kappa": run_kappa(read, resamples, seed),
-        "sample_kappa": _sample_kappa(said, resamples, seed),
-        "weighted_kappa": _weighted_kappa(scope, said, resamples, seed),
+        "sample_kappa": _sample_kappa(readable, resamples, seed),
+        "weighted_kappa": _weighted_kappa(scope, readable, resamples, seed),
     }
     for name, figure in estimated.items():
         row |= figure.columns(name)
-    return row | (_fitted(scope, said, seed) if scope.retriever is None else {})
+    return row | (_fit_threshold_row(scope, readable, seed) if scope.retriever is None else {})
 
 
 def run_kappa(strata: LabelledStrata, resamples: int, seed: int) -> IntervalEstimate:
@@ -180,41 +180,41 @@ def run_kappa(strata: LabelledStrata, resamples: int, seed: int) -> IntervalEsti
 
     A resample without a label of some stratum keeps the stratum's share.
     """
-    if not (strata.known(True) and strata.known(False)):
+    if not (strata.is_fully_known(True) and strata.is_fully_known(False)):
         return UNKNOWN
     merged, _ = merge_empty(strata)
-    kept, n = merged.x / np.maximum(merged.n, 1), len(merged.pairs)
+    mean_label, n = merged.x / np.maximum(merged.n, 1), len(merged.pairs)
 
     def kappa(sums: _Floats) -> _Floats:
         labelled, relevant = sums[..., :n], sums[..., n:]
-        share = np.where(labelled > 0, relevant / np.maximum(labelled, 1), kept)
+        share = np.where(labelled > 0, relevant / np.maximum(labelled, 1), mean_label)
         yes, no = merged.pairs * share, merged.pairs * (1 - share)
-        sides = [(yes, merged.found), (no, merged.found), (yes, ~merged.found), (no, ~merged.found)]
-        return cohens_kappa(Confusion(*(np.asarray(of[..., side].sum(axis=-1)) for of, side in sides)))
+        sides = [(yes, merged.is_found), (no, merged.is_found), (yes, ~merged.is_found), (no, ~merged.is_found)]
+        return cohens_kappa(Confusion(*(np.asarray(counts[..., side].sum(axis=-1)) for counts, side in sides)))
 
     return bootstrap(np.hstack([merged.labelled, merged.relevant]), kappa, resamples, seed)
 
 
-def _sample_kappa(said: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
-    code = 2 * ~said.relevant + ~said.positive  # in the order of `Confusion` but for the two kinds of errors
+def _sample_kappa(readable: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
+    code = 2 * ~readable.relevant + ~readable.positive  # in the order of `Confusion` but for the two kinds of errors
 
     def kappa(sums: _Floats) -> _Floats:
-        hits, false, missed, rest = (sums[..., place] for place in range(4))
-        return cohens_kappa(Confusion(hits, false, missed, rest))
+        hits, false, missed, true_negatives = (sums[..., cell] for cell in range(4))
+        return cohens_kappa(Confusion(hits, false, missed, true_negatives))
 
-    return bootstrap(_by_query(said, code, 4), kappa, resamples, seed) if len(code) else UNKNOWN
+    return bootstrap(_by_query(readable, code, 4), kappa, resamples, seed) if len(code) else UNKNOWN
 
 
-def _weighted_kappa(scope: Scope, said: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
+def _weighted_kappa(scope: Scope, readable: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
     """Quadratic-weighted kappa (Cohen, 1968); what is not relevant is grade 0, whatever grade the judge gave."""
-    rows = np.isfinite(said.grade) | ~said.relevant
-    graded = said.take(rows)
+    rows = np.isfinite(readable.grade) | ~readable.relevant
+    graded = readable.take(rows)
     judge = np.where(graded.relevant, np.maximum(np.nan_to_num(graded.grade), 1), 0).astype(np.int64)
     values = np.unique(np.concatenate([judge, graded.relevance]))
     if max(judge.max(initial=0), 0) < 2 or graded.relevance.max(initial=0) < 2:
         return UNKNOWN
-    place = np.searchsorted(values, judge) * len(values) + np.searchsorted(values, graded.relevance)
-    counts = _by_query(graded, place, len(values) ** 2, weights(scope, graded))
+    cell = np.searchsorted(values, judge) * len(values) + np.searchsorted(values, graded.relevance)
+    counts = _by_query(graded, cell, len(values) ** 2, weights(scope, graded))
     cost = quadratic(values.astype(np.float64))
 
     def kappa(sums: _Floats) -> _Floats:
@@ -227,9 +227,9 @@ def weights(scope: Scope, pairs: ReviewedPairs) -> _Floats:
     """How many pairs of the scope each labelled pair stands for."""
     own = np.flatnonzero(np.isin(scope.verdict, READ) & (scope.pairs > 0))
     merged, to = merge_empty(scope.strata(READ))
-    of = np.zeros(len(scope.pairs))
-    of[own[to >= 0]] = (merged.pairs / np.maximum(merged.n, 1))[to[to >= 0]]
-    return np.asarray(of[pairs.stratum])
+    weight_of = np.zeros(len(scope.pairs))
+    weight_of[own[to >= 0]] = (merged.pairs / np.maximum(merged.n, 1))[to[to >= 0]]
+    return np.asarray(weight_of[pairs.stratum])
 
 
 def _by_query(pairs: ReviewedPairs, code: NDArray[np.int64], n: int, weight: _Floats | None = None) -> _Floats:
@@ -238,15 +238,15 @@ def _by_query(pairs: ReviewedPairs, code: NDArray[np.int64], n: int, weight: _Fl
     return np.asarray(sums.reshape(len(names), n), np.float64)
 
 
-def _fitted(scope: Scope, said: ReviewedPairs, seed: int) -> dict[str, object]:
-    rated = said.take(np.isfinite(said.probability))
-    if not enough(rated.positive):
+def _fit_threshold_row(scope: Scope, readable: ReviewedPairs, seed: int) -> dict[str, object]:
+    rated = readable.take(np.isfinite(readable.probability))
+    if not has_enough_labels(rated.positive):
         return {}
     weight = weights(scope, rated)
-    found = fit_threshold(rated.probability, rated.positive, weight)
-    if found is None:
+    threshold = fit_threshold(rated.probability, rated.positive, weight)
+    if threshold is None:
         return {}
     query = np.unique(rated.query, return_inverse=True)[1]
     crossed = cross_validated_kappa(rated.probability, rated.positive, query, seed, weight)
-    known = crossed if math.isfinite(crossed) else None
-    return {"fitted_threshold": found[0], "fitted_kappa": found[1], "cross_validated_kappa": known}
+    finite_kappa = crossed if math.isfinite(crossed) else None
+    return {"fitted_threshold": threshold[0], "fitted_kappa": threshold[1], "cross_validated_kappa": finite_kappa}

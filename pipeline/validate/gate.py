@@ -27,17 +27,17 @@ def gate(tables: Tables, output: Output, settings: ValidationSettings) -> None:
         settings: min_kappa, max_null_rate, min_recall.
     """
     rows = tables.sql("SELECT kappa, null_rate, recall FROM validation WHERE tenant IS NULL AND retriever IS NULL")
-    found: Mapping[str, float | None] = (rows.to_pylist() or [dict.fromkeys(FIGURES)])[0]
-    written = []
+    figures: Mapping[str, float | None] = (rows.to_pylist() or [dict.fromkeys(FIGURES)])[0]
+    gate_rows = []
     for figure, setting in FIGURES.items():
-        value, asked = found[figure], getattr(settings, setting)
-        passed = None if asked is None else value is not None and _reached(setting, value, asked)
-        written.append({"figure": figure, "value": value, "asked": asked, "passed": passed})
-    output.write(RELEASE.name, pa.Table.from_pylist(written, schema=RELEASE.schema))
+        value, limit = figures[figure], getattr(settings, setting)
+        passed = None if limit is None else value is not None and _meets_limit(setting, value, limit)
+        gate_rows.append({"figure": figure, "value": value, "asked": limit, "passed": passed})
+    output.write(RELEASE.name, pa.Table.from_pylist(gate_rows, schema=RELEASE.schema))
 
 
-def _reached(setting: str, value: float, asked: float) -> bool:
-    return value <= asked if setting.startswith("max") else value >= asked
+def _meets_limit(setting: str, value: float, limit: float) -> bool:
+    return value <= limit if setting.startswith("max") else value >= limit
 
 
 def release(tables: Tables) -> list[dict[str, Any]]:
@@ -46,13 +46,13 @@ def release(tables: Tables) -> list[dict[str, Any]]:
     return rows
 
 
-def outcome(rows: Iterable[Mapping[str, Any]]) -> str:
+def release_outcome(rows: Iterable[Mapping[str, Any]]) -> str:
     """`published`, `held back` or `not asked`, from rows of `release`."""
     passed = {row["passed"] for row in rows} - {None}
     return "held back" if False in passed else "published" if passed else "not asked"
 
 
-def demand(rows: Iterable[Mapping[str, Any]], url: str) -> None:
+def require_release(rows: Iterable[Mapping[str, Any]], url: str) -> None:
     """Refuse a run that was held back.
 
     Args:
@@ -62,7 +62,7 @@ def demand(rows: Iterable[Mapping[str, Any]], url: str) -> None:
     Raises:
         NotPublishable: a figure was not reached; the message names each of them.
     """
-    failed = [missed(row) for row in rows if row["passed"] is False]
+    failed = [format_failure(row) for row in rows if row["passed"] is False]
     if failed:
         raise NotPublishable(
             f"{url} may not be published: {'; '.join(failed)}. Read the disagreements, then change the judge, its "
@@ -70,11 +70,11 @@ def demand(rows: Iterable[Mapping[str, Any]], url: str) -> None:
         )
 
 
-def missed(row: Mapping[str, Any]) -> str:
+def format_failure(row: Mapping[str, Any]) -> str:
     """What was found of a figure, and what was asked, in words."""
     setting = FIGURES[row["figure"]]
-    found = "unknown, since too little is labelled" if row["value"] is None else f"{row['value']:.3f}"
+    value_text = "unknown, since too little is labelled" if row["value"] is None else f"{row['value']:.3f}"
     if row["value"] is None and row["figure"] == "null_rate":
-        found = "unknown, since nothing was judged"
+        value_text = "unknown, since nothing was judged"
     bound = "at most" if setting.startswith("max") else "at least"
-    return f"{row['figure']} is {found}, and {setting} asks for {bound} {row['asked']:g}"
+    return f"{row['figure']} is {value_text}, and {setting} asks for {bound} {row['asked']:g}"

@@ -20,13 +20,13 @@ class LabelledStrata:
 
     Attributes:
         pairs: pairs of the run, shape (n_strata,).
-        found: the judge found them relevant, shape (n_strata,).
+        is_found: the judge found them relevant, shape (n_strata,).
         labelled: labelled pairs of each query, shape (n_queries, n_strata).
         relevant: those of them that people found relevant, same shape.
     """
 
     pairs: _Counts
-    found: NDArray[np.bool_]
+    is_found: NDArray[np.bool_]
     labelled: _Counts
     relevant: _Counts
 
@@ -40,10 +40,10 @@ class LabelledStrata:
         """Relevant ones."""
         return np.asarray(self.relevant.sum(axis=0))
 
-    def known(self, found: bool) -> bool:
+    def is_fully_known(self, side: bool) -> bool:
         """Whether anything is labelled of what the judge found, or did not find; nothing to label is known, too."""
-        of = self.found == found
-        return bool(self.n[of].sum() > 0 or not self.pairs[of].sum())
+        in_side = self.is_found == side
+        return bool(self.n[in_side].sum() > 0 or not self.pairs[in_side].sum())
 
 
 def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
@@ -53,15 +53,17 @@ def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
         The strata that have labels, and for each of the given strata which of them it went to, -1 where there is none.
     """
     n = strata.n
-    kept = np.flatnonzero(n)
+    non_empty = np.flatnonzero(n)
     to = np.full(len(n), -1)
     for side in (True, False):
-        own, labelled = np.flatnonzero(strata.found == side), kept[strata.found[kept] == side]
+        own, labelled = np.flatnonzero(strata.is_found == side), non_empty[strata.is_found[non_empty] == side]
         if len(labelled):
             nearest = np.abs(own[:, None] - labelled[None, :]).argmin(axis=1)
-            to[own] = np.searchsorted(kept, labelled)[nearest]
-    pairs = np.bincount(to[to >= 0], strata.pairs[to >= 0], minlength=len(kept)).astype(np.int64)
-    return LabelledStrata(pairs, strata.found[kept], strata.labelled[:, kept], strata.relevant[:, kept]), to
+            to[own] = np.searchsorted(non_empty, labelled)[nearest]
+    pairs = np.bincount(to[to >= 0], strata.pairs[to >= 0], minlength=len(non_empty)).astype(np.int64)
+    return LabelledStrata(
+        pairs, strata.is_found[non_empty], strata.labelled[:, non_empty], strata.relevant[:, non_empty]
+    ), to
 
 
 DRAWS = 10_000
@@ -117,46 +119,46 @@ def estimate(
         random: of the posterior draws.
         draws: how many.
     """
-    known = {side: strata.known(side) for side in (True, False)}
+    fully_known = {side: strata.is_fully_known(side) for side in (True, False)}
     merged, _ = merge_empty(strata)
-    drawn, counted = _drawn(merged, queries_share, random, draws), _counted(merged)
-    seen_missed = int(merged.x[~merged.found].sum())
-    seen_false = int((merged.n - merged.x)[merged.found].sum())
+    drawn, counted = _draw_positives(merged, queries_share, random, draws), _known_positives(merged)
+    seen_missed = int(merged.x[~merged.is_found].sum())
+    seen_false = int((merged.n - merged.x)[merged.is_found].sum())
     precision = missed = recall = UNKNOWN
-    size = int(merged.pairs[merged.found].sum())
-    if known[True] and size:
+    size = int(merged.pairs[merged.is_found].sum())
+    if fully_known[True] and size:
         low, high = np.percentile(drawn[True] / size, ENDS)
         precision = IntervalEstimate(counted[True] / size, float(low), float(high) if seen_false else 1.0)
-    if known[False]:
+    if fully_known[False]:
         low, high = np.percentile(drawn[False], ENDS)
         missed = IntervalEstimate(counted[False], float(low) if seen_missed else 0.0, float(high))
-    if all(known.values()) and counted[True] + counted[False] > 0:
+    if all(fully_known.values()) and counted[True] + counted[False] > 0:
         low, high = np.percentile(drawn[True] / (drawn[True] + drawn[False]), ENDS)
         value = counted[True] / (counted[True] + counted[False])
         recall = IntervalEstimate(value, float(low) if counted[True] else 0.0, float(high) if seen_missed else 1.0)
     return RunEstimates(precision, recall, missed)
 
 
-def _counted(strata: LabelledStrata) -> dict[bool, float]:
+def _known_positives(strata: LabelledStrata) -> dict[bool, float]:
     """Estimated positives that the judge found (True), and that it did not."""
     positives = strata.pairs * strata.x / strata.n
-    return {side: float(positives[strata.found == side].sum()) for side in (True, False)}
+    return {side: float(positives[strata.is_found == side].sum()) for side in (True, False)}
 
 
-def _drawn(
+def _draw_positives(
     strata: LabelledStrata, queries_share: float, random: np.random.Generator, draws: int
 ) -> dict[bool, _Floats]:
     """Draws of the same from the posterior, shape (draws,)."""
-    found = {}
+    positives = {}
     for side in (True, False):
-        own = np.flatnonzero(strata.found == side)
+        own = np.flatnonzero(strata.is_found == side)
         effect = design_effect(strata, own, queries_share)
         n, x, pairs = strata.n[own] / effect, strata.x[own] / effect, strata.pairs[own]
         prior = PRIOR / max(len(own), 1)
         shares = random.beta(x + prior, n - x + prior, size=(draws, len(own)))
-        rest = random.binomial(np.maximum(pairs - strata.n[own], 0), shares)
-        found[side] = strata.x[own].sum() + rest.sum(axis=1).astype(np.float64)
-    return found
+        unlabelled = random.binomial(np.maximum(pairs - strata.n[own], 0), shares)
+        positives[side] = strata.x[own].sum() + unlabelled.sum(axis=1).astype(np.float64)
+    return positives
 
 
 def design_effect(strata: LabelledStrata, own: NDArray[np.int64], queries_share: float) -> float:

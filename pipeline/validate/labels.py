@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Store, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.validate.review.journal import FOLDER, Journal, standing
+from darklode.pipeline.validate.review.journal import FOLDER, AnswerJournal, current_answers
 from darklode.schemas.review_tables import REVIEWS
 
 _Floats = NDArray[np.float64]
@@ -77,7 +77,7 @@ class ReviewedPairs:
     found_by: _Flags
 
     @classmethod
-    def of(cls, tables: Tables, retrievers: list[str]) -> ReviewedPairs:
+    def from_tables(cls, tables: Tables, retrievers: list[str]) -> ReviewedPairs:
         """Read them.
 
         Args:
@@ -104,7 +104,7 @@ class ReviewedPairs:
         return ReviewedPairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @property
-    def labelled(self) -> _Flags:
+    def is_labelled(self) -> _Flags:
         """Pairs with a human label."""
         return np.asarray(self.relevance >= 0)
 
@@ -115,13 +115,13 @@ class ReviewedPairs:
 
 
 def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
-    found = np.zeros((len(lists), len(names)), bool)
-    whole = lists.combine_chunks()
-    row = pc.list_parent_indices(whole).to_numpy()
-    column = pc.index_in(pc.list_flatten(whole), pa.array(names, pa.string()))
-    known = column.is_valid().to_numpy(zero_copy_only=False)
-    found[row[known], column.drop_null().to_numpy()] = True
-    return found
+    membership = np.zeros((len(lists), len(names)), bool)
+    combined = lists.combine_chunks()
+    row = pc.list_parent_indices(combined).to_numpy()
+    column = pc.index_in(pc.list_flatten(combined), pa.array(names, pa.string()))
+    is_valid = column.is_valid().to_numpy(zero_copy_only=False)
+    membership[row[is_valid], column.drop_null().to_numpy()] = True
+    return membership
 
 
 def labels_csv(tables: Tables) -> str:
@@ -162,11 +162,11 @@ def require_answers(run: Run) -> None:
         reviews = run.tables(REVIEWS.name).read(REVIEWS.name).to_pylist() if manifest else []
     except ArtifactError:  # a damaged manifest or part is reported as such
         manifest, reviews = None, []
-    answers = Journal(run.store).read()  # last: an answer may be given, and validated, meanwhile
-    known = {(*answer.key, answer.answered_at.astimezone(UTC)) for answer in answers}
+    answers = AnswerJournal(run.store).read()  # last: an answer may be given, and validated, meanwhile
+    known_answers = {(*answer.key, answer.answered_at.astimezone(UTC)) for answer in answers}
     keys = [(*(row[name] for name in KEY), row["answered_at"].astimezone(UTC)) for row in reviews]
     before = sum(step.rows_in for step in manifest.funnel) if manifest else 0
-    missing = max(sum(key not in known for key in keys), before - len(answers))
+    missing = max(sum(key not in known_answers for key in keys), before - len(answers))
     if missing:
         message = f"{run.store.path(FOLDER)} lacks {missing:,} of {before:,} answers that were validated"
         raise ArtifactError(f"{message}; restore the folder from a backup: nothing else holds what people said")
@@ -182,8 +182,8 @@ def write_reviews(store: Store, output: Output) -> None:
     Raises:
         ArtifactError: a file of the journal is no answer.
     """
-    answers = Journal(store).read()
-    rows = standing(answers)
+    answers = AnswerJournal(store).read()
+    rows = current_answers(answers)
     output.write(REVIEWS.name, rows)
     dropped = {"replaced or taken back": len(answers) - len(rows)} if len(answers) > len(rows) else {}
     output.count(FunnelStep("reviews", "answers", len(answers), "standing answers", len(rows), dropped))

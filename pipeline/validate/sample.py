@@ -37,13 +37,13 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
     with tables.connect() as connection:
         connection.execute(sql.CHOSEN, {"seed": str(seed), "share": settings.query_share})
         connection.execute(sql.COUNTED.format(pairs=_pairs(tables, "pool")))
-        found = connection.sql(sql.CELLS).to_arrow_table()
-        if found.num_rows:
-            names = found["tenant"].combine_chunks().dictionary_encode()
-            cells = _cells(found, names)
+        cell_rows = connection.sql(sql.CELLS).to_arrow_table()
+        if cell_rows.num_rows:
+            names = cell_rows["tenant"].combine_chunks().dictionary_encode()
+            cells = _cells(cell_rows, names)
             total = int(cells.candidates.sum())
             chosen = stratify(cells, settings.pairs or total)
-            _plan(connection, found, cells, chosen, names.dictionary.to_pylist())
+            _plan(connection, cell_rows, cells, chosen, names.dictionary.to_pylist())
             _write(
                 connection,
                 output,
@@ -51,9 +51,11 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
                 seed,
                 settings,
             )
-            kept = sum(one.sampled for one in chosen)
-            dropped = {"not in the sample": total - kept} if total > kept else {}
-            output.count(FunnelStep("review_sample", "candidates of sampled queries", total, "pairs", kept, dropped))
+            n_sampled = sum(stratum.sampled for stratum in chosen)
+            dropped = {"not in the sample": total - n_sampled} if total > n_sampled else {}
+            output.count(
+                FunnelStep("review_sample", "candidates of sampled queries", total, "pairs", n_sampled, dropped)
+            )
             queries = connection.sql("SELECT count(*) FROM chosen").fetchall()
             output.facts["queries"] = int(queries[0][0])
 
@@ -66,37 +68,37 @@ def _pairs(tables: Tables, pool: str) -> str:
     return sql.PAIRS.format(pool=pool, probability="coalesce(v.probability, u.probability)", unjudged=joined)
 
 
-def _cells(found: pa.Table, tenants: pa.DictionaryArray) -> Cells:
-    numbers = {name: found[name].to_numpy().astype(np.int64) for name in found.column_names if name != "tenant"}
+def _cells(cell_rows: pa.Table, tenants: pa.DictionaryArray) -> Cells:
+    numbers = {name: cell_rows[name].to_numpy().astype(np.int64) for name in cell_rows.column_names if name != "tenant"}
     return Cells(tenant=tenants.indices.to_numpy().astype(np.int64), **numbers)
 
 
 def _plan(
-    connection: duckdb.DuckDBPyConnection, found: pa.Table, cells: Cells, chosen: list[Stratum], tenants: list[str]
+    connection: duckdb.DuckDBPyConnection, cell_rows: pa.Table, cells: Cells, chosen: list[Stratum], tenants: list[str]
 ) -> None:
     """Make `cells` (which stratum each belongs to), `strata` and `planned` tables of the connection."""
-    number = np.empty(found.num_rows, np.int64)
-    for place, one in enumerate(chosen):
-        number[one.cells] = place
+    number = np.empty(cell_rows.num_rows, np.int64)
+    for stratum_number, stratum in enumerate(chosen):
+        number[stratum.cells] = stratum_number
     columns = {
         "number": list(range(len(chosen))),
-        "stratum": [_name(place, one, cells, tenants) for place, one in enumerate(chosen)],
-        "sampled": pa.array([one.sampled for one in chosen], pa.int64()),
+        "stratum": [_name(stratum_number, stratum, cells, tenants) for stratum_number, stratum in enumerate(chosen)],
+        "sampled": pa.array([stratum.sampled for stratum in chosen], pa.int64()),
     }
-    connection.register("numbered", found.append_column("number", pa.array(number)))
+    connection.register("numbered", cell_rows.append_column("number", pa.array(number)))
     connection.register("named", pa.table(columns))
     connection.execute("CREATE TEMP TABLE cells AS FROM numbered")
     connection.execute("CREATE TEMP TABLE strata AS FROM named")
     connection.execute(sql.PLANNED)
 
 
-def _name(place: int, one: Stratum, cells: Cells, tenants: list[str]) -> str:
+def _name(number: int, stratum: Stratum, cells: Cells, tenants: list[str]) -> str:
     """What a person calls the stratum; the number keeps names apart."""
-    tenant = "several tenants" if one.tenant is None else tenants[one.tenant]
-    known = cells.permille[one.cells][cells.permille[one.cells] >= 0] / 1000
-    band = f", {known.min():.3f} to {known.max():.3f}" if len(known) else ""
-    who = sorted({strata.FOUND[found] for found in cells.found[one.cells]})
-    return f"{place:03d} {tenant}: {strata.VERDICTS[one.verdict]}{band}, found by {' or '.join(who)}"
+    tenant = "several tenants" if stratum.tenant is None else tenants[stratum.tenant]
+    probabilities = cells.permille[stratum.cells][cells.permille[stratum.cells] >= 0] / 1000
+    band = f", {probabilities.min():.3f} to {probabilities.max():.3f}" if len(probabilities) else ""
+    who = sorted({strata.FOUND[found_by] for found_by in cells.found_by[stratum.cells]})
+    return f"{number:03d} {tenant}: {strata.VERDICTS[stratum.verdict]}{band}, found by {' or '.join(who)}"
 
 
 def _write(
@@ -125,23 +127,23 @@ PAIRS = """
     SELECT p.tenant, p.query_id, p.chunk_id, p.retrievers,
            CASE WHEN v.judge_id IS NULL THEN 3 WHEN v.relevant IS NULL THEN 2 WHEN v.relevant THEN 0 ELSE 1 END
                AS verdict,
-           CAST(len(p.retrievers) > 1 AS INTEGER) AS found,
+           CAST(len(p.retrievers) > 1 AS INTEGER) AS found_by,
            coalesce(CAST(round(1000 * {probability}) AS INTEGER), -1) AS permille
     FROM {pool} p LEFT JOIN verdicts v USING (tenant, query_id, chunk_id) {unjudged}
 """
 
 COUNTED = """
     CREATE TEMP TABLE counted AS
-    SELECT tenant, verdict, found, permille, retrievers, count(*) AS pairs,
+    SELECT tenant, verdict, found_by, permille, retrievers, count(*) AS pairs,
            count(*) FILTER (c.query_id IS NOT NULL) AS candidates
     FROM ({pairs}) LEFT JOIN chosen c USING (tenant, query_id)
-    GROUP BY tenant, verdict, found, permille, retrievers
+    GROUP BY tenant, verdict, found_by, permille, retrievers
 """
 
 CELLS = """
-    SELECT tenant, verdict, found, permille, CAST(sum(pairs) AS BIGINT) AS pairs,
+    SELECT tenant, verdict, found_by, permille, CAST(sum(pairs) AS BIGINT) AS pairs,
            CAST(sum(candidates) AS BIGINT) AS candidates
-    FROM counted GROUP BY tenant, verdict, found, permille ORDER BY tenant, verdict, found, permille
+    FROM counted GROUP BY tenant, verdict, found_by, permille ORDER BY tenant, verdict, found_by, permille
 """
 
 PLANNED = """
@@ -159,9 +161,9 @@ DRAWN = f"""
     CREATE TEMP TABLE drawn AS
     WITH candidates AS (
         SELECT tenant, query_id, chunk_id, number,
-               CASE found WHEN 0 THEN retrievers[1] ELSE CAST(len(retrievers) AS VARCHAR) END AS who,
+               CASE found_by WHEN 0 THEN retrievers[1] ELSE CAST(len(retrievers) AS VARCHAR) END AS who,
                {DRAW.format(what="pair", columns="tenant, query_id, chunk_id")} AS draw
-        FROM ({{pairs}}) JOIN cells USING (tenant, verdict, found, permille)
+        FROM ({{pairs}}) JOIN cells USING (tenant, verdict, found_by, permille)
     ), laid AS (
         SELECT *, (row_number() OVER alike - {START} / 18446744073709551616.0)
                   / count(*) OVER (PARTITION BY number, who) AS place
@@ -189,7 +191,7 @@ SAMPLE = f"""
 STRATA = """
     WITH numbered AS (
         SELECT tenant, retrievers, number, counted.pairs, verdict
-        FROM counted JOIN cells USING (tenant, verdict, found, permille)
+        FROM counted JOIN cells USING (tenant, verdict, found_by, permille)
     ), every AS (
         SELECT number, tenant, verdict, NULL AS retriever, pairs FROM numbered UNION ALL
         SELECT number, tenant, verdict, unnest(retrievers), pairs FROM numbered

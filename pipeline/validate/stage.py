@@ -43,8 +43,8 @@ def disagreements(tables: Tables) -> pa.Table:
     Args:
         tables: holds `reviews`, `review_sample`, `review_strata` and `verdicts`.
     """
-    found = tables.sql(DIFFERENT)
-    return DISAGREEMENTS.rows(dict(zip(found.column_names, found.columns, strict=True)))
+    rows = tables.sql(DIFFERENT)
+    return DISAGREEMENTS.rows(dict(zip(rows.column_names, rows.columns, strict=True)))
 
 
 VALIDATE = Stage(
@@ -93,8 +93,8 @@ def validate(
 
 
 def _threshold(scope: Scope, thresholds: Mapping[str, float]) -> float | None:
-    of = {thresholds.get(tenant) for tenant in scope.tenants}
-    return of.pop() if len(of) == 1 else None
+    thresholds_used = {thresholds.get(tenant) for tenant in scope.tenants}
+    return thresholds_used.pop() if len(thresholds_used) == 1 else None
 
 
 def stale(run: Run) -> bool:
@@ -138,19 +138,19 @@ def reviewer_agreement(tables: Tables, resamples: int, seed: int) -> pa.Table:
 
 
 def _each_two(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object]]:
-    found = tables.sql(PAIRWISE)
+    pair_counts = tables.sql(PAIRWISE)
     names = ["reviewer", "other"]
-    pairs = found.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
+    pairs = pair_counts.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
     for pair in pairs.to_pylist():
-        one, two = (pc.equal(found[name], pair[name]) for name in names)
-        own = found.filter(pc.and_(one, two))
+        first, two = (pc.equal(pair_counts[name], pair[name]) for name in names)
+        own = pair_counts.filter(pc.and_(first, two))
         counts = np.column_stack([own[name].to_numpy() for name in ("both", "first", "second", "neither")])
         kappa = bootstrap(counts.astype(np.float64), _kappa, resamples, seed)
         yield pair | _counts(int(counts.sum()), int(counts[:, [0, 3]].sum())) | kappa.columns("kappa")
 
 
 def _kappa(sums: _Floats) -> _Floats:
-    both, first, second, neither = (sums[..., place] for place in range(4))
+    both, first, second, neither = (sums[..., column] for column in range(4))
     return cohens_kappa(Confusion(both, first, second, neither))
 
 
@@ -163,8 +163,8 @@ def _all(tables: Tables, resamples: int, seed: int) -> Iterator[dict[str, object
     queries = np.unique(query, return_inverse=True)[1]
     shape = (int(queries.max()) + 1, len(kinds))
     counts = np.bincount(queries * len(kinds) + kind.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
-    found = bootstrap(counts.astype(np.float64), lambda sums: alpha(kinds[:, 0], kinds[:, 1], sums), resamples, seed)
-    yield _counts(len(yes), int(((yes == 0) | (no == 0)).sum())) | found.columns("alpha")
+    estimate = bootstrap(counts.astype(np.float64), lambda sums: alpha(kinds[:, 0], kinds[:, 1], sums), resamples, seed)
+    yield _counts(len(yes), int(((yes == 0) | (no == 0)).sum())) | estimate.columns("alpha")
 
 
 def _counts(pairs: int, alike: int) -> dict[str, object]:

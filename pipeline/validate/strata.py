@@ -11,37 +11,37 @@ _Counts = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
 
-def allot(total: int, shares: _Floats, most: _Counts) -> _Counts:
-    """Whole numbers in proportion to `shares`, none above `most`, that add up to `total`, or to all there is.
+def allot(total: int, shares: _Floats, capacity: _Counts) -> _Counts:
+    """Whole numbers in proportion to `shares`, none above `capacity`, that add up to `total`, or to all there is.
 
     What one cannot take goes to the others; remainders go to the largest fractions, the first of equal ones.
 
     Args:
         total: from 0.
         shares: from 0, shape (n,); what has none gets something only once the others are full.
-        most: from 0, shape (n,).
+        capacity: from 0, shape (n,).
     """
-    left = min(total, int(most.sum()))
-    given = np.zeros(len(most), np.int64)
-    while left:
-        room = most - given
+    n_remaining = min(total, int(capacity.sum()))
+    allotted = np.zeros(len(capacity), np.int64)
+    while n_remaining:
+        room = capacity - allotted
         wish = np.where(room > 0, shares, 0.0)
         if not wish.sum():
             wish = (room > 0).astype(np.float64)
-        quota = left * wish / wish.sum()
+        quota = n_remaining * wish / wish.sum()
         if (quota > room).any():
-            given = np.where(quota >= room, most, given)
+            allotted = np.where(quota >= room, capacity, allotted)
         else:
-            given += _rounded(quota, left)
-        left = min(total, int(most.sum())) - int(given.sum())
-    return given
+            allotted += _round_to_total(quota, n_remaining)
+        n_remaining = min(total, int(capacity.sum())) - int(allotted.sum())
+    return allotted
 
 
-def _rounded(quota: _Floats, total: int) -> _Counts:
-    whole = np.floor(quota).astype(np.int64)
-    rest = total - int(whole.sum())
-    whole[np.argsort(whole - quota, kind="stable")[:rest]] += 1
-    return whole
+def _round_to_total(quota: _Floats, total: int) -> _Counts:
+    floors = np.floor(quota).astype(np.int64)
+    n_remaining = total - int(floors.sum())
+    floors[np.argsort(floors - quota, kind="stable")[:n_remaining]] += 1
+    return floors
 
 
 LEAST = 5
@@ -60,7 +60,7 @@ class Cells:
     Attributes:
         tenant: number of the tenant, from 0.
         verdict: place in `VERDICTS`.
-        found: place in `FOUND`.
+        found_by: place in `FOUND`.
         permille: the probability, rounded; -1 where there is none.
         pairs: pairs of the run.
         candidates: pairs of the sampled queries.
@@ -68,7 +68,7 @@ class Cells:
 
     tenant: _Counts
     verdict: _Counts
-    found: _Counts
+    found_by: _Counts
     permille: _Counts
     pairs: _Counts
     candidates: _Counts
@@ -101,12 +101,12 @@ def stratify(cells: Cells, pairs: int) -> list[Stratum]:
         cells: what there is.
         pairs: how many pairs to draw; fewer where the sampled queries have fewer.
     """
-    found: list[Stratum] = []
+    strata: list[Stratum] = []
     for tenant, rows, budget in _tenants(cells, pairs):
         for verdict, share in _verdicts(cells, rows, budget):
             of_verdict = rows[cells.verdict[rows] == verdict]
-            found += [Stratum(tenant, verdict, own, n) for own, n in _bands(cells, of_verdict, share)]
-    return found
+            strata += [Stratum(tenant, verdict, own, n) for own, n in _bands(cells, of_verdict, share)]
+    return strata
 
 
 def _tenants(cells: Cells, pairs: int) -> list[tuple[int | None, _Counts, int]]:
@@ -116,7 +116,9 @@ def _tenants(cells: Cells, pairs: int) -> list[tuple[int | None, _Counts, int]]:
     small = quota < LEAST_OF_TENANT
     if small.sum() == 1:
         small[:] = False
-    alone = [(int(one), np.flatnonzero(cells.tenant == one), int(quota[one])) for one in np.flatnonzero(~small)]
+    alone = [
+        (int(tenant), np.flatnonzero(cells.tenant == tenant), int(quota[tenant])) for tenant in np.flatnonzero(~small)
+    ]
     together = np.flatnonzero(small[cells.tenant])
     return [*alone, *([(None, together, int(quota[small].sum()))] if len(together) else [])]
 
@@ -124,43 +126,43 @@ def _tenants(cells: Cells, pairs: int) -> list[tuple[int | None, _Counts, int]]:
 def _verdicts(cells: Cells, rows: _Counts, budget: int) -> list[tuple[int, int]]:
     shape = {"minlength": len(VERDICTS)}
     size = np.bincount(cells.verdict[rows], cells.pairs[rows], **shape)
-    most = np.bincount(cells.verdict[rows], cells.candidates[rows], **shape).astype(np.int64)
+    capacity = np.bincount(cells.verdict[rows], cells.candidates[rows], **shape).astype(np.int64)
     shares = np.sqrt(size)
-    rest = shares[1:].sum()
-    shares[0] = (rest or 1.0) if size[0] else 0.0
-    return [(verdict, n) for verdict, n in enumerate(allot(budget, shares, most).tolist()) if size[verdict]]
+    remaining_share = shares[1:].sum()
+    shares[0] = (remaining_share or 1.0) if size[0] else 0.0
+    return [(verdict, n) for verdict, n in enumerate(allot(budget, shares, capacity).tolist()) if size[verdict]]
 
 
 def _bands(cells: Cells, rows: _Counts, budget: int) -> list[tuple[_Counts, int]]:
     """Strata of one verdict as their cells and how many pairs are drawn, the nearest to the threshold first."""
     band = _band(cells, rows, int(np.clip(budget // (2 * len(FOUND) * LEAST), 1, MOST_BANDS)))
-    key = band * len(FOUND) + cells.found[rows]
-    strata = [(set(band[key == one]), rows[key == one]) for one in np.unique(key)]
+    key = band * len(FOUND) + cells.found_by[rows]
+    strata = [(set(band[key == band_key]), rows[key == band_key]) for band_key in np.unique(key)]
     while True:
         size = np.array([cells.pairs[own].sum() for _, own in strata])
-        most = np.array([cells.candidates[own].sum() for _, own in strata])
-        drawn = allot(budget, np.sqrt(size), most)
+        capacity = np.array([cells.candidates[own].sum() for _, own in strata])
+        drawn = allot(budget, np.sqrt(size), capacity)
         poorest = int(drawn.argmin())
         if drawn[poorest] >= LEAST or len(strata) == 1:
             return [(own, int(n)) for (_, own), n in zip(strata, drawn, strict=True)]
         _merge(strata, poorest, drawn)
 
 
-def _merge(strata: list[tuple[set[int], _Counts]], place: int, drawn: _Counts) -> None:
+def _merge(strata: list[tuple[set[int], _Counts]], position: int, drawn: _Counts) -> None:
     """Give a stratum's cells to a neighbour: one of the same band, else the smaller one."""
-    bands, cells = strata[place]
-    beside = [other for other in (place - 1, place + 1) if 0 <= other < len(strata)]
-    other = min(beside, key=lambda one: (not bands & strata[one][0], drawn[one]))
+    bands, cells = strata[position]
+    beside = [other for other in (position - 1, position + 1) if 0 <= other < len(strata)]
+    other = min(beside, key=lambda stratum: (not bands & strata[stratum][0], drawn[stratum]))
     strata[other] = (bands | strata[other][0], np.sort(np.concatenate([strata[other][1], cells])))
-    del strata[place]
+    del strata[position]
 
 
 def _band(cells: Cells, rows: _Counts, bands: int) -> _Counts:
     """0 for the pairs nearest to the threshold; each band is as large as all nearer ones, and none parts a value."""
     far = cells.permille[rows] if VERDICTS[cells.verdict[rows[0]]] == "relevant" else -cells.permille[rows]
     far = np.where(cells.permille[rows] < 0, np.iinfo(np.int64).max, far)
-    values, place = np.unique(far, return_inverse=True)
-    size = np.bincount(place, cells.pairs[rows], minlength=len(values))
+    values, band_index = np.unique(far, return_inverse=True)
+    size = np.bincount(band_index, cells.pairs[rows], minlength=len(values))
     middle = (np.cumsum(size) - size / 2) / size.sum()
     edges = 0.5 ** np.arange(bands - 1, 0, -1)
-    return np.asarray(np.searchsorted(edges, middle)[place], np.int64)
+    return np.asarray(np.searchsorted(edges, middle)[band_index], np.int64)

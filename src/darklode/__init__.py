@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from darklode.api import Rows, Run, build, evaluate, mine, open
+    from darklode.api import RunView, TableRows, build, evaluate, mine, open
     from darklode.pipeline.base.errors import DarklodeError
     from darklode.schemas.settings import Settings
 
-__all__ = ["DarklodeError", "Rows", "Run", "Settings", "build", "evaluate", "mine", "open"]
+__all__ = ["DarklodeError", "RunView", "Settings", "TableRows", "build", "evaluate", "mine", "open"]
 
 _ELSEWHERE = {"DarklodeError": "darklode.pipeline.base.errors", "Settings": "darklode.schemas.settings"}
 

@@ -1,6 +1,6 @@
 """Runs from Python: what the command line does, under the same names.
 
-Nothing here keeps a state: a `Run` reads its folder whenever it is asked, so it sees what a later build wrote.
+Nothing here keeps a state: a `RunView` reads its folder whenever it is asked, so it sees what a later build wrote.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from darklode.flows.config import Project, load_settings, project, recorded_settings
+from darklode.flows.config import ConfigFile, load_settings, read_project, recorded_settings
 from darklode.flows.launch import launch
-from darklode.flows.reporting import Silent
+from darklode.flows.reporting import SilentReporter
 from darklode.flows.runs import existing
 from darklode.pipeline.base.errors import MissingPart
 from darklode.schemas.keys import merge
@@ -29,7 +29,7 @@ Location = str | Path
 
 
 @dataclass(frozen=True)
-class Rows:
+class TableRows:
     """Rows of a table, or of an answer in SQL. Whatever takes Arrow takes them: DuckDB, Polars, `pa.table(rows)`."""
 
     arrow: pa.Table
@@ -73,7 +73,7 @@ class Rows:
         return list(self.arrow.to_pylist())
 
 
-class Run:
+class RunView:
     """A run's folder or `s3://` prefix, to look at. Nothing is written.
 
     Args:
@@ -99,15 +99,15 @@ class Run:
         """Names of the tables that complete stages have written (docs/tables.md has their fields)."""
         return sorted(self._run.parts())
 
-    def table(self, name: str) -> Rows:
+    def table(self, name: str) -> TableRows:
         """A whole table, in the order written.
 
         Raises:
             ArtifactError: no complete stage has written it.
         """
-        return Rows(self._run.tables(name).read(name))
+        return TableRows(self._run.tables(name).read(name))
 
-    def sql(self, select: str) -> Rows:
+    def sql(self, select: str) -> TableRows:
         """Answer one SELECT of DuckDB's SQL; every table of the run is a view, and nothing else can be read.
 
         Raises:
@@ -115,19 +115,19 @@ class Run:
         """
         from darklode.pipeline.base.views import query
 
-        return Rows(query(self._run, select))
+        return TableRows(query(self._run, select))
 
     @property
     def settings(self) -> Settings:
         """The settings in force."""
         return recorded_settings(self._read("settings.yaml"))
 
-    def status(self) -> Rows:
+    def status(self) -> TableRows:
         """A row per stage: whether it stands or why the next run would redo it, what it made, and its seconds."""
-        from darklode.flows.commands.status import COLUMNS, outlook
+        from darklode.flows.commands.status import COLUMNS, stage_rows
 
         schema = [(name, pa.float64() if number else pa.string()) for name, number in COLUMNS.items()]
-        return Rows(pa.Table.from_pylist(outlook(self._run), pa.schema(schema)))
+        return TableRows(pa.Table.from_pylist(stage_rows(self._run), pa.schema(schema)))
 
     @property
     def card(self) -> str:
@@ -138,7 +138,7 @@ class Run:
         return (self._run.store.read(file) or b"").decode()
 
 
-def open(url: Location) -> Run:
+def open(url: Location) -> RunView:
     """Open a finished run, or one that has begun.
 
     Args:
@@ -147,7 +147,7 @@ def open(url: Location) -> Run:
     Raises:
         ArtifactError: it holds no run.
     """
-    return Run(url)
+    return RunView(url)
 
 
 def build(  # noqa: PLR0913 (the options of the command)
@@ -160,7 +160,7 @@ def build(  # noqa: PLR0913 (the options of the command)
     settings: Mapping[str, Any] | None = None,
     keep_all_queries: bool = False,
     human: Location | None = None,
-) -> Run:
+) -> RunView:
     """Build a judged benchmark and triplets, as `darklode build` does; run again, it does only what changed.
 
     Args:
@@ -176,16 +176,20 @@ def build(  # noqa: PLR0913 (the options of the command)
     Raises:
         DarklodeError: what the command line would print; the class says what kind of error it is.
     """
-    given = project(_path(config), preset)
+    config_file = read_project(_path(config), preset)
     changes = {"clean.keep_all": True} if keep_all_queries else {}
-    chosen = _settings(given.preset, config, settings, changes | ({"judge.human": str(human)} if human else {}))
-    documents, log, to = _place(given, "docs", docs), _place(given, "queries", queries), _place(given, "out", out)
+    chosen = _settings(config_file.preset, config, settings, changes | ({"judge.human": str(human)} if human else {}))
+    documents, log, to = (
+        _resolve_path(config_file, "docs", docs),
+        _resolve_path(config_file, "queries", queries),
+        _resolve_path(config_file, "out", out),
+    )
     from darklode.flows import preflight
     from darklode.flows.build_benchmark import build_benchmark
 
-    preflight.found_by(preflight.of_build(documents, log, to, chosen)).insist()
-    launch(build_benchmark, Silent(), documents, log, to, given.preset, chosen.model_dump(mode="json"))
-    return Run(to)
+    preflight.run_checks(preflight.of_build(documents, log, to, chosen)).insist()
+    launch(build_benchmark, SilentReporter(), documents, log, to, config_file.preset, chosen.model_dump(mode="json"))
+    return RunView(to)
 
 
 def mine(  # noqa: PLR0913 (the options of the command)
@@ -203,7 +207,7 @@ def mine(  # noqa: PLR0913 (the options of the command)
     preset: str | None = None,
     config: Location | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> Run:
+) -> RunView:
     """Mine search logs into triplets, as `darklode mine` does; run again, it reads only what is new.
 
     Args:
@@ -225,20 +229,26 @@ def mine(  # noqa: PLR0913 (the options of the command)
         HeldBack: a day of the log waits for a decision; the run is complete without it.
         DarklodeError: what the command line would print; the class says what kind of error it is.
     """
-    given = project(_path(config), preset)
+    config_file = read_project(_path(config), preset)
     changes = {"mining.test_from": test_from.isoformat()} if test_from else {}
-    chosen = _settings(given.preset, config, settings, changes)
-    log, documents, to = _place(given, "logs", logs), _place(given, "docs", docs), _place(given, "mined", out)
+    chosen = _settings(config_file.preset, config, settings, changes)
+    log, documents, to = (
+        _resolve_path(config_file, "logs", logs),
+        _resolve_path(config_file, "docs", docs),
+        _resolve_path(config_file, "mined", out),
+    )
     from darklode.flows import preflight
     from darklode.flows.mine_logs import mine_logs
     from darklode.flows.nights import days
 
-    preflight.found_by(preflight.of_mine(log, documents, to, chosen, days(first, last))).insist()
+    preflight.run_checks(preflight.of_mine(log, documents, to, chosen, days(first, last))).insist()
     values = chosen.model_dump(mode="json")
     read = {"first": first, "last": last, "refresh": refresh}
     decided = {"accept_days": list(accept_days), "discard_days": list(discard_days), "reason": reason}
-    launch(mine_logs, Silent(), log, documents, to, **read, **decided, preset=given.preset, settings=values)
-    return Run(to)
+    launch(
+        mine_logs, SilentReporter(), log, documents, to, **read, **decided, preset=config_file.preset, settings=values
+    )
+    return RunView(to)
 
 
 def evaluate(
@@ -248,7 +258,7 @@ def evaluate(
     run_files: Sequence[Location] = (),
     labels: Location | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> Run:
+) -> RunView:
     """Measure systems on a run's test queries, as `darklode evaluate` does.
 
     Args:
@@ -264,33 +274,33 @@ def evaluate(
     from darklode.flows import preflight
     from darklode.flows.evaluate_systems import evaluate_systems
 
-    given = {"systems": list(systems), "run_files": [str(Path(one).resolve()) for one in run_files]}
-    named: dict[str, Any] = {name: value for name, value in given.items() if value}
+    arguments = {"systems": list(systems), "run_files": [str(Path(run_file).resolve()) for run_file in run_files]}
+    non_empty: dict[str, Any] = {name: value for name, value in arguments.items() if value}
     if labels is not None:
-        named["labels"] = str(Path(labels).resolve())
-    nested = [_nested(key, value) for key, value in {**(settings or {}), "evaluate": named}.items()]
+        non_empty["labels"] = str(Path(labels).resolve())
+    nested = [_to_nested(key, value) for key, value in {**(settings or {}), "evaluate": non_empty}.items()]
     values = reduce(merge, nested, dict[str, Any]())
-    preflight.found_by(preflight.of_evaluation(str(out), values)).insist()
-    launch(evaluate_systems, Silent(), str(out), values)
-    return Run(out)
+    preflight.run_checks(preflight.of_evaluation(str(out), values)).insist()
+    launch(evaluate_systems, SilentReporter(), str(out), values)
+    return RunView(out)
 
 
 def _settings(
-    preset: str, config: Location | None, given: Mapping[str, Any] | None, options: Mapping[str, Any]
+    preset: str, config: Location | None, overrides: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> Settings:
     """Preset, file, what was given and what the options say, each overriding the one before it."""
-    nested = [_nested(key, value) for key, value in {**(given or {}), **options}.items()]
+    nested = [_to_nested(key, value) for key, value in {**(overrides or {}), **options}.items()]
     return load_settings(preset, _path(config), values=reduce(merge, nested, dict[str, Any]()))
 
 
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    first, dot, rest = key.partition(".")
-    return {first: _nested(rest, value) if dot else value}
+def _to_nested(key: str, value: Any) -> dict[str, Any]:
+    first, dot, tail = key.partition(".")
+    return {first: _to_nested(tail, value) if dot else value}
 
 
-def _path(given: Location | None) -> Path | None:
-    return None if given is None else Path(given)
+def _path(location: Location | None) -> Path | None:
+    return None if location is None else Path(location)
 
 
-def _place(given: Project, name: str, value: Location | None) -> str:
-    return given.place(name, None if value is None else str(value))
+def _resolve_path(config_file: ConfigFile, name: str, value: Location | None) -> str:
+    return config_file.place(name, None if value is None else str(value))

@@ -8,7 +8,7 @@ import pytest
 
 from darklode.flows.adapt_encoder import adapt_encoder
 from darklode.flows.adapt_tenants import adapt_tenants
-from darklode.flows.runs import record, recorded
+from darklode.flows.runs import read_inputs, record
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, MissingPart, NoLift, SettingsError
 from darklode.schemas.settings import Settings
@@ -72,7 +72,7 @@ def test_a_folder_with_something_else_is_refused(root: Path) -> None:
 def test_no_other_command_takes_it_for_a_run(root: Path, tmp_path: Path) -> None:
     adapt_encoder([str(root / "run")], str(root / "model"), str(tmp_path), QUICK, dry_run=True)
     with pytest.raises(ArtifactError, match="holds an encoder made by `darklode adapt`, and no run"):
-        recorded(Run(str(tmp_path)))
+        read_inputs(Run(str(tmp_path)))
 
 
 def test_an_encoder_whose_weights_are_elsewhere_is_refused(root: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from darklode.flows.adapt_encoder import adapt_encoder
 from darklode.flows.adapt_tenants import adapt_tenants
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit, NoLift, SettingsError
-from darklode.pipeline.serve.check import demand_fit
+from darklode.pipeline.serve.check import require_fit
 from darklode.pipeline.train.adapter import Adapter
 from darklode.pipeline.train.tenants import place_of
 from helpers.adapted import model_in, of_tenants
@@ -127,7 +127,7 @@ def test_another_tenants_rows_change_neither_fingerprint_nor_weights(root: Path,
 def test_a_head_fits_its_own_tenants_index_and_no_other(root: Path, tmp_path: Path) -> None:
     acme = str(root / "out" / place_of("acme"))
     with serving.checking(acme, str(root / "both")) as check:
-        demand_fit(check.adapter, check.index, list(check.findings()))
+        require_fit(check.adapter, check.index, list(check.findings()))
     other = of_tenants(tmp_path, {"../b": "gupa"}, SIDES)
     with pytest.raises(DoesNotFit, match="is the tenant acme's"), serving.checking(acme, other.store.url):
         pass

@@ -14,7 +14,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.serve.vectors import stretch
 from darklode.pipeline.serve.vectors.library import from_bytes, one_thread, to_bytes
-from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.serve.vectors.searcher import VectorSearcher
 from helpers.adapted import TENANT, model_in
 from helpers.elsewhere import Elsewhere
 from helpers.indexed import IDS, clustered, copied, files_of, put_vectors, settings_in
@@ -64,7 +64,7 @@ def test_codes_made_elsewhere_give_the_same_bytes(
     settings = settings_in(indexed, kind=kind)
     build_index(source, model, str(tmp_path / "here"), settings)
     elsewhere = Elsewhere(Run(str(tmp_path / "far")).store, 2)
-    monkeypatch.setattr(flow, "spreading", lambda *_: nullcontext(elsewhere))
+    monkeypatch.setattr(flow, "spread_over", lambda *_: nullcontext(elsewhere))
     build_index(source, model, str(tmp_path / "far"), settings)
     assert files_of(tmp_path / "far") == files_of(tmp_path / "here")
     cuts = [(0, 255), (256, 767), (768, 1023), (1024, 1499)]
@@ -96,7 +96,7 @@ def test_an_update_finds_what_a_full_fill_with_the_same_codes_finds(indexed: Pat
         build_index(str(indexed / "vectors.parquet"), str(indexed / "model"), str(folder), settings)
     source, ids, vectors = changed(tmp_path)
     update_index(str(folder), source)
-    with Searcher(str(folder)) as searcher:
+    with VectorSearcher(str(folder)) as searcher:
         found = searcher.search(vectors, 10)
         facts, texts = searcher.facts, searcher.texts
         assert texts["text_id"].to_pylist() == ids
@@ -151,7 +151,7 @@ def test_a_build_and_its_adapted_queries(shipped: Path, tmp_path: Path) -> None:
     assert set(facts["recall"]) == {"base", "adapted"}
     assert (facts["tenant"], facts["kind"], facts["built"], facts["count"]) == (TENANT, "ivfpq_fastscan", "flat", 204)
     assert facts["recall"]["adapted"]["100"]["recall"] == 1
-    with Searcher(str(tmp_path / "index")) as searcher:
+    with VectorSearcher(str(tmp_path / "index")) as searcher:
         by_text = searcher.search(["how", " "], 3)
         assert len(by_text.ids(0)) == 3
         assert by_text.ids(1) == []

@@ -11,7 +11,7 @@ from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.train import needs
-from darklode.pipeline.train.comparison import efforts
+from darklode.pipeline.train.comparison import training_efforts
 from darklode.schemas.settings import Settings
 from helpers.adapted import build_to_adapt, model_in, settings_for
 from helpers.fake_chat import FakeChat, Request
@@ -43,7 +43,7 @@ def test_every_system_is_held_against_the_base_and_a_second_call_changes_nothing
     judged = rows["own positive", "judge: labelled texts by its probability", "nDCG@10"]
     assert (judged["value"], judged["ceiling"], judged["queries"]) == (1, 1, 15)
     assert float(str(judged["p"])) < float(str(judged["p_holm"])) < 0.05
-    took = efforts(run).to_pylist()
+    took = training_efforts(run).to_pylist()
     assert [(one["system"], one["seed"]) for one in took if one["system"] == "linear"] == [("linear", 0), ("linear", 1)]
     assert {one["trained"] for one in took} == {8 * 8 + 8}
     assert "What linear learns from the labels is" in page

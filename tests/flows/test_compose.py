@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from prefect.client.schemas.schedules import CronSchedule
 
-from darklode.flows.config import load_settings, project
+from darklode.flows.config import load_settings, read_project
 from helpers.compose_file import compose, example, variables
 from helpers.runs import REPOSITORY
 
@@ -247,7 +247,7 @@ def test_services_wait_for_what_they_need() -> None:
 def test_a_run_by_default_is_judged_by_the_gpu_that_was_started_and_lies_on_the_volume(tmp_path: Path) -> None:
     file = tmp_path / "darklode.yaml"
     file.write_text(compose(FILLED)["configs"]["darklode"]["content"])
-    given = project(file)
+    given = read_project(file)
     settings = load_settings(given.preset, file)
     assert (settings.judge.kind, settings.judge.base_url) == ("llm", ("http://judge:8000/v1",))
     assert (settings.judge.model, settings.judge.key_env) == (FILLED["JUDGE_MODEL"], "JUDGE_API_KEY")

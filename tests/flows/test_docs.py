@@ -24,11 +24,11 @@ from darklode.flows import (
 )
 from darklode.flows.cli import app
 from darklode.flows.config import load_settings
-from darklode.flows.runs import Recorded
+from darklode.flows.runs import RunInputs
 from darklode.pipeline.base.artifacts import Run, Step, call
-from darklode.pipeline.generate.kinds.ict import InverseCloze
-from darklode.pipeline.laws.plan import Wanted
-from darklode.pipeline.laws.planning import Known
+from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
+from darklode.pipeline.laws.plan import PlanRequest
+from darklode.pipeline.laws.planning import PlanInputs
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from helpers.runs import REPOSITORY
 
@@ -126,14 +126,14 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
     jobs = (
         [*build_benchmark.steps(".", ".", settings), FUNNEL],
         validate_benchmark.steps(Run("."), settings),
-        evaluate_systems.steps(Recorded({}, settings), settings),
+        evaluate_systems.steps(RunInputs({}, settings), settings),
         adapt_encoder.steps(BASE, settings),
-        compare_adapters.comparing(BASE, settings, [], 1),
+        compare_adapters.compared_settings(BASE, settings, [], 1),
         train_both_towers.steps(BASE, settings),
         train_towers.steps(BASE, PAIR, [], settings),
         run_laws.steps([BASE], settings),
-        plan_laws.steps(Known("default"), Wanted(), None, [], settings, 0),
-        generate_queries.steps(SOURCE, InverseCloze(), settings),
+        plan_laws.steps(PlanInputs("default"), PlanRequest(), None, [], settings, 0),
+        generate_queries.steps(SOURCE, InverseClozeWriter(), settings),
         build_index.steps(Run("."), BASE, settings, None),
         [*mine_logs.steps(Run("."), ".", ".", settings), FUNNEL],
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from darklode.flows.evaluate_systems import evaluate_systems, steps
-from darklode.flows.runs import recorded
+from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from helpers.commands import DARKLODE, Environment, SampleRun, built, mine_command, run_inside, tables_of
@@ -77,10 +77,10 @@ def test_a_kill_at_any_write_leaves_the_same_bytes(copied: Path, tmp_path: Path)
 def run_steps(folder: Path) -> None:
     """The stages without the flow around them."""
     run = Run(str(folder))
-    made = recorded(run)
-    for step in steps(made, made.changed(TWO)):
-        if step.wanted and not (plan := step.plan(run)).stands:
-            run.execute(plan, step.work)
+    made = read_inputs(run)
+    for step in steps(made, made.with_overrides(TWO)):
+        if step.enabled and not (plan := step.plan(run)).is_up_to_date:
+            run.execute(plan, step.execute)
 
 
 def test_a_log_without_a_later_period_says_what_to_do(mined_run: SampleRun, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         for step in request.param(run, settings):
             plan, bound = step.plan(run), replace(step, receives=step.call)
             working.append(step.stage.name)
-            run.execute(plan, bound.work)
+            run.execute(plan, bound.execute)
             working.pop()
     yield Finished(run, request.param, settings, dict(reads))
     shutil.rmtree(folder)
@@ -195,11 +195,11 @@ def changed(settings: Settings, leaf: Leaf, field: FieldInfo) -> Settings | None
 
 
 def wanted(finished: Finished, settings: Settings) -> list[Step]:
-    return [step for step in finished.job(finished.run, settings) if step.wanted]
+    return [step for step in finished.job(finished.run, settings) if step.enabled]
 
 
 def redone(run: Run, steps: list[Step]) -> set[str]:
-    return {step.stage.name for step in steps if not step.plan(run).stands}
+    return {step.stage.name for step in steps if not step.plan(run).is_up_to_date}
 
 
 def received(step: Step) -> dict[str, Any]:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from darklode.flows import interrupt
-from darklode.flows.executor import DryRun, InProcess, StageIsDue, execute, executing, executor, reported
-from darklode.flows.reporting import Silent, reporting
+from darklode.flows.executor import DryRun, InProcess, StageIsDue, execute, executing, executor, report_progress
+from darklode.flows.reporting import SilentReporter, reporting
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Step, Tables, call
 
 STAGE = Stage("work", 1, (), ())
 
 
-class Told(Silent):
+class Told(SilentReporter):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ def test_a_dry_run_goes_through_what_stands_and_stops_before_what_is_due(run: Ru
 
 def test_what_ran_and_what_came_of_it(run: Run) -> None:
     worked: list[int] = []
-    manifest, ran = execute(run, step(worked), lambda: reported("work"))
+    manifest, ran = execute(run, step(worked), lambda: report_progress("work"))
     assert (manifest.stage, ran) == ("work", True)
     again, ran = execute(run, step(worked), lambda: pytest.fail("nothing has to run"))
     assert (again, ran) == (manifest, False)
@@ -91,5 +91,5 @@ def test_ctrl_c_that_a_library_swallowed_stops_the_next_step(run: Run, monkeypat
     with pytest.raises(KeyboardInterrupt):
         InProcess().run(run, step(worked), ())
     with pytest.raises(KeyboardInterrupt):
-        reported("work")(1, 2, "")
+        report_progress("work")(1, 2, "")
     assert worked == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.fit_laws import fit_laws, laws_folder, opened, seed_of
+from darklode.flows.fit_laws import fit_laws, laws_folder, open_grid, seed_of
 from darklode.flows.runs import SETTINGS
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
@@ -31,7 +31,7 @@ def test_a_file_needs_a_folder_and_a_folder_needs_points(tmp_path: Path) -> None
         fit_laws("points.csv")
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactError, match="no points"):
-        opened(str(tmp_path))
+        open_grid(str(tmp_path))
     with pytest.raises(ArtifactError, match="something else"):
         laws_folder(str(tmp_path))
     assert laws_folder(str(tmp_path / "new")).manifests() == Run(str(tmp_path / "new")).manifests() == {}

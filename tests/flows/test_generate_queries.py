@@ -9,7 +9,7 @@ from darklode.flows.adapt_encoder import pairs_step
 from darklode.flows.config import load_settings
 from darklode.flows.generate_queries import generate_queries
 from darklode.flows.jobs import write_report
-from darklode.flows.runs import recorded
+from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.generate.likeness import COVERED
@@ -90,10 +90,10 @@ def test_again_it_does_nothing_and_says_the_same(root: Path) -> None:
 
 def test_adapt_learns_from_run_and_queries_together(root: Path) -> None:
     run, out = Run(str(root / "run")), Run(str(root / "out"))
-    assert not recorded(out).mined
+    assert not read_inputs(out).is_mined
     found = Run(str(root / "pairs"))
     step = pairs_step(base_for(run, out, root=root), Settings())
-    found.execute(step.plan(found), step.work)
+    found.execute(step.plan(found), step.execute)
     rows = found.tables().sql("SELECT split, index, count(*) AS n FROM adaptation_queries GROUP BY ALL ORDER BY ALL")
     both = {(row["split"], row["index"]): row["n"] for row in rows.to_pylist()}
     assert both["train", 1] > 0, "generated queries are learned from"
@@ -106,7 +106,7 @@ def test_a_build_has_them_among_its_train_queries(root: Path) -> None:
     put(run, "cleaned_queries", asked.cast(TABLES["cleaned_queries"].schema))
     steps = build_benchmark.steps(".", ".", load_settings(values={"split": {"generated": out}}))
     (step,) = (one for one in steps if one.stage is SPLIT)
-    run.execute(step.plan(run), step.work)
+    run.execute(step.plan(run), step.execute)
     rows = run.tables().sql("SELECT query_id, split FROM queries WHERE query_id LIKE 'generated%' ORDER BY query_id")
     kept = (
         Run(out).tables().sql("SELECT query_id, 'train' AS split FROM generated_queries WHERE kept ORDER BY query_id")
@@ -114,7 +114,7 @@ def test_a_build_has_them_among_its_train_queries(root: Path) -> None:
     assert rows.num_rows > 0
     assert set(rows["query_id"].to_pylist()) <= set(kept["query_id"].to_pylist())
     assert set(rows["split"].to_pylist()) == {"train"}
-    assert step.plan(run).stands
+    assert step.plan(run).is_up_to_date
 
 
 def test_what_cannot_be_is_refused(root: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from darklode.flows.build_index import build_index, update_index
 from darklode.pipeline.base.artifacts import Store
-from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.serve.vectors.searcher import VectorSearcher
 from helpers.adapted import model_in, word
 from helpers.commands import Call
 from helpers.indexed import IDS, clustered, put_vectors, settings_in
@@ -19,7 +19,7 @@ def test_an_index_on_s3_is_the_local_one(shipped: Path, tmp_path: Path, bucket: 
     run, url, folder = shipped / "run", f"{bucket}/index", tmp_path / "index"
     for out in (url, folder):
         build_index(str(run), "tiny", str(out), {"index": {"kind": "hnsw"}})
-    with Searcher(url) as there, Searcher(str(folder)) as here:
+    with VectorSearcher(url) as there, VectorSearcher(str(folder)) as here:
         assert there.facts["files"] == here.facts["files"]
         assert (there.texts, there.facts["recall"]) == (here.texts, here.facts["recall"])
     assert call("index", "check", url).code == 0
@@ -49,7 +49,7 @@ def test_an_index_of_a_file_on_s3_follows_its_content(tmp_path: Path, bucket: st
         data = Path(put_vectors(tmp_path / "v.parquet", IDS[:200], mine)).read_bytes()
         Store(bucket).write("vectors.parquet", data)
         build_index(url, model_in(tmp_path).model, out, settings)
-        with Searcher(out) as searcher:
+        with VectorSearcher(out) as searcher:
             facts.append((searcher.facts["content"], searcher.facts["texts"]))
             assert searcher.search(mine[100:101], 1).ids(0) == [IDS[100]]
     assert facts[0] == facts[1]

@@ -2,12 +2,12 @@
 
 from darklode.flows.config import load_settings
 from darklode.flows.jobs import steps_of
-from darklode.flows.runs import record, recorded
+from darklode.flows.runs import read_inputs, record
 from darklode.pipeline.base.artifacts import Run
 
 
 def names(run: Run) -> list[str]:
-    return [step.stage.name for step in steps_of(run, recorded(run))]
+    return [step.stage.name for step in steps_of(run, read_inputs(run))]
 
 
 def test_a_benchmark_is_built_and_a_log_is_mined(run: Run) -> None:

@@ -12,7 +12,7 @@ from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.report.caveats import favours
+from darklode.pipeline.report.caveats import favored_retrievers
 from darklode.schemas.settings import Settings
 from helpers.commands import build_without_prefect, mine_without_prefect
 from helpers.subjects import write_subjects
@@ -83,7 +83,7 @@ def test_labels_of_a_first_build_teach_a_judge_of_the_same_run(
     assert judge_id.rpartition(":")[0] == compared["judge_id"].rpartition(":")[0]
     assert judge_id.startswith("learned-1:")
     assert build(out, source, learned(file)) == []
-    assert "favour these retrievers" in favours(all_tables(Run(str(out))), learned(file))
+    assert "favour these retrievers" in favored_retrievers(all_tables(Run(str(out))), learned(file))
 
     twin = tmp_path / "twin"
     build(twin, source, learned(file))

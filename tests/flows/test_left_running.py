@@ -19,7 +19,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 from prefect.states import Completed, Running
 
 from darklode.flows.deployments import ONE_AT_A_TIME
-from darklode.flows.left_running import ENDING, LOCK, MAX_STARTS, MESSAGE, _held, end_dead
+from darklode.flows.left_running import ENDING, LOCK, MAX_STARTS, MESSAGE, _hold_lock, end_dead
 from darklode.flows.orchestration import as_flow, run_stage
 from darklode.pipeline.base.artifacts import key_of
 from helpers.commands import PREFECT, Environment, background, server_of, wait_for
@@ -28,8 +28,8 @@ from helpers.staged import killed
 
 HOLD_AND_DIE = """
 from pathlib import Path
-from darklode.flows.left_running import _held
-with _held(Path(sys.argv[1])):
+from darklode.flows.left_running import _hold_lock
+with _hold_lock(Path(sys.argv[1])):
     kill()
 """
 
@@ -40,7 +40,7 @@ def test_a_lock_that_nobody_holds_is_left_by_a_kill(tmp_path: Path, monkeypatch:
     dead, alive = (tmp_path / f"{number}0000000-0000-0000-0000-000000000000{ENDING}" for number in (1, 2))
     killed(HOLD_AND_DIE, str(dead))
     assert dead.exists()
-    with _held(alive):
+    with _hold_lock(alive):
         end_dead(tmp_path)
         assert (ended, dead.exists(), alive.exists()) == ([dead.stem], False, True)
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
@@ -82,7 +82,7 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
         unknown = folder / f"00000000-0000-0000-0000-000000000000{ENDING}"
         for path in (dead, unknown):
             path.touch()
-        with _held(alive):
+        with _hold_lock(alive):
             assert trivial(return_state=True).is_completed()
             states = [client.read_flow_run(run.id).state for run in runs]
             assert [state and (state.name, state.message) for state in states] == [

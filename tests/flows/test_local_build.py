@@ -14,10 +14,10 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.judge.build import configured
+from darklode.pipeline.judge.build import configure_judge
 from darklode.pipeline.judge.cosine import calibration
 from darklode.pipeline.report.card import card
-from darklode.pipeline.report.caveats import caveats, favours
+from darklode.pipeline.report.caveats import caveats, favored_retrievers
 from darklode.schemas.settings import Settings
 from helpers.commands import DARKLODE, Environment, build_without_prefect, run_inside
 from helpers.subjects import SUBJECTS, write_subjects
@@ -71,7 +71,7 @@ SCORES = """
 def test_the_judge_is_the_calibrated_cosine_of_the_retriever(built: Path, cache: Path) -> None:
     found = rows(built, SCORES)
     assert len(found) == len(rows(built, "FROM verdicts")) == 13 * len(SUBJECTS)
-    settings = configured(chosen(cache))
+    settings = configure_judge(chosen(cache))
     model = calibration(settings.identity["encoder"])  # type: ignore[attr-defined]
     assert model
     expected = model.probability(np.array([[row["score"]] for row in found]))
@@ -105,7 +105,7 @@ def test_a_second_build_stands_and_another_name_for_the_encoder_changes_no_verdi
 
 def test_card_and_screen_say_whom_such_labels_favour(built: Path, cache: Path) -> None:
     settings = chosen(cache)
-    warning = favours(all_tables(Run(str(built))), settings)
+    warning = favored_retrievers(all_tables(Run(str(built))), settings)
     assert "never compare encoders by them" in warning
     assert "holds minilm against an opinion like its own" in warning
     assert warning in caveats(all_tables(Run(str(built))), settings)
@@ -154,7 +154,7 @@ def test_an_encoder_is_one_voice_of_a_panel(built: Path, source: Path, cache: Pa
     assert sorted(tuple(row[name] for name in key) for row in spoken) == sorted(
         tuple(row[name] for name in key) for row in alone
     )
-    assert "never compare encoders by them" in favours(all_tables(Run(str(tmp_path / "run"))), panel)
+    assert "never compare encoders by them" in favored_retrievers(all_tables(Run(str(tmp_path / "run"))), panel)
 
 
 def test_an_encoder_that_nobody_measured_asks_for_labels(source: Path, cache: Path, tmp_path: Path) -> None:

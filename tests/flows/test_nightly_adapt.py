@@ -12,11 +12,11 @@ from prefect import get_client
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
 from darklode.flows.adapt_encoder import WARM
-from darklode.flows.nightly_adapt import nightly_adapt, whole
-from darklode.flows.runs import noted
+from darklode.flows.nightly_adapt import combine_errors, nightly_adapt
+from darklode.flows.runs import read_notes
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, HeldBack, NoLift, SettingsError
-from darklode.pipeline.serve.registry import Registry
+from darklode.pipeline.serve.registry import AdapterRegistry
 from helpers.adapted import TENANT, word
 from helpers.commands import DARKLODE, Environment, one_line, run_inside, server_of
 from helpers.runs import read
@@ -89,7 +89,7 @@ def night(root: Path, rate: float = 3e-3, **parameters: Any) -> str:
 
 
 def live(root: Path) -> dict[str, list[str]]:
-    return Registry(str(root / "adapters")).live
+    return AdapterRegistry(str(root / "adapters")).live
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -152,8 +152,8 @@ def test_nights_begin_with_what_is_live_and_change_nothing_twice(root: Path) -> 
 
     given(root, [7])
     night(root, 1e-9)
-    registry = Registry(str(root / "adapters"))
-    assert noted(Run(str(root / "out")))[WARM] == registry.folder(name)
+    registry = AdapterRegistry(str(root / "adapters"))
+    assert read_notes(Run(str(root / "out")))[WARM] == registry.folder(name)
     assert live(root)[TENANT][:1] == [name]
     assert len(live(root)[TENANT]) == 2
     registry.rollback(TENANT)
@@ -178,7 +178,7 @@ def test_killed_anywhere_it_ends_the_same(root: Path, first: Path, monkeypatch: 
 
     for where, name, instead in (
         (Run, "execute", stops_at("adaptation_trials")), (Run, "execute", stops_at("adapter_verdict")),
-        (Registry, "_write", stops),
+        (AdapterRegistry, "_write", stops),
     ):  # fmt: skip
         with monkeypatch.context() as patch:
             patch.setattr(where, name, instead)
@@ -199,10 +199,10 @@ def test_each_tenant_has_a_head_of_its_own(root: Path) -> None:
 
 
 def test_days_that_wait_and_what_the_gate_refused_are_told_together() -> None:
-    error = whole([HeldBack("2026-03-11 is held", days=["2026-03-11"]), NoLift("acme would fall")])
+    error = combine_errors([HeldBack("2026-03-11 is held", days=["2026-03-11"]), NoLift("acme would fall")])
     assert isinstance(error, HeldBack)
     assert (error.days, error.each) == (["2026-03-11"], ["2026-03-11 is held", "acme would fall"])
-    assert isinstance(whole([NoLift("acme would fall"), DoesNotFit("birch")]), NoLift)
+    assert isinstance(combine_errors([NoLift("acme would fall"), DoesNotFit("birch")]), NoLift)
 
 
 def test_what_cannot_be_asked_for(root: Path) -> None:

@@ -10,17 +10,17 @@ from darklode.flows.nights import (
     NAMED,
     TOLD,
     ask_to_learn,
-    asked_to_learn,
     decide,
-    tell_held,
+    is_learning_requested,
+    report_held_days,
+    report_new_days,
     tell_misplaced,
-    tell_what_came,
 )
-from darklode.flows.reporting import Silent, reporting
-from darklode.flows.runs import note, noted
+from darklode.flows.reporting import SilentReporter, reporting
+from darklode.flows.runs import note, read_notes
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import HeldBack, SettingsError
-from darklode.pipeline.mine.admission.decisions import Wish
+from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.mine.history import History
 from darklode.pipeline.triplets.placement import has_old_layout
 from darklode.schemas.tables import TABLES
@@ -31,7 +31,7 @@ from helpers.runs import put
 from helpers.small_log import DOCS, FIRST, Search, mine
 
 
-class Told(Silent):
+class Told(SilentReporter):
     """Keeps what is said, and which tables are shown."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def night(**sources: str) -> Manifest:
 def test_what_came_is_told(before: Manifest | None, after: Manifest, said: list[str]) -> None:
     told = Told()
     with reporting(told):
-        tell_what_came(before, after)
+        report_new_days(before, after)
     assert told.said == said
 
 
@@ -83,7 +83,7 @@ def log_days(run: Run, *states: tuple[str, str, list[str]]) -> Run:
 def test_a_night_without_held_days_says_nothing(run: Run) -> None:
     told = Told()
     with reporting(told):
-        tell_held(log_days(run, ("t", "admitted", []), ("t", "discarded", ["x"]), ("t", "missing", ["y"])))
+        report_held_days(log_days(run, ("t", "admitted", []), ("t", "discarded", ["x"]), ("t", "missing", ["y"])))
     assert told.tables == []
 
 
@@ -91,7 +91,7 @@ def test_held_days_are_shown_with_their_reasons_and_what_to_do(run: Run) -> None
     told = Told()
     log_days(run, ("t", "admitted", []), ("t", "held", ["3 searches, 150 expected", "no clicks"]))
     with reporting(told), pytest.raises(HeldBack) as raised:
-        tell_held(run)
+        report_held_days(run)
     row = {"date": "2026-03-02", "tenant": "t", "rows": 9, "reasons": "3 searches, 150 expected; no clicks"}
     assert told.tables == [[row]]
     assert str(raised.value).startswith(
@@ -103,7 +103,7 @@ def test_held_days_are_shown_with_their_reasons_and_what_to_do(run: Run) -> None
 class Telling(InProcess):
     """As under Prefect, whose hooks tell."""
 
-    tells = True
+    shows_progress = True
 
 
 def test_a_night_with_nothing_to_do_tells_of_held_days_once_a_day(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_a_night_with_nothing_to_do_tells_of_held_days_once_a_day(run: Run, monk
 
         def night() -> int:
             with pytest.raises(HeldBack):
-                tell_held(run)
+                report_held_days(run)
             return len(hook.posted)
 
         with executing(Telling()):
@@ -135,29 +135,29 @@ def test_where_a_day_has_several_tenants_the_one_is_named(run: Run) -> None:
     ]
     put(run, "log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
     with pytest.raises(HeldBack) as raised:
-        tell_held(run)
+        report_held_days(run)
     assert raised.value.days == ["acme:2026-03-01"]
 
 
 def logged(run: Run, days: int) -> History:
     mine(run, {FIRST + timedelta(day): [Search("t", "s", 1, "one", (DOCS[0],))] for day in range(days)})
-    return History(run, 7, 2, None, lambda: asked_to_learn(run))
+    return History(run, 7, 2, None, lambda: is_learning_requested(run))
 
 
 def test_what_is_decided_is_noted(run: Run) -> None:
     history = logged(run, 2)
-    decide(run, history, Wish(accept=["2026-03-02"]))
-    assert [one.verdict for one in history.standing().decided["2026-03-02"]] == ["accepted"]
+    decide(run, history, DecisionRequest(accept=["2026-03-02"]))
+    assert [one.verdict for one in history.admission_state().decided["2026-03-02"]] == ["accepted"]
     with pytest.raises(SettingsError, match="no day 2026-03-03"):
-        decide(run, history, Wish(discard=["2026-03-03"]))
+        decide(run, history, DecisionRequest(discard=["2026-03-03"]))
 
 
 def test_who_asks_to_learn_asks_for_all_that_is_admitted(run: Run) -> None:
-    assert asked_to_learn(run) is None
+    assert is_learning_requested(run) is None
     history = logged(run, 3)
     log_days(run, ("t", "admitted", []), ("t", "admitted", []), ("t", "held", []))
     ask_to_learn(run, history)
-    assert asked_to_learn(run) == FIRST + timedelta(1) == date.fromisoformat(noted(run)["learn"])
+    assert is_learning_requested(run) == FIRST + timedelta(1) == date.fromisoformat(read_notes(run)["learn"])
 
 
 @pytest.mark.parametrize("wrong", [{}, {"acme": "beta", "beta": "acme"}])

@@ -18,7 +18,7 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.laws import fit
 from darklode.pipeline.laws.grid import GRID
-from darklode.pipeline.laws.plan import Wanted
+from darklode.pipeline.laws.plan import PlanRequest
 from darklode.pipeline.laws.planning import PLAN
 from darklode.pipeline.train.pairs import PAIRS
 from darklode.schemas.law_tables import LAW_POINTS
@@ -93,7 +93,7 @@ def test_without_a_price_money_is_not_told(folder: str) -> None:
 
 def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder: str, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text('query_id,query\na,reset a password\nb,"invoice, overdue"\nc,cluster upgrade\n')
-    wanted, files = Wanted(budget=300, per_label=0.6), [str(tmp_path / "log.csv")]
+    wanted, files = PlanRequest(budget=300, per_label=0.6), [str(tmp_path / "log.csv")]
     run = plan_laws(folder, wanted, batch=2, queries=files)
     rows = {row["choice"]: row for row in read(run, "law_plan")}
     assert rows["budget"]["amount"] == pytest.approx(500)
@@ -109,13 +109,13 @@ def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder
 def test_a_plan_that_is_asked_again_judges_no_point_anew(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(fit, "judge")
     (row,) = (
-        row for row in read(plan_laws(folder, Wanted(budget=90, per_label=0.9)), "law_plan") if row["money"] == 90
+        row for row in read(plan_laws(folder, PlanRequest(budget=90, per_label=0.9)), "law_plan") if row["money"] == 90
     )
     assert row["amount"] == pytest.approx(100)
 
 
 def test_costs_and_candidates_are_those_of_the_runs(grid: Run) -> None:
-    run = plan_laws(grid.store.url, Wanted(budget=10.0, per_hour=20.0, per_gpu_hour=3.0))
+    run = plan_laws(grid.store.url, PlanRequest(budget=10.0, per_hour=20.0, per_gpu_hour=3.0))
     planned = {row["choice"]: row for row in read(run, "law_plan")}
     costs = {row["item"]: row["value"] for row in read(run, "law_costs")}
     per_label = 20 / 60 * 0.5 * 6
@@ -134,4 +134,4 @@ def test_costs_and_candidates_are_those_of_the_runs(grid: Run) -> None:
 
 def test_a_folder_without_points_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="no points"):
-        plan_laws(str(tmp_path), Wanted())
+        plan_laws(str(tmp_path), PlanRequest())

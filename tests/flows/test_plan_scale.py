@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.plan_scale import hardware_of
+from darklode.flows.plan_scale import read_hardware
 from darklode.pipeline.base.errors import SettingsError
 from helpers.unit_costs import hardware_file
 
 
 def test_numbers_may_be_written_with_an_exponent(tmp_path: Path) -> None:
-    found = hardware_of(hardware_file(tmp_path, prices={"prompt_tokens": "5e-2"}))
+    found = read_hardware(hardware_file(tmp_path, prices={"prompt_tokens": "5e-2"}))
     assert (found.machines.count, found.prices.prompt_tokens, found.work.tenants) == (10, 0.05, 1)
 
 
@@ -28,9 +28,9 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "hardware.yaml"
     path.write_text(text)
     with pytest.raises(SettingsError, match=said):
-        hardware_of(path)
+        read_hardware(path)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
-        hardware_of(tmp_path / "nothing.yaml")
+        read_hardware(tmp_path / "nothing.yaml")

@@ -8,7 +8,7 @@ import pytest
 
 from darklode.flows.executor import DryRun, InProcess, executing
 from darklode.flows.mine_logs import mine_logs
-from darklode.flows.reporting import Silent, reporting
+from darklode.flows.reporting import SilentReporter, reporting
 from darklode.pipeline.base.artifacts.tables import _DAYS
 from helpers.runs import SAMPLE
 from helpers.s3_server import asked, enter, filesystem, s3_server
@@ -18,7 +18,7 @@ MOST = 50
 
 def night(executor: InProcess) -> Counter[tuple[str, str]]:
     """Mine what there is; the requests to the server, by kind and key."""
-    with asked() as seen, reporting(Silent()), executing(executor):
+    with asked() as seen, reporting(SilentReporter()), executing(executor):
         mine_logs(
             "s3://quiet/log",
             str(SAMPLE),

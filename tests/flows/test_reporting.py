@@ -5,7 +5,7 @@ import logging
 import pyarrow as pa
 import pytest
 
-from darklode.flows.reporting import CALLED, Once, Silent, reporter, reporting, summary
+from darklode.flows.reporting import CALLED, OnceReporter, SilentReporter, reporter, reporting, summary
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Part
 from darklode.schemas.tables import TABLES
 
@@ -16,7 +16,7 @@ def manifest(*funnel: FunnelStep, **outputs: int) -> Manifest:
     return Manifest("clean", "f", {}, {}, parts, list(funnel), 1.5)
 
 
-class Told(Silent):
+class Told(SilentReporter):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Told(Silent):
 
 def test_what_stands_and_what_was_said_is_told_once_and_what_is_done_every_time() -> None:
     told = Told()
-    once = Once(told)
+    once = OnceReporter(told)
     for _ in range(2):
         once.finish("clean", manifest(), redone=False)
         once.say("look")
@@ -57,7 +57,7 @@ def test_a_flow_finds_the_reporter_of_its_block_and_only_there() -> None:
     before = reporter()
     with reporting(told):
         reporter().say("inside")
-        with reporting(Silent()):
+        with reporting(SilentReporter()):
             reporter().say("of another flow")
         reporter().say("inside again")
     assert told.told == ["inside", "inside again"]
@@ -85,7 +85,7 @@ def test_a_stage_in_one_line() -> None:
 
 def test_what_the_pipeline_warns_of_is_said_once_and_only_while_a_flow_reports() -> None:
     told, log = Told(), logging.getLogger("darklode.judge")
-    with reporting(Once(told)):
+    with reporting(OnceReporter(told)):
         for _ in range(2):
             log.warning("%s thinks before it answers", "fake")
             log.info("a detail")

@@ -10,10 +10,10 @@ from darklode.flows import launch, run_laws
 from darklode.flows.cli import app
 from darklode.flows.jobs import write_report
 from darklode.flows.plan_laws import plan_laws
-from darklode.flows.runs import GENERATED, LAWS, note, recorded
+from darklode.flows.runs import GENERATED, LAWS, note, read_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
-from darklode.pipeline.laws.plan import Wanted
+from darklode.pipeline.laws.plan import PlanRequest
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import build_to_adapt, model_in
@@ -42,7 +42,7 @@ def test_a_folder_of_laws_is_no_run(tmp_path: Path) -> None:
     run = Run(str(tmp_path / "laws"))
     note(run, {LAWS: ["runs/a"]})
     with pytest.raises(ArtifactError, match="holds laws"):
-        recorded(run)
+        read_inputs(run)
 
 
 def generated(source: Run, folder: Path) -> str:
@@ -72,7 +72,7 @@ def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     said = run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
     assert said.count("labels: ") == said.count(f"{made}: ") == 3
     assert "# Laws" in (tmp_path / "laws" / "laws.md").read_text()
-    planned = read(plan_laws(str(tmp_path / "laws"), Wanted(budget=10, per_label=1)), "law_plan")
+    planned = read(plan_laws(str(tmp_path / "laws"), PlanRequest(budget=10, per_label=1)), "law_plan")
     assert {row["measure"] for row in planned} == {"contrastive_entropy", "nDCG@10", "R@1000"}
     assert {row["choice"] for row in planned} == {"label first", "another source"}
     assert "## The plan" in (tmp_path / "laws" / "laws.md").read_text()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-from darklode.flows.server import COMMAND, Configured, own_server
+from darklode.flows.server import COMMAND, ConfiguredServer, own_server
 from darklode.pipeline.base.errors import MissingPart
 
 pytestmark = pytest.mark.server
@@ -50,7 +50,7 @@ def test_the_port_is_taken_before_the_server_runs_until_it_ends() -> None:
         server.wait()
         with urllib.request.urlopen(f"{url}/health", timeout=30) as answer:
             assert answer.read() == b"true"
-        assert not server.lasting
+        assert not server.is_persistent
     assert server.process.returncode is not None
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"{url}/health", timeout=30)
@@ -99,4 +99,4 @@ def test_no_descriptor_is_left_open() -> None:
 
 def test_a_configured_server_that_does_not_answer_is_named() -> None:
     with pytest.raises(MissingPart, match=r"PREFECT_API_URL does not answer; start that server, .* \(URLError\)"):
-        Configured("http://127.0.0.1:9/api").wait()
+        ConfiguredServer("http://127.0.0.1:9/api").wait()

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from darklode.flows.service import serving_of
+from darklode.flows.service import open_service
 from darklode.pipeline.base.errors import CommandLineError, DarklodeError, DoesNotFit
-from darklode.pipeline.serve.service import Question
+from darklode.pipeline.serve.service import SearchRequest
 
 
 def refused(folder: Path, *encoders: str, tenant: str | None = None) -> DarklodeError:
-    with pytest.raises(DarklodeError) as caught, serving_of(str(folder), encoders, tenant):
+    with pytest.raises(DarklodeError) as caught, open_service(str(folder), encoders, tenant):
         pass
     return caught.value
 
@@ -50,8 +50,8 @@ def test_a_run_without_an_encoder_is_served_by_one_that_is_named(shipped: Path, 
     model, cache = str(shipped / "model"), {"cache": {"root": str(tmp_path / "cache")}}
     tiny = {"kind": "sentence_transformers", "model": model, "device": "cpu"}
     for name, values in ((model, cache), ("tiny", cache | {"encoders": {"tiny": tiny}})):
-        with serving_of(str(run), [name], None, values) as served:
-            (answer,) = served.service.answers([Question(name, "a question", 3)])
+        with open_service(str(run), [name], None, values) as served:
+            (answer,) = served.service.answers([SearchRequest(name, "a question", 3)])
         assert answer
-    with serving_of(str(run), [], None, cache | {"encoders": {"tiny": tiny}}) as served:
+    with open_service(str(run), [], None, cache | {"encoders": {"tiny": tiny}}) as served:
         assert list(served.service.systems) == ["base"]

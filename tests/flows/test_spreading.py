@@ -14,7 +14,7 @@ import yaml
 
 from darklode.flows.generate_queries import generate_queries
 from darklode.flows.measure_entropy import measure_entropy
-from darklode.flows.spreading import spreading
+from darklode.flows.spreading import spread_over
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.generate import writing
@@ -143,7 +143,7 @@ from darklode.pipeline.mine.planners import port
 pairs.SHARD_QUERIES = stage.SHARD_QUERIES = port.SHARD_QUERIES = 64
 writing.AT_ONCE = 32
 sys.argv = ["darklode", *sys.argv[1:]]
-sys.exit(cli.guarded())
+sys.exit(cli.run_guarded())
 """
 
 
@@ -302,10 +302,10 @@ def test_nothing_is_lost_with_a_machine(
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])
 def test_a_cluster_that_is_not_there_is_said_so_at_once(run: Run, address: str) -> None:
     with pytest.raises(MissingPart, match=f"no Ray cluster answers at runner.address {address};"):
-        spreading(RunnerSettings(kind="ray", address=address), run).__enter__()
+        spread_over(RunnerSettings(kind="ray", address=address), run).__enter__()
 
 
 def test_a_missing_package_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prefect_ray", None)
     with pytest.raises(MissingPart, match=re.escape('pip install "darklode[ray]"')):
-        spreading(RunnerSettings(kind="ray"), run).__enter__()
+        spread_over(RunnerSettings(kind="ray"), run).__enter__()

@@ -70,7 +70,7 @@ def test_the_funnel_is_due_when_another_stage_counted_anew(run: Run) -> None:
     order = list(run.manifests())
     with executing(InProcess()):
         run_step(run, funnel_step(run, order))
-    assert funnel_step(run, order).plan(run).stands
+    assert funnel_step(run, order).plan(run).is_up_to_date
     run.store.delete("manifests/clean.json")
     assert "the other stages changed" in str(funnel_step(run, order).plan(run).reason)
 

@@ -139,7 +139,7 @@ def tables_written(run: Run) -> list[str]:
         *TOWER_TABLES,
     )
     others = {"audit_retrievers", *(table.name for table in of_others if "tenant" in table.key)}
-    others |= {TRIPLETS.changed, TRIPLETS.removed, "test_texts", "manual_texts"}
+    others |= {TRIPLETS.changed_column, TRIPLETS.removed_column, "test_texts", "manual_texts"}
     assert set(OF_A_TENANT) - set(found) - {"unjudged", "stopping"} == others  # these two are of adaptive judging
     return found
 

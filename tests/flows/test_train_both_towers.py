@@ -9,13 +9,13 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from darklode.flows import serving, tools
-from darklode.flows.service import serving_of
+from darklode.flows.service import open_service
 from darklode.flows.train_towers import train_towers
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.serve.service import Question
+from darklode.pipeline.serve.service import SearchRequest
 from darklode.schemas.settings import Settings
 from helpers.adapted import model_in, settings_for
 from helpers.dual import build_with_documents
@@ -50,10 +50,10 @@ def searched_by(out: str, run: str) -> None:
     encoder = tools.encoder(out, Settings())
     assert isinstance(encoder, SentenceTransformersSettings)
     assert (encoder.model, encoder.query_prompt) == (f"{out}/towers", "ask ")
-    assert serving.adapters_of([out]) == {}
+    assert serving.open_adapters([out]) == {}
     text, plain = "what is it", SentenceTransformer(f"{out}/towers", device="cpu")
-    with serving_of(run, [out], None) as served:
-        found = served.service.answers([Question(out, text, 10)])[0]
+    with open_service(run, [out], None) as served:
+        found = served.service.answers([SearchRequest(out, text, 10)])[0]
         chunks = Run(run).tables("chunks").read("chunks")
         scores = plain.encode_query([text]) @ plain.encode_document(view(chunks).to_pylist()).T
         assert [one["score"] for one in found] == pytest.approx(sorted(scores[0], reverse=True)[:10], abs=1e-3)

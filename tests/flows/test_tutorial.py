@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.views import query
 from darklode.pipeline.export.formats import EXPORTS
-from darklode.pipeline.validate.review.journal import Journal, standing
+from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 from helpers import tutorial
 from helpers.commands import DARKLODE, Environment, Outcome, background, run_command, wait_for
 from helpers.runs import SAMPLE
@@ -51,7 +51,7 @@ def test_the_tutorial_works_as_it_stands(repository: Path, alone: Environment, b
             decided(repository / words[words.index("--out") + 1], outcome)
     assert labelled(repository) == PAIRS
     assert sorted(path.name for path in (repository / "out").iterdir()) == sorted(
-        [*EXPORTS.own(), "public", "withheld"]
+        [*EXPORTS.own_kinds(), "public", "withheld"]
     )
 
 
@@ -105,4 +105,4 @@ def review(command: list[str], environment: Environment, repository: Path, brows
 
 
 def labelled(repository: Path) -> int:
-    return standing(Journal(Store(str(repository / "runs" / "first"))).read()).num_rows
+    return current_answers(AnswerJournal(Store(str(repository / "runs" / "first"))).read()).num_rows

@@ -18,10 +18,10 @@ from darklode.flows.runs import ADAPTED, SETTINGS, note, record
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.serve.check import demand_fit
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.serve.check import require_fit
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.pipeline.train.stage import TRAIN
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.pipeline.train.verdict import VERDICT
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
@@ -128,10 +128,10 @@ def model_in(root: Path) -> SentenceTransformersSettings:
     )
 
 
-def base_for(*runs: Run, root: Path) -> Base:
+def base_for(*runs: Run, root: Path) -> BaseEncoder:
     """The encoder to adapt, with the runs as sources."""
-    sources = tuple(Source(run, number, mined=False, text_characters=100) for number, run in enumerate(runs))
-    return Base(model_in(root), CacheSettings(root=str(root / "cache")), VectorSettings(device="cpu"), sources)
+    sources = tuple(TrainingSource(run, number, mined=False, text_characters=100) for number, run in enumerate(runs))
+    return BaseEncoder(model_in(root), CacheSettings(root=str(root / "cache")), VectorSettings(device="cpu"), sources)
 
 
 def shipped_adapter(root: Path, source: Run, encoder: SentenceTransformersSettings | None = None) -> Run:
@@ -142,7 +142,7 @@ def shipped_adapter(root: Path, source: Run, encoder: SentenceTransformersSettin
     encoder = encoder or model_in(root)
     base, out = replace(base_for(source, root=root), encoder=encoder), Run(str(root / "adapter"))
     for step in steps(base, settings):
-        out.execute(step.plan(out), step.work)
+        out.execute(step.plan(out), step.execute)
     trained, verdict = read(out, "adaptation_trials"), read(out, "adapter_verdict")[0]
     weights = out.tables("adapter_weights").read("adapter_weights")
     log = out.tables("training_log").read("training_log")
@@ -212,8 +212,8 @@ def refused(adapter: Path, run: Path) -> str:
     with serving.checking(str(adapter), str(run)) as check:
         findings = list(check.findings())
         try:
-            demand_fit(check.adapter, check.index, findings)
+            require_fit(check.adapter, check.index, findings)
         except DoesNotFit as error:
             return str(error).partition(" does not fit ")[2]
-    assert findings[-1].what == "first ten"
+    assert findings[-1].subject == "first ten"
     return ""

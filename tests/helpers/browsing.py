@@ -10,13 +10,13 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 
 from darklode.flows.web.browse import Browser, browse_app
-from darklode.flows.web.server import Place, listen
+from darklode.flows.web.server import ListenAddress, listen
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.browse.catalogue import Catalogue, open_catalogue
-from darklode.pipeline.browse.listing import Asked, Found, find
+from darklode.pipeline.browse.listing import ListPage, ListRequest, find_rows
 from darklode.pipeline.browse.lists import lists_of
-from darklode.pipeline.validate.review.journal import Answer, Journal
+from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from darklode.schemas.tables import REJECTS
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, TENANTS, finished_run
 from helpers.pages import serving
@@ -37,10 +37,10 @@ def built(url: str) -> Run:
         {"table": "documents", "stage": "ingest.documents", "reason": "no text", "payload": "<b>Ärger</b> %"},
     ]
     put(run, "rejects", pa.Table.from_pylist(rows, schema=REJECTS.schema))
-    journal = Journal(run.store)
+    journal = AnswerJournal(run.store)
     said = [(0, "Ann", 0, "a wrong page"), (0, "Ben", 0, None), (1, "Ann", 1, None), (1, "Ben", 0, None)]
     for chunk, reviewer, relevance, why in said:
-        journal.append(Answer(ACME, QUERY_IDS[0], CHUNK_IDS[chunk], reviewer, relevance, WHEN, why))
+        journal.append(ReviewAnswer(ACME, QUERY_IDS[0], CHUNK_IDS[chunk], reviewer, relevance, WHEN, why))
     return run
 
 
@@ -61,10 +61,10 @@ def mined(url: str) -> Run:
     return run
 
 
-def asked(catalogue: Catalogue, key: str, **given: str) -> Found:
+def asked(catalogue: Catalogue, key: str, **given: str) -> ListPage:
     """A page of one of its lists."""
     listing = lists_of(catalogue)[key]
-    return find(catalogue, listing, Asked.of(listing, given))
+    return find_rows(catalogue, listing, ListRequest.from_parameters(listing, given))
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ class Browsed:
 @contextmanager
 def served(run: Run) -> Iterator[Browsed]:
     """The pages of a run, on a free port."""
-    place = Place("127.0.0.1", 0, ())
+    place = ListenAddress("127.0.0.1", 0, ())
     with (
         open_catalogue(run) as catalogue,
         listen(place) as bound,
-        serving(browse_app(Browser(catalogue, Analyzer()), TOKEN, place.hosts), bound),
+        serving(browse_app(Browser(catalogue, Analyzer()), TOKEN, place.allowed_hosts), bound),
     ):
         yield Browsed(place.addresses(bound, TOKEN)[0], bound.getsockname()[1])

@@ -77,7 +77,7 @@ def run_inside(command: list[str], environment: Environment) -> Outcome:
     ):
         patch.setattr(sys, "argv", ["darklode", *command[1:]])
         patch.setattr(cli.console, "width", 1000)
-        code = cli.guarded()
+        code = cli.run_guarded()
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
@@ -111,8 +111,8 @@ def build_without_prefect(url: str | Path, docs: Path, queries: Path, settings: 
     run, redone = Run(str(url)), []
     for step in steps(str(docs), str(queries), settings):
         plan = step.plan(run)
-        if not plan.stands:
-            run.execute(plan, step.work)
+        if not plan.is_up_to_date:
+            run.execute(plan, step.execute)
             redone.append(step.stage.name)
     return redone
 
@@ -129,11 +129,11 @@ def mine_without_prefect(
     run, redone = Run(str(url)), []
     record(run, {"logs": str(logs), "docs": str(docs)}, settings)
     for step in mine_steps(run, str(logs), str(docs), settings, dates):
-        if not step.wanted:
+        if not step.enabled:
             continue
         plan = step.plan(run)
-        if not plan.stands:
-            run.execute(plan, step.work)
+        if not plan.is_up_to_date:
+            run.execute(plan, step.execute)
             redone.append(step.stage.name)
     return redone
 

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.mine.admission.decisions import Decision
 from darklode.pipeline.mine.admission.figures import DAY_FIGURES_STAGE, day_figures
-from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, Standing, admit_days
+from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, TenantHistory, admit_days
 from darklode.schemas.mining import AdmissionSettings, LogSettings
 from helpers.runs import execute, read
 from helpers.small_log import DOCS, FIRST, Log, Search, impressions
@@ -55,7 +55,7 @@ def judged(
     """A night over the log: the state of each tenant's day."""
     given(run, log)
     read_days = frozenset(str(day) for day in log if day not in set(unread))
-    standing = Standing(read_days, decided or {})
+    standing = TenantHistory(read_days, decided or {})
     execute(run, DAY_FIGURES_STAGE, lambda tables, output: day_figures(tables, output, LogSettings()))
     execute(run, ADMIT_DAYS, lambda t, o: admit_days(t, o, settings or AdmissionSettings(), standing))
     return {(str(row["date"]), str(row["tenant"])): str(row["state"]) for row in read(run, "log_days")}

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from darklode.pipeline.base.artifacts.store import Store
-from darklode.pipeline.base.spread import Pieces, Shard, park, parked
+from darklode.pipeline.base.spread import Pieces, Shard, load_shard_result, save_shard_result
 
 T = TypeVar("T", bound=Shard)
 
@@ -31,8 +31,8 @@ class Elsewhere:
 
     def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
         self.names += [shard.name for shard in shards]
-        self.waited += [shard.place for shard in shards]
+        self.waited += [shard.folder for shard in shards]
         travelled = [pickle.loads(pickle.dumps((work, shard))) for shard in shards]
         with ThreadPoolExecutor(self._at_once) as pool:
-            counts = list(pool.map(lambda one: park(self.store, one[1].place, one[0](one[1])), travelled))
-        return (parked(self.store, shard.place, count) for shard, count in zip(shards, counts, strict=True))
+            counts = list(pool.map(lambda one: save_shard_result(self.store, one[1].folder, one[0](one[1])), travelled))
+        return (load_shard_result(self.store, shard.folder, count) for shard, count in zip(shards, counts, strict=True))

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.artifacts import Output, Run
-from darklode.pipeline.base.artifacts.run import silent
+from darklode.pipeline.base.artifacts.run import no_progress
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.ingest.logs import INGEST_LOGS, ingest_logs
@@ -167,7 +167,7 @@ def read(file: Hostile, folder: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(file.data)
     run, stage = Run(str(folder / "run")), INGEST_LOGS if file.log else INGEST_DOCUMENTS
-    output = Output(run.store, run.plan(stage, {}), None, silent)
+    output = Output(run.store, run.plan(stage, {}), None, no_progress)
     with suppress(DarklodeError):
         if file.log:
             ingest_logs(str(path.parent), output, LogSettings(), SETTINGS)

@@ -79,7 +79,7 @@ def logs_of(
     known = before.facts["sources"] if before else None
     plan = there.plan(INGEST_LOGS, how.model_dump() | {"tenant": chosen.tenant})
     manifest = there.execute(
-        plan, lambda _tables, output: ingest_logs(str(path), output, how, chosen, dates=dates, known=known)
+        plan, lambda _tables, output: ingest_logs(str(path), output, how, chosen, dates=dates, earlier_days=known)
     )
     rejects = read(there, "rejects") if "rejects" in there.parts() else []
     rows = read(there, "impressions")

@@ -18,7 +18,11 @@ Row = dict[str, Any]
 
 
 def give_pairs(
-    run: Run, pairs: list[Row], docs: list[Row], queries: dict[str, str], sides: dict[str, str | None] | None = None
+    run: Run,
+    pairs: list[Row],
+    docs: list[Row],
+    queries: dict[str, str],
+    sides: dict[str, str | None] | None = None,
 ) -> None:
     """Give a run what `mined_triplets` reads: pairs, documents, queries by id, and the split of each (train)."""
     base = {"tenant": "default", "source": "click_one_hop", "date": DAY}
@@ -47,7 +51,11 @@ def give_pairs(
 
 
 def publish_triplets(
-    run: Run, settings: MiningSettings | None = None, passages: TripletSettings | None = None, *, apart: bool = False
+    run: Run,
+    settings: MiningSettings | None = None,
+    passages: TripletSettings | None = None,
+    *,
+    apart: bool = False,
 ) -> Manifest:
     """Run the stage."""
     chosen, form = settings or MiningSettings(), passages or TripletSettings()

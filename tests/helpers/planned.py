@@ -9,8 +9,8 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.laws.fit import CHANCE, RESAMPLES
 from darklode.pipeline.laws.points import LawKey, groups, points_of
-from darklode.pipeline.laws.verdict import Found, judge
-from darklode.pipeline.validate.review.journal import Answer, Journal
+from darklode.pipeline.laws.verdict import LawResult, judge
+from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
 
@@ -60,15 +60,15 @@ def _judge(add: Any, name: str, chunk: str, rank: int) -> None:
     add("qrels", query_id=name, chunk_id=chunk, relevance=int(right), source="judge")
 
 
-def found_of(rows: pa.Table) -> dict[LawKey, Found]:
+def found_of(rows: pa.Table) -> dict[LawKey, LawResult]:
     """What is found of points, by law."""
     return {key: judge(points_of(rows, key), CHANCE.get(key.measure), RESAMPLES, 0) for key in groups(rows)}
 
 
 def reviewed(run: Run, seconds: int = 30) -> None:
     """Two reviewers answer six pairs each, a pair every so many seconds, with one long pause."""
-    journal, at = Journal(run.store), datetime(2026, 1, 1, tzinfo=UTC)
+    journal, at = AnswerJournal(run.store), datetime(2026, 1, 1, tzinfo=UTC)
     for who in ("ada", "bo"):
         for number in range(6):
             at += timedelta(seconds=seconds if number != 3 else 5000)
-            journal.append(Answer(TENANT, f"q0{number}", "c", who, 1, at))
+            journal.append(ReviewAnswer(TENANT, f"q0{number}", "c", who, 1, at))

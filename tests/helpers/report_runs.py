@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from darklode.flows import build_benchmark, mine_logs
 from darklode.flows.config import load_settings
-from darklode.flows.runs import ADAPTED, LAWS, noted
+from darklode.flows.runs import ADAPTED, LAWS, read_notes
 from darklode.flows.steps import stages
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.report.figure import FilledFigure
 from darklode.pipeline.report.page import filled_sections, page
-from darklode.pipeline.report.source import Source, source
+from darklode.pipeline.report.source import ReportSource, open_source
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
@@ -38,14 +38,14 @@ RETRIEVERS = ("bm25", "dense", "sparse")
 THRESHOLD = 0.5
 
 
-def opened(run: Run, settings: Settings | None = None) -> AbstractContextManager[Source]:
+def opened(run: Run, settings: Settings | None = None) -> AbstractContextManager[ReportSource]:
     """What the run's page is made from."""
     chosen = settings or Settings()
     if "impressions" in run.parts():
-        return source(run, chosen, stages(mine_logs.steps(run, "logs", "docs", chosen)))
-    if {ADAPTED, LAWS} & noted(run).keys():
-        return source(run, chosen, {})
-    return source(run, chosen, stages(build_benchmark.steps("docs", "queries", load_settings())))
+        return open_source(run, chosen, stages(mine_logs.steps(run, "logs", "docs", chosen)))
+    if {ADAPTED, LAWS} & read_notes(run).keys():
+        return open_source(run, chosen, {})
+    return open_source(run, chosen, stages(build_benchmark.steps("docs", "queries", load_settings())))
 
 
 def rendered(run: Run, settings: Settings | None = None) -> bytes:

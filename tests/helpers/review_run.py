@@ -12,14 +12,14 @@ import yaml
 
 from darklode.flows.config import load_settings
 from darklode.flows.validate_benchmark import steps
-from darklode.flows.web.review import Review, review_app
-from darklode.flows.web.server import Place, listen
+from darklode.flows.web.review import ReviewApp, review_app
+from darklode.flows.web.server import ListenAddress, listen
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.terms import Analyzer
-from darklode.pipeline.validate.review.deck import JUDGE_TABLE, TABLES_READ, Deck, open_deck
-from darklode.pipeline.validate.review.journal import Journal
+from darklode.pipeline.validate.review.deck import JUDGE_TABLE, TABLES_READ, ReviewPairs, open_deck
+from darklode.pipeline.validate.review.journal import AnswerJournal
 from darklode.pipeline.validate.review.scale import BINARY, Scale
-from darklode.pipeline.validate.review.turns import Turns
+from darklode.pipeline.validate.review.turns import ReviewSession
 from darklode.schemas.review_tables import REVIEW_SAMPLE
 from darklode.schemas.tables import TABLES
 from helpers.pages import serving
@@ -143,15 +143,15 @@ def _put(run: Run, table: str, **columns: object) -> None:
 
 
 @contextmanager
-def opened(run: Run, *, show_judge: bool = False) -> Iterator[Deck]:
+def opened(run: Run, *, show_judge: bool = False) -> Iterator[ReviewPairs]:
     """The deck of a run."""
     with open_deck(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=show_judge) as deck:
         yield deck
 
 
-def turns_of(run: Run, deck: Deck) -> Turns:
+def turns_of(run: Run, deck: ReviewPairs) -> ReviewSession:
     """The answers of a run so far."""
-    return Turns(deck.rows, deck.shared, Journal(run.store))
+    return ReviewSession(deck.rows, deck.shared, AnswerJournal(run.store))
 
 
 @dataclass(frozen=True)
@@ -161,22 +161,24 @@ class Page:
     url: str
     port: int
     run: Run
-    deck: Deck
+    deck: ReviewPairs
 
     def answers(self) -> pa.Table:
         """The answers on disk."""
-        from darklode.pipeline.validate.review.journal import standing
+        from darklode.pipeline.validate.review.journal import current_answers
 
-        return standing(Journal(self.run.store).read())
+        return current_answers(AnswerJournal(self.run.store).read())
 
 
 @contextmanager
-def served(run: Run, *, show_judge: bool = False, scale: Scale = BINARY, place: Place | None = None) -> Iterator[Page]:
+def served(
+    run: Run, *, show_judge: bool = False, scale: Scale = BINARY, place: ListenAddress | None = None
+) -> Iterator[Page]:
     """The page of a run, on a free port."""
-    place = place or Place("127.0.0.1", 0, ())
+    place = place or ListenAddress("127.0.0.1", 0, ())
     with opened(run, show_judge=show_judge) as deck, listen(place) as bound:
-        review = Review(deck, turns_of(run, deck), scale, Analyzer(), show_judge)
-        with serving(review_app(review, TOKEN, place.hosts), bound):
+        review = ReviewApp(deck, turns_of(run, deck), scale, Analyzer(), show_judge)
+        with serving(review_app(review, TOKEN, place.allowed_hosts), bound):
             yield Page(place.addresses(bound, TOKEN)[0], bound.getsockname()[1], run, deck)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.validate.review.journal import Answer, standing
+from darklode.pipeline.validate.review.journal import ReviewAnswer, current_answers
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE, validate
 from darklode.schemas.settings import ReviewSettings, ValidationSettings
@@ -69,15 +69,15 @@ def key_of(row: Mapping[str, Any]) -> Key:
     return row["tenant"], row["query_id"], row["chunk_id"]
 
 
-def answer(key: Key, relevance: int | None, reviewer: str = "ann", **more: Any) -> Answer:
-    return Answer(*key, reviewer, relevance, WHEN, **more)
+def answer(key: Key, relevance: int | None, reviewer: str = "ann", **more: Any) -> ReviewAnswer:
+    return ReviewAnswer(*key, reviewer, relevance, WHEN, **more)
 
 
-def answered(run: Run, answers: Iterable[Answer]) -> None:
-    put(run, "reviews", standing(answers))
+def answered(run: Run, answers: Iterable[ReviewAnswer]) -> None:
+    put(run, "reviews", current_answers(answers))
 
 
-def honest(made: Pairs, keys: Sequence[Key], reviewer: str = "ann") -> list[Answer]:
+def honest(made: Pairs, keys: Sequence[Key], reviewer: str = "ann") -> list[ReviewAnswer]:
     """What somebody says who knows."""
     return [answer(key, made[key]["true"], reviewer) for key in keys]
 

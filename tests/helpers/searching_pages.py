@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from darklode.flows.service import Served, serving_of
-from darklode.flows.web.search import Console, search_app
-from darklode.flows.web.server import Place, listen
+from darklode.flows.service import ServedIndex, open_service
+from darklode.flows.web.search import SearchConsole, search_app
+from darklode.flows.web.server import ListenAddress, listen
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
-from darklode.pipeline.serve.batching import Batches
-from darklode.pipeline.serve.service import Service
-from darklode.pipeline.serve.texts import Texts
+from darklode.pipeline.serve.batching import RequestBatcher
+from darklode.pipeline.serve.service import SearchService
+from darklode.pipeline.serve.texts import IndexedTexts
 from darklode.pipeline.serve.vectors.given import WORDS
 from darklode.schemas.settings import Settings
 from helpers.pages import serving
@@ -30,23 +30,26 @@ class Answering:
 
     url: str
     port: int
-    served: Served
+    served: ServedIndex
 
 
 @contextmanager
 def answering(folder: str, encoders: Sequence[str] = (), *, waiting: int = 512) -> Iterator[Answering]:
     """What `darklode serve` serves, on a free port."""
-    with serving_of(folder, encoders, None) as served, answered(served, waiting=waiting) as page:
+    with open_service(folder, encoders, None) as served, answered(served, waiting=waiting) as page:
         yield page
 
 
 @contextmanager
-def answered(served: Served, *, waiting: int = 512) -> Iterator[Answering]:
+def answered(served: ServedIndex, *, waiting: int = 512) -> Iterator[Answering]:
     """Any service, on a free port."""
-    place, batches = Place("127.0.0.1", 0, ()), Batches(served.service.answers, most=64, waiting=waiting)
-    shown = Console("indexes/first", served.about, served.service, batches, Analyzer())
+    place, batches = (
+        ListenAddress("127.0.0.1", 0, ()),
+        RequestBatcher(served.service.answers, max_batch=64, waiting=waiting),
+    )
+    shown = SearchConsole("indexes/first", served.about, served.service, batches, Analyzer())
     with listen(place) as bound:
-        with serving(search_app(shown, TOKEN, place.hosts), bound):
+        with serving(search_app(shown, TOKEN, place.allowed_hosts), bound):
             yield Answering(place.addresses(bound, TOKEN)[0], bound.getsockname()[1], served)
         batches.close()
 
@@ -62,10 +65,10 @@ class Fixed(Retriever):
         return Hits(rows, np.full(rows.shape, 0.5, np.float32))
 
 
-def two_systems(file: Path) -> Served:
+def two_systems(file: Path) -> ServedIndex:
     """Three texts, hostile ones among them, of which each system finds two."""
     said = ["reset the key", "<img src=x onerror=alert(1)> resets", "another " * 100]
     columns = {name: [f"{name} {row}" for row in range(3)] for name in WORDS.names}
-    texts = Texts([pa.table(columns | {"text": said, "title": [None, "<b>", "c"]}, schema=WORDS)], file)
-    service = Service("acme", texts, {"base": Fixed(0, 1), "runs/<i>": Fixed(1, 2)})
-    return Served(service, Settings(), "3 texts")
+    texts = IndexedTexts([pa.table(columns | {"text": said, "title": [None, "<b>", "c"]}, schema=WORDS)], file)
+    service = SearchService("acme", texts, {"base": Fixed(0, 1), "runs/<i>": Fixed(1, 2)})
+    return ServedIndex(service, Settings(), "3 texts")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from darklode.flows.orchestration import as_flow
-from darklode.flows.reporting import Silent, reporting
+from darklode.flows.reporting import SilentReporter, reporting
 from darklode.flows.steps import run_step
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
 from darklode.pipeline.base.errors import ArtifactError
@@ -25,7 +25,7 @@ CASES: dict[str, list[BaseException]] = {
 }
 
 
-class Told(Silent):
+class Told(SilentReporter):
     """Keeps what is said."""
 
     def __init__(self) -> None:

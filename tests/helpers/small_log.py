@@ -172,7 +172,7 @@ def mine(
     contains, mining = manifest.facts["contains"], MiningSettings(merge=merge, patch_share=patch_share)
 
     def pair(tables: Tables, output: Output) -> None:
-        mined_pairs(tables, output, hop, mining, most=most, contains=contains, spread=spread)
+        mined_pairs(tables, output, hop, mining, max_associations=most, contains=contains, spread=spread)
 
     execute(run, PAIRS_STAGE, pair)
     execute(

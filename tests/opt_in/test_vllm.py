@@ -34,7 +34,7 @@ from darklode.pipeline.base.remote.prefix_cache import PrefixCache
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
-from darklode.pipeline.judge.llm.batch import unjudged
+from darklode.pipeline.judge.llm.batch import iterate_unjudged
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.logprobs import content_tokens, label_probabilities
 from darklode.pipeline.judge.llm.prompt import PairText
@@ -148,7 +148,7 @@ def completion(body: bytes) -> dict[str, Any]:
 
     async def post() -> Response:
         async with client() as http:
-            return await http.post(CHAT, body)
+            return await http.post_json(CHAT, body)
 
     response = asyncio.run(post())
     assert response.status == 200, response.content
@@ -193,7 +193,7 @@ def test_a_verdict_is_what_its_reply_says(judge_of: Callable[..., LlmJudge], mod
 @pytest.mark.parametrize("prompt", ["binary", "graded"])
 def test_the_probabilities_of_the_labels_sum_to_one(judge_of: Callable[..., LlmJudge], prompt: str) -> None:
     template = judge_of(mode="choice", prompt=prompt).template
-    user, _ = template.shown(PairText(QUERIES[0], None, None, CHUNKS[0]), 2048)
+    user, _ = template.fit_pair(PairText(QUERIES[0], None, None, CHUNKS[0]), 2048)
     tokens, labels = completion(template.body(user))["choices"][0]["logprobs"]["content"], template.prompt.labels
     likely = {one["token"]: math.exp(one["logprob"]) for one in tokens[0]["top_logprobs"] if one["logprob"] > -100}
     assert sum(likely.values()) == pytest.approx(1, abs=0.001)
@@ -224,7 +224,7 @@ def test_a_rationale_comes_before_its_label(judge_of: Callable[..., LlmJudge]) -
 def test_a_model_that_thinks_has_the_probability_of_its_label(judge_of: Callable[..., LlmJudge]) -> None:
     template = judge_of(mode="choice", parameters=json.loads(THINKING)).template
     assert template.form.logprobs
-    user, _ = template.shown(PairText(QUERIES[0], None, None, CHUNKS[0]), 2048)
+    user, _ = template.fit_pair(PairText(QUERIES[0], None, None, CHUNKS[0]), 2048)
     for _ in range(20):
         found = completion(template.body(user))
         (choice,) = found["choices"]
@@ -235,7 +235,7 @@ def test_a_model_that_thinks_has_the_probability_of_its_label(judge_of: Callable
     assert 0 < len(own) < len(tokens), "the thoughts' tokens come first"
     assert "".join(token["token"] for token in own).strip() == content
     said = read(found, template)
-    assert said.said["probability"] == pytest.approx(label_probabilities(own, 0, template.prompt.labels)["yes"])
+    assert said.values["probability"] == pytest.approx(label_probabilities(own, 0, template.prompt.labels)["yes"])
 
 
 def short_rationale() -> dict[str, Any]:
@@ -320,7 +320,7 @@ def test_a_disconnect_ends_a_long_call_and_the_next_is_served(
 
     async def leave() -> None:
         async with client() as http:
-            call = asyncio.create_task(http.post(CHAT, json.dumps(long | {"max_tokens": most}).encode()))
+            call = asyncio.create_task(http.post_json(CHAT, json.dumps(long | {"max_tokens": most}).encode()))
             while await asyncio.to_thread(metric, "num_requests_running") == 0:
                 assert not call.done(), call.result()
                 await asyncio.sleep(0.02)
@@ -389,9 +389,9 @@ def test_batch_files_go_through_vllm_run_batch_and_back(
     assert "\n1 pairs of the run have no verdict of llm-1:" in shown
 
     tables, ledger, judge = run.tables("queries", "chunks", "pool"), Ledger(str(tmp_path / "cache")), judge_of()
-    (rest,) = unjudged(tables, ledger, judge.judge_id)
+    (rest,) = iterate_unjudged(tables, ledger, judge.judge_id)
     assert (rest["query"].to_pylist(), rest["text"].to_pylist()) == ([QUERIES[1]], [CHUNKS[1]])
-    every = pa.concat_tables(list(unjudged(tables, Ledger(str(tmp_path / "empty")), judge.judge_id)))
+    every = pa.concat_tables(list(iterate_unjudged(tables, Ledger(str(tmp_path / "empty")), judge.judge_id)))
     verdicts = asyncio.run(LedgerJudge(judge, ledger).judge(every)).to_pylist()
     assert judge.counters.answered == 1, "only the call that failed is asked again"
     assert [said["error"] for said in verdicts] == [None] * 12

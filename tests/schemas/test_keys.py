@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from darklode.schemas.keys import keys, kinds, known_keys, leaves, merge, unknown_keys, without_former_keys
+from darklode.schemas.keys import iterate_leaves, keys, kinds, known_keys, merge, unknown_keys, without_former_keys
 from darklode.schemas.settings import Settings
 
 LLM = {"kind": "llm", "model": "m", "base_url": "http://h/v1"}
@@ -106,4 +106,4 @@ def test_keys_that_no_kind_has_any_more_are_dropped_from_what_was_recorded() -> 
 
 def test_leaves_have_dotted_names() -> None:
     values = {"seed": 1, "pool": {"retrievers": ["bm25"], "depth": 3}, "encoders": {}}
-    assert list(leaves(values)) == [("seed", 1), ("pool.retrievers", ["bm25"]), ("pool.depth", 3)]
+    assert list(iterate_leaves(values)) == [("seed", 1), ("pool.retrievers", ["bm25"]), ("pool.depth", 3)]

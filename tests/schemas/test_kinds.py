@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from darklode.schemas import kinds
 from darklode.schemas.judging import JUDGES, JudgeSettings
-from darklode.schemas.kinds import Group, KindSection, OfKind, UnknownKind, kind_of, nearest, section_in
+from darklode.schemas.kinds import KindGroup, KindSection, OfKind, UnknownKind, kind_of, nearest, section_in
 from darklode.schemas.pooling import RETRIEVERS
 from darklode.schemas.section import Section
 from darklode.schemas.settings import PLANNERS, Settings
@@ -18,13 +18,13 @@ from darklode.schemas.settings import PLANNERS, Settings
 
 def test_own_kinds_are_the_files_of_the_folder_and_finding_them_loads_none() -> None:
     sys.modules.pop("darklode.pipeline.mine.planners.kinds.table", None)
-    assert PLANNERS.own() == ["llm", "log", "table"]
+    assert PLANNERS.own_kinds() == ["llm", "log", "table"]
     assert "darklode.pipeline.mine.planners.kinds.table" not in sys.modules
 
 
 def test_words_of_a_name_may_be_parted_otherwise_than_the_files() -> None:
-    dashed = Group("retrievers", RETRIEVERS.folder, separator="-")
-    assert "cca-feedback" in dashed.own()
+    dashed = KindGroup("retrievers", RETRIEVERS.folder, separator="-")
+    assert "cca-feedback" in dashed.own_kinds()
     assert dashed.load("cca-feedback") is RETRIEVERS.load("cca_feedback")
 
 
@@ -55,7 +55,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_packages_kinds_come_after_our_own_and_never_in_their_place(registered: None) -> None:
-    group = Group("planners", "darklode.pipeline.mine.planners.kinds", separator="-")  # another group: loads are kept
+    group = KindGroup(
+        "planners", "darklode.pipeline.mine.planners.kinds", separator="-"
+    )  # another group: loads are kept
     assert group.names() == ["llm", "log", "table", "broken", "colour"]
     assert group.load("colour").__name__ == "rgb_to_hls"
     assert group.load("log").__name__ == "LogPlannerSettings"
@@ -118,9 +120,9 @@ def test_what_a_field_is() -> None:
 def test_the_kinds_that_have_a_key() -> None:
     mark = kind_of(Settings.model_fields["judge"])
     assert mark is not None
-    assert mark.holders("base_url") == ["llm"]
-    assert mark.holders("threshold") == mark.group.names()
-    assert mark.holders("nothing") == []
+    assert mark.kinds_with_key("base_url") == ["llm"]
+    assert mark.kinds_with_key("threshold") == mark.group.names()
+    assert mark.kinds_with_key("nothing") == []
 
 
 def test_a_part_lacks_nothing_unless_it_says_so() -> None:

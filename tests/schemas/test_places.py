@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from darklode.schemas.keys import keys
-from darklode.schemas.places import Place, absolute, placed
+from darklode.schemas.places import PathField, resolve_paths, to_absolute
 from darklode.schemas.settings import Settings
 
 SAYS_PATH = re.compile(r"\b(files? of|CSV|local folder|a folder|folder or s3)\b")
 
 
 def test_every_setting_that_speaks_of_files_or_folders_is_marked() -> None:
-    marked = {key.path for key in keys() if any(isinstance(one, Place) for one in key.field.metadata)}
+    marked = {key.path for key in keys() if any(isinstance(one, PathField) for one in key.field.metadata)}
     said = {key.path for key in keys() if SAYS_PATH.search(key.field.description or "")}
     assert said == marked
     assert {"judge.human", "cache.root", "planner.table", "evaluate.run_files", "judge.model"} <= marked
@@ -53,7 +53,7 @@ def test_a_relative_path_begins_at_its_base(values: dict[str, Any], whole: dict[
             return [based(one) for one in value]
         return value.replace("BASE", str(tmp_path))
 
-    assert placed(values, tmp_path, Settings) == based(whole)
+    assert resolve_paths(values, tmp_path, Settings) == based(whole)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_relative_path_begins_at_its_base(values: dict[str, Any], whole: dict[
 )
 def test_what_is_no_path_or_no_setting_stays(values: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "binary").mkdir()
-    assert placed(values, tmp_path, Settings) == values
+    assert resolve_paths(values, tmp_path, Settings) == values
 
 
 def test_a_home_is_a_place_of_its_own() -> None:
-    assert absolute("~/x", Path("/base")) == str(Path.home() / "x")
+    assert to_absolute("~/x", Path("/base")) == str(Path.home() / "x")

@@ -5,13 +5,13 @@ import re
 import pyarrow as pa
 import pytest
 
-from darklode.schemas.table import Table, field
+from darklode.schemas.table import Table, column
 
 TABLE = Table(
     "marks",
     ("name",),
     "one row a name",
-    pa.schema([field("name", pa.string(), "whose"), field("mark", pa.int32(), "how good", null=True)]),
+    pa.schema([column("name", pa.string(), "whose"), column("mark", pa.int32(), "how good", null=True)]),
 )
 
 

@@ -17,26 +17,26 @@ from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import ArtifactError
 
 
-class Intact:
+class IntegrityCheck:
     """Looks at the files of a run's tables."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._stamps: dict[str, dict[str, str]] = {}
 
-    def damaged(self, table: str, parts: Sequence[Part]) -> list[str]:
+    def find_damaged(self, table: str, parts: Sequence[Part]) -> list[str]:
         """The files of some of a table's parts that are gone, or hold something else than was written."""
         if self._store.local is None:
             sizes = self._store.sizes(f"tables/{table}", recursive=True)
             return [part.file for part in parts if sizes.get(part.file) != part.size]
-        known, found = self._known(table), dict[str, str]()
+        known_hashes, hashes = self._load_known(table), dict[str, str]()
         for part in parts:
             stamp = self._store.stamp(part.file)
-            if stamp is not None and (known.get(part.file) == stamp or self.holds(part)):
-                found[part.file] = stamp
-        if not found.items() <= known.items():
-            self._keep(table, known | found)
-        return [part.file for part in parts if part.file not in found]
+            if stamp is not None and (known_hashes.get(part.file) == stamp or self.is_unchanged(part)):
+                hashes[part.file] = stamp
+        if not hashes.items() <= known_hashes.items():
+            self._save_stamps(table, known_hashes | hashes)
+        return [part.file for part in parts if part.file not in hashes]
 
     def require(self, table: str, parts: Sequence[Part]) -> None:
         """Make sure that a table's files can be trusted.
@@ -44,17 +44,17 @@ class Intact:
         Raises:
             ArtifactError: one cannot.
         """
-        for file in self.damaged(table, parts):
+        for file in self.find_damaged(table, parts):
             message = f"{self._store.path(file)} is missing or damaged"
             raise ArtifactError(f"{message}; run the command that made it again: it makes anew what is damaged")
 
-    def sound(self, part: Part) -> bool:
+    def is_sound(self, part: Part) -> bool:
         """Whether a part's file may be taken as it is: by its stamp where that is known, else it is read now."""
         stamp = self._store.stamp(part.file)
-        noted = stamp is not None and self._known(table_of(part.file)).get(part.file) == stamp
-        return noted or self.holds(part)
+        noted = stamp is not None and self._load_known(table_of(part.file)).get(part.file) == stamp
+        return noted or self.is_unchanged(part)
 
-    def holds(self, part: Part) -> bool:
+    def is_unchanged(self, part: Part) -> bool:
         """Whether a part's file is there and has the very bytes that were written, read now."""
         return self.read(part) is not None
 
@@ -63,12 +63,12 @@ class Intact:
         data = self._store.read(part.file)
         return data if data is not None and hashlib.sha256(data).hexdigest() == part.sha256 else None
 
-    def _known(self, table: str) -> dict[str, str]:
+    def _load_known(self, table: str) -> dict[str, str]:
         if table not in self._stamps:
             self._stamps[table] = _stamps(self._store, table)
         return self._stamps[table]
 
-    def _keep(self, table: str, stamps: Mapping[str, str]) -> None:
+    def _save_stamps(self, table: str, stamps: Mapping[str, str]) -> None:
         """Note the stamps of the files that are still there; a run that cannot be written to is read each time."""
         self._stamps[table] = {file: stamp for file, stamp in stamps.items() if self._store.stamp(file) == stamp}
         with suppress(OSError):

@@ -25,7 +25,7 @@ Stamps = dict[str, tuple[int, int]]
 """Size and time (nanoseconds) of files by name; a time of 0 is not known."""
 
 
-class Kept:
+class ListingCache:
     """Follows each write and deletion of its store.
 
     Attributes:
@@ -36,28 +36,28 @@ class Kept:
     def __init__(self) -> None:
         self.stamps: dict[str, Stamps] = {}
         self.files: dict[str, bytes | None] = {}
-        self._others: set[str] = set()
+        self._other_folders: set[str] = set()
         self._together: dict[str, bytes] = {}
         self._wrote: dict[str, float] = {}
 
-    def holds(self, folder: str) -> bool:
+    def is_listed(self, folder: str) -> bool:
         """Whether what was listed of a folder stands."""
         top = folder.partition("/")[0]
-        return top in FOLDERS and top not in self._others
+        return top in FOLDERS and top not in self._other_folders
 
-    def keeps(self, name: str) -> bool:
+    def has_bytes(self, name: str) -> bool:
         """Whether the bytes of a file are kept."""
         return name.startswith(MANIFESTS) or name in SINGLE
 
-    def wrote(self, name: str, data: bytes | memoryview) -> None:
+    def record_write(self, name: str, data: bytes | memoryview) -> None:
         """Follow a write."""
         top = name.partition("/")[0]
         if top in self.stamps:
             self.stamps[top][name] = len(data), 0
-        if self.keeps(name):
+        if self.has_bytes(name):
             self.files[name], self._wrote[name] = bytes(data), time.monotonic()
 
-    def deleted(self, name: str) -> None:
+    def mark_deleted(self, name: str) -> None:
         """Follow a deletion."""
         self.stamps.get(name.partition("/")[0], {}).pop(name, None)
         self.files.pop(name, None)
@@ -66,18 +66,18 @@ class Kept:
         """Know nothing of a file or folder, and what lies beside it, until it is asked for again."""
         top = name.partition("/")[0]
         self.stamps.pop(top, None)
-        self.files = {one: data for one, data in self.files.items() if one.partition("/")[0] != top}
+        self.files = {file_name: data for file_name, data in self.files.items() if file_name.partition("/")[0] != top}
 
-    def shared(self, top: str) -> None:
+    def mark_shared(self, top: str) -> None:
         """From here on others write to a folder, too."""
         self.forget(top)
-        self._others.add(top)
+        self._other_folders.add(top)
 
-    def take(self, together: bytes | None, now: Stamps) -> None:
+    def load_manifests(self, together: bytes | None, now: Stamps) -> None:
         """Take the manifests of `manifests.json` whose own files are as they were then."""
         try:
-            found = unseal(together or b"{}")
-            for name, (size, changed, text) in found.items():
+            listing = unseal(together or b"{}")
+            for name, (size, changed, text) in listing.items():
                 if now.get(name) == (size, changed):
                     self._together[name] = text.encode()
         except (ValueError, TypeError, AttributeError):
@@ -89,7 +89,7 @@ class Kept:
         return {name: data for name, data in self.files.items() if name.startswith(MANIFESTS) and data is not None}
 
     @property
-    def learned(self) -> bool:
+    def has_listing(self) -> bool:
         """Whether it knows of manifests what `manifests.json` did not say."""
         return self.manifests() != self._together
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from darklode.pipeline.base.artifacts.intact import Intact
+from darklode.pipeline.base.artifacts.intact import IntegrityCheck
 from darklode.pipeline.base.artifacts.packing import (
     FILE_BYTES,
     GROUP_ROWS,
@@ -91,10 +91,10 @@ class Output:
 
     def __init__(self, store: Store, plan: Plan, before: Manifest | None, report: Report) -> None:
         self._store = store
-        self._intact = Intact(store)
+        self._intact = IntegrityCheck(store)
         self._plan = plan
         self._before = before
-        self._known: Mapping[str, Mapping[str, Any]] = before.units if before else {}
+        self._previous_units: Mapping[str, Mapping[str, Any]] = before.units if before else {}
         self._numbers: Counter[str] = Counter()
         self._report = report
         self._unit: Unit | None = None
@@ -132,7 +132,7 @@ class Output:
                 raise ValueError(f"{table}: a row of {column} {other!r} was to be written to the folder {partition}")
 
     @contextmanager
-    def packed(self, table: str, *partitions: str) -> Iterator[Callable[[pa.Table, str], None]]:
+    def packed_writer(self, table: str, *partitions: str) -> Iterator[Callable[[pa.Table, str], None]]:
         """Write rows that come piece by piece as files of the size that trainers like, see `packing.py`.
 
         Args:
@@ -151,16 +151,16 @@ class Output:
             for name in partitions
         }
 
-        def take(rows: pa.Table, partition: str) -> None:
+        def add_rows(rows: pa.Table, partition: str) -> None:
             self._check(table, rows, partition)
             packings[partition].write(rows)
 
-        yield take
+        yield add_rows
         for packing in packings.values():
             packing.close()
 
     @contextmanager
-    def filled(self, table: str, part_rows: int, partition: str = "") -> Iterator[Callable[[pa.Table], None]]:
+    def row_group_writer(self, table: str, part_rows: int, partition: str = "") -> Iterator[Callable[[pa.Table], None]]:
         """Write rows that come piece by piece, in parts of so many rows: the files that `write` would make of these.
 
         Args:
@@ -180,11 +180,11 @@ class Output:
             file_rows=part_rows,
         )
 
-        def take(rows: pa.Table) -> None:
+        def add_rows(rows: pa.Table) -> None:
             self._check(table, rows, partition)
             packing.write(rows)
 
-        yield take
+        yield add_rows
         packing.close()
 
     def _adding(self, table: str, partition: str) -> Callable[..., Part]:
@@ -207,11 +207,11 @@ class Output:
             parameters: the query's values.
             partition: as for `write`.
         """
-        with self.filled(table, ANSWER_ROWS, partition) as take:
+        with self.row_group_writer(table, ANSWER_ROWS, partition) as take:
             for rows in pieces(connection, query, parameters, TABLE_GROUP_ROWS):
                 take(rows.cast(TABLES[table].schema))
 
-    def earlier(self, *tables: str) -> Tables | None:
+    def previous_tables(self, *tables: str) -> Tables | None:
         """What the stage's last complete run wrote, whatever it ran on.
 
         None where that is gone or damaged, or where an earlier version of Darklode wrote other columns.
@@ -219,16 +219,16 @@ class Output:
         if self._before is None:
             return None
         parts = {name: self._before.outputs.get(name, []) for table in tables for name in TABLES[table].files}
-        damaged = any(self._intact.damaged(name, some) for name, some in parts.items())
-        found = Tables(self._store, parts)
-        return found if not damaged and all(map(found.up_to_date, parts)) else None
+        damaged = any(self._intact.find_damaged(name, some) for name, some in parts.items())
+        earlier_tables = Tables(self._store, parts)
+        return earlier_tables if not damaged and all(map(earlier_tables.up_to_date, parts)) else None
 
     @property
     def earlier_facts(self) -> Mapping[str, Any]:
         """The facts of the stage's last complete run; empty where there is none."""
         return self._before.facts if self._before else {}
 
-    def keep(self, table: str, part: Part) -> None:
+    def reuse_part(self, table: str, part: Part) -> None:
         """Take over a part of the stage's last complete run as it is, in a table with partitions."""
         self._numbers[_folder(table, partition_of(part.file))] += 1
         self.parts[table].append(part)
@@ -236,11 +236,11 @@ class Output:
     def reject(self, stage: str, table: str, columns: dict[str, Any]) -> None:
         """Record dropped rows: `columns` are columns of `rejects`; stage and table are filled in, payloads cut here."""
         length = len(next(iter(columns.values())))
-        named = {"stage": pa.repeat(stage, length), "table": pa.repeat(table, length)}
-        rows = REJECTS.rows(named | columns)
-        place = rows.schema.get_field_index("payload")
+        reject_columns = {"stage": pa.repeat(stage, length), "table": pa.repeat(table, length)}
+        rows = REJECTS.rows(reject_columns | columns)
+        payload_index = rows.schema.get_field_index("payload")
         cut = pc.utf8_slice_codeunits(rows["payload"], 0, PAYLOAD_CHARACTERS)
-        self.write(REJECTS.name, rows.set_column(place, rows.schema.field(place), cut))
+        self.write(REJECTS.name, rows.set_column(payload_index, rows.schema.field(payload_index), cut))
 
     def rows(self, table: str) -> int:
         """Rows of a table as written so far, its patch applied."""
@@ -263,16 +263,16 @@ class Output:
         plan = self._plan
         return key_of(SCHEMA_VERSION, plan.stage.name, plan.stage.version, plan.shaping, name, basis)
 
-    def stands(self, name: str, basis: str) -> bool:
+    def is_done(self, name: str, basis: str) -> bool:
         """Whether `unit` will find this work done, for stages that must know it before they open the first one."""
-        raw = self._recorded(self.unit_key(name, basis))
+        raw = self._find_record(self.unit_key(name, basis))
         return raw is not None and all(
-            self._intact.sound(Part(**part)) for parts in raw["parts"].values() for part in parts
+            self._intact.is_sound(Part(**part)) for parts in raw["parts"].values() for part in parts
         )
 
-    def recorded(self, name: str, basis: str) -> bool:
+    def is_recorded(self, name: str, basis: str) -> bool:
         """The same by the record alone: a look into no part, of which one may be damaged."""
-        return self._recorded(self.unit_key(name, basis)) is not None
+        return self._find_record(self.unit_key(name, basis)) is not None
 
     def state(self, name: str, basis: str) -> State:
         """Where the unit that `unit` opens for this name and basis keeps its state."""
@@ -287,48 +287,48 @@ class Output:
             basis: a hash of everything the unit depends on, besides the stage, its version and its settings.
         """
         key = self.unit_key(name, basis)
-        found = self._find(key)
-        self._unit = found or Unit(done=False)
+        previous_unit = self._find(key)
+        self._unit = previous_unit or Unit(done=False)
         try:
             yield self._unit
         finally:
             unit, self._unit = self._unit, None
         self.units[key] = {"parts": _plain(unit.parts), "facts": unit.facts}
-        if not found:
+        if not previous_unit:
             self._store.write(self._record(key), seal(self.units[key]))
 
     def written(self, unit: Unit, table: str) -> pa.Table:
         """The rows that a unit wrote to a table, now or when it was finished before."""
         data = [self._store.read(part.file) for part in unit.parts.get(table, [])]
-        pieces = [pq.read_table(pa.BufferReader(one)) for one in data if one is not None]
+        pieces = [pq.read_table(pa.BufferReader(buffer)) for buffer in data if buffer is not None]
         return pa.concat_tables([TABLES[table].empty(), *pieces])
 
     def _record(self, key: str) -> str:
         return f"progress/{self._plan.stage.name}/{key}.json"
 
-    def _recorded(self, key: str) -> Mapping[str, Any] | None:
+    def _find_record(self, key: str) -> Mapping[str, Any] | None:
         data = self._store.read(self._record(key))
-        return record_of(data) if data else self._known.get(key)
+        return record_of(data) if data else self._previous_units.get(key)
 
     def _find(self, key: str) -> Unit | None:
-        raw = self._recorded(key)
+        raw = self._find_record(key)
         if raw is None:
             return None
         unit = Unit(done=True, facts=raw["facts"])
         for table, parts in raw["parts"].items():
-            taken = [self._take(table, Part(**part)) for part in parts]
+            taken = [self._reuse_file(table, Part(**part)) for part in parts]
             unit.parts[table] = [part for part in taken if part]
             if len(unit.parts[table]) != len(parts):
                 self._give_back(unit)
                 return None
         return unit
 
-    def _take(self, table: str, part: Part) -> Part | None:
+    def _reuse_file(self, table: str, part: Part) -> Part | None:
         """Use a part again, under the number that it has in this run; None if it is gone or damaged."""
         partition = partition_of(part.file)
         taken = replace(part, file=self._next_file(table, part.sha256, partition))
         if taken.file == part.file:
-            return self._append(table, part, partition) if self._intact.sound(part) else None
+            return self._append(table, part, partition) if self._intact.is_sound(part) else None
         data = self._intact.read(part)
         if data is None:
             return None
@@ -374,10 +374,10 @@ def _folder(table: str, partition: str) -> str:
 def record_of(data: bytes) -> Mapping[str, Any] | None:
     """What the record of a finished unit says; None where it is damaged, so that the unit is worked on again."""
     try:
-        found = unseal(data)
+        record = unseal(data)
     except ValueError:
         return None
-    return found if found.keys() == {"parts", "facts"} else None
+    return record if record.keys() == {"parts", "facts"} else None
 
 
 def _plain(parts: dict[str, list[Part]]) -> dict[str, list[dict[str, Any]]]:

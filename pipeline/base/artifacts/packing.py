@@ -54,24 +54,24 @@ class Packing:
     def write(self, rows: pa.Table) -> None:
         """Take rows; those that fill no row group wait."""
         self._waiting.append(rows)
-        if sum(some.num_rows for some in self._waiting) < self._wanted:
+        if sum(some.num_rows for some in self._waiting) < self._target_rows:
             return
-        whole = pa.concat_tables(self._waiting)
-        while whole.num_rows >= (wanted := self._wanted):
-            self._group(whole.slice(0, wanted))
-            whole = whole.slice(wanted)
-        self._waiting = [whole] if whole.num_rows else []
+        waiting_rows = pa.concat_tables(self._waiting)
+        while waiting_rows.num_rows >= (n_rows := self._target_rows):
+            self._group(waiting_rows.slice(0, n_rows))
+            waiting_rows = waiting_rows.slice(n_rows)
+        self._waiting = [waiting_rows] if waiting_rows.num_rows else []
 
     def close(self) -> None:
         """Write what waits."""
-        rest = [some for some in self._waiting if some.num_rows]
+        remaining = [some for some in self._waiting if some.num_rows]
         self._waiting = []
-        if rest:
-            self._group(pa.concat_tables(rest))
+        if remaining:
+            self._group(pa.concat_tables(remaining))
         self._end()
 
     @property
-    def _wanted(self) -> int:
+    def _target_rows(self) -> int:
         """Rows of the next row group."""
         return min(self._group_rows, (self._file_rows or self._rows + self._group_rows) - self._rows)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from darklode.pipeline.base.artifacts.intact import Intact
+from darklode.pipeline.base.artifacts.intact import IntegrityCheck
 from darklode.pipeline.base.artifacts.output import Output, Report
 from darklode.pipeline.base.artifacts.stage import (
     Manifest,
@@ -22,7 +22,7 @@ from darklode.pipeline.base.artifacts.stage import (
     parts_of,
 )
 from darklode.pipeline.base.artifacts.store import LOCK, Store, UntouchedStore, writing
-from darklode.pipeline.base.artifacts.tables import Tables, content, named
+from darklode.pipeline.base.artifacts.tables import Tables, content, select_tables
 from darklode.pipeline.base.artifacts.temporary import new_lease
 from darklode.pipeline.base.errors import ArtifactError, EverythingDropped
 
@@ -36,7 +36,7 @@ def _software() -> dict[str, str]:
     return {name: version(name) for name in SOFTWARE}
 
 
-def silent(_done: int, _total: int | None, _note: str) -> None:
+def no_progress(_done: int, _total: int | None, _note: str) -> None:
     """Report progress to nobody."""
 
 
@@ -50,7 +50,7 @@ class Run:
 
     def __init__(self, url: str, *, untouched: bool = False) -> None:
         self.store = UntouchedStore(url) if untouched else Store(url)
-        self._intact = Intact(self.store)
+        self._intact = IntegrityCheck(self.store)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -73,7 +73,7 @@ class Run:
             message = f"another process is writing to {self.store.url}; wait for it or choose another --out"
             raise ArtifactError(message) from error
         try:
-            with self.store.leased(new_lease()):
+            with self.store.hold_lease(new_lease()):
                 yield
         finally:
             guard.release()
@@ -84,14 +84,14 @@ class Run:
         Raises:
             ArtifactError: a manifest that cannot be understood.
         """
-        found = {}
+        manifests = {}
         for name in sorted(self.store.sizes("manifests")):
             if name.endswith(".json"):
-                manifest = self._parsed(name, self.store.read(name) or b"")
-                found[manifest.stage] = manifest
-        return found
+                manifest = self._parse(name, self.store.read(name) or b"")
+                manifests[manifest.stage] = manifest
+        return manifests
 
-    def _parsed(self, name: str, data: bytes) -> Manifest:
+    def _parse(self, name: str, data: bytes) -> Manifest:
         try:
             return Manifest.from_json(data)
         except ValueError as error:
@@ -117,7 +117,7 @@ class Run:
         if missing:
             lacking = ", ".join(missing)
             raise ArtifactError(f"{self.store.url} has no table {lacking} yet; run its command to the end")
-        return Tables(self.store, named(parts, *names) if names else parts)
+        return Tables(self.store, select_tables(parts, *names) if names else parts)
 
     def plan(
         self,
@@ -143,7 +143,7 @@ class Run:
         """A stage's manifest, or None where it is not complete."""
         name = f"manifests/{stage.name}.json"
         data = self.store.read(name)
-        return None if data is None else self._parsed(name, data)
+        return None if data is None else self._parse(name, data)
 
     def _reason(self, stage: Stage, mark: str, inputs: dict[str, str], settings: dict[str, Any]) -> str | None:
         manifest = self.manifest(stage)
@@ -153,22 +153,22 @@ class Run:
             return difference(manifest, inputs, settings)
         if FAILURE in manifest.facts:
             return "it dropped every row"
-        return self._damage(manifest)
+        return self._damage_error(manifest)
 
-    def _damage(self, manifest: Manifest) -> str | None:
+    def _damage_error(self, manifest: Manifest) -> str | None:
         for table, parts in manifest.outputs.items():
-            for file in self._intact.damaged(table, parts):
+            for file in self._intact.find_damaged(table, parts):
                 return f"{file} is missing or damaged"
         return None
 
-    def execute(self, plan: Plan, work: Callable[[Tables, Output], None], report: Report = silent) -> Manifest:
+    def execute(self, plan: Plan, work: Callable[[Tables, Output], None], report: Report = no_progress) -> Manifest:
         """Run a stage's work and write its manifest last; then delete what the manifest no longer names.
 
         Raises:
             EverythingDropped: the stage did; its rejects are written, and it is not up to date.
         """
         stage, began = plan.stage, time.perf_counter()
-        self.store.shared("progress")
+        self.store.mark_shared("progress")
         before = self.manifest(stage)
         output = Output(self.store, plan, before, report)
         failure = None
@@ -194,11 +194,11 @@ class Run:
         )
         name = f"manifests/{stage.name}.json"
         now = self.store.read_now(name)
-        if (None if now is None else self._parsed(name, now)) != before:
+        if (None if now is None else self._parse(name, now)) != before:
             message = f"another process has just finished {stage.name} in {self.store.url}; run the same command again"
             raise ArtifactError(message)
         self.store.write(name, manifest.to_json())
-        self.tidy(manifest)
+        self.delete_old_parts(manifest)
         if failure:
             raise failure
         return manifest
@@ -208,13 +208,13 @@ class Run:
         names = [*stage.reads, *(name for name in stage.consults if name in parts)]
         return self.tables(*names) if names else Tables(self.store, {})
 
-    def tidy(self, manifest: Manifest) -> None:
+    def delete_old_parts(self, manifest: Manifest) -> None:
         """Delete parts of older or unfinished versions of a complete stage, and its progress records."""
         own = parts_of(manifest.stage)
         for table in self.store.folders("tables"):
-            kept = {part.file for part in manifest.outputs.get(table, [])}
+            current_files = {part.file for part in manifest.outputs.get(table, [])}
             for name in self.store.sizes(f"tables/{table}", recursive=True):
-                if own.fullmatch(name.rpartition("/")[2]) and name not in kept:
+                if own.fullmatch(name.rpartition("/")[2]) and name not in current_files:
                     self.store.delete(name)
         for name in self.store.sizes(f"progress/{manifest.stage}"):
             self.store.delete(name)

@@ -26,9 +26,9 @@ def unseal(data: bytes) -> dict[str, Any]:
     content = json.loads(data)
     if not isinstance(content, dict):
         raise ValueError("it holds no object")
-    found = _SEAL.search(data)
-    if found and hashlib.sha256(data[: found.start()]).hexdigest().encode() != found[1]:
+    match = _SEAL.search(data)
+    if match and hashlib.sha256(data[: match.start()]).hexdigest().encode() != match[1]:
         raise ValueError("it is not what was written")
-    if content.pop(KEY, None) is not None and not found:
+    if content.pop(KEY, None) is not None and not match:
         raise ValueError("its seal is broken")
     return content

@@ -119,7 +119,7 @@ class Plan:
     bounds: frozenset[str] = frozenset()
 
     @property
-    def stands(self) -> bool:
+    def is_up_to_date(self) -> bool:
         return self.reason is None
 
     @property
@@ -169,8 +169,8 @@ def partition_name(values: Mapping[str, object]) -> str:
 
 def partition_values(partition: str) -> dict[str, str]:
     """The values that the folders of `partition_name` name, by column; a folder such as `2026-03-01` names none."""
-    found = (folder.partition("-") for folder in partition.split("/") if "-" in folder)
-    return {column: unquote(value) for column, _, value in found if not column.isdecimal()}
+    pairs = (folder.partition("-") for folder in partition.split("/") if "-" in folder)
+    return {column: unquote(value) for column, _, value in pairs if not column.isdecimal()}
 
 
 def parts_of(stage: str) -> re.Pattern[str]:

@@ -50,27 +50,27 @@ class Step:
         receives: its function and what that receives; or what gives these, where some of it is learned from tables
             that earlier stages write: it is asked when the step is planned and when it works.
         inputs: gives fingerprints of what is read besides tables, such as files.
-        unkeyed: parameters that no fingerprint names: `inputs` stand for them, or they change no row.
+        untracked: parameters that no fingerprint names: `inputs` stand for them, or they change no row.
         source: what the function reads in the tables' place, such as the path of a folder.
-        wanted: whether the settings ask for this step.
+        enabled: whether the settings ask for this step.
     """
 
     stage: Stage
     receives: StageCall | Callable[[], StageCall]
     inputs: Callable[[], Mapping[str, str]] = field(default=dict)
-    unkeyed: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
     source: object = None
-    wanted: bool = True
+    enabled: bool = True
 
     def plan(self, run: Run) -> Plan:
         """Compare what the stage depends on with its last complete run."""
-        settings, bounds = _settings(self.call, self.unkeyed)
+        settings, bounds = _settings(self.call, self.untracked)
         return run.plan(self.stage, settings, self.inputs(), bounds)
 
-    def work(self, tables: Tables, output: Output) -> None:
+    def execute(self, tables: Tables, output: Output) -> None:
         """Do the stage's work."""
-        given = self.call
-        given.function(tables if self.source is None else self.source, output, **given.arguments)
+        call = self.call
+        call.function(tables if self.source is None else self.source, output, **call.arguments)
 
     @property
     def call(self) -> StageCall:
@@ -78,21 +78,23 @@ class Step:
         return self.receives if isinstance(self.receives, StageCall) else self.receives()
 
 
-def _settings(given: StageCall, unkeyed: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
+def _settings(call: StageCall, untracked: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
     """What a function receives as plain values, and the names of those that only decide whether it fails.
 
     Raises:
-        ValueError: two arguments give one name different values.
+        ValueError: two arguments give one name different values, or an untracked parameter does not exist.
     """
+    if missing := [name for name in untracked if name not in call.arguments]:
+        raise ValueError(f"{call.function.__name__}: no parameter {', '.join(missing)}")
     settings: dict[str, Any] = {}
     bounds = set[str]()
-    for name, argument in given.arguments.items():
-        if name in unkeyed:
+    for name, argument in call.arguments.items():
+        if name in untracked:
             continue
         values = _values(name, argument)
         twice = [key for key, value in values.items() if settings.get(key, value) != value]
         if twice:
-            raise ValueError(f"{given.function.__name__}: two arguments name {', '.join(twice)}")
+            raise ValueError(f"{call.function.__name__}: two arguments name {', '.join(twice)}")
         settings |= values
         bounds |= values.keys() - argument.shaping() if isinstance(argument, Section) else set()
     return settings, frozenset(bounds)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from darklode.pipeline.base.artifacts.kept import MANIFESTS, TOGETHER, Kept, Stamps
+from darklode.pipeline.base.artifacts.kept import MANIFESTS, TOGETHER, ListingCache, Stamps
 from darklode.pipeline.base.artifacts.temporary import UNLOCKED, is_left_over, is_temporary, temporary_path
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 
@@ -42,7 +42,7 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
-        self._kept: Kept | None = None
+        self._listing_cache: ListingCache | None = None
         self._lease = UNLOCKED
         self.local: Path | None = None
         if url.startswith("s3://"):
@@ -64,21 +64,22 @@ class Store:
     def alone(self) -> Iterator[None]:
         """While one process works on a run: what was listed and read is not asked for again, see `kept.py`.
 
-        It follows each write and deletion of this store; `read_now` and `shared` are for what others may have done.
+        It follows each write and deletion of this store; `read_now` and `mark_shared` are for what other processes
+        may have changed.
         """
-        before, self._kept = self._kept, Kept()
+        before, self._listing_cache = self._listing_cache, ListingCache()
         try:
             yield
         finally:
             with suppress(OSError):
-                if self._kept.learned:
-                    self.write(TOGETHER, self._kept.together(self._stamps("manifests")))
-            self._kept = before
+                if self._listing_cache.has_listing:
+                    self.write(TOGETHER, self._listing_cache.together(self._stamps("manifests")))
+            self._listing_cache = before
 
-    def shared(self, folder: str) -> None:
+    def mark_shared(self, folder: str) -> None:
         """List a folder anew whenever it is asked for: from here on others write to it, too."""
-        if self._kept:
-            self._kept.shared(folder)
+        if self._listing_cache:
+            self._listing_cache.mark_shared(folder)
 
     def __getstate__(self) -> dict[str, Any]:
         # on another machine nobody follows what is written here, and the lock's holder may end before it does
@@ -95,11 +96,11 @@ class Store:
             NotWritable: there is no room or no leave, or a file lies in the way; nothing of it is left.
         """
         if self.local is None:
-            with self._followed(name):
+            with self._tracked_write(name):
                 with self._fs.open_output_stream(self.path(name)) as stream:
                     stream.write(data)
-                if self._kept:
-                    self._kept.wrote(name, data)
+                if self._listing_cache:
+                    self._listing_cache.record_write(name, data)
             return
         target = self.local / name
         with writing(target):
@@ -117,7 +118,7 @@ class Store:
                 _make(self.local)
 
     @contextmanager
-    def leased(self, lease: str) -> Iterator[None]:
+    def hold_lease(self, lease: str) -> Iterator[None]:
         """While the run's lock is held: temporary files name the lease, and what killed processes left is deleted.
 
         Files are looked for in the root and in the folders directly below it.
@@ -137,24 +138,24 @@ class Store:
             self._lease = UNLOCKED
 
     @contextmanager
-    def _followed(self, name: str) -> Iterator[None]:
+    def _tracked_write(self, name: str) -> Iterator[None]:
         """Forget what is known of a file's folder where nobody can say what became of it."""
         try:
             yield
         except BaseException:
-            if self._kept:
-                self._kept.forget(name)
+            if self._listing_cache:
+                self._listing_cache.forget(name)
             raise
 
     def read(self, name: str) -> bytes | None:
         """The file's bytes, or None where there is no such file; see `alone`."""
-        kept = self._kept
-        if kept is None or not kept.keeps(name):
+        cache = self._listing_cache
+        if cache is None or not cache.has_bytes(name):
             return self.read_now(name)
-        there = name in kept.files or not name.startswith(MANIFESTS) or name in self._known("manifests")
-        if name not in kept.files:  # the listing of manifests may have brought it along
-            kept.files[name] = self.read_now(name) if there else None
-        return kept.files[name]
+        is_listed = name in cache.files or not name.startswith(MANIFESTS) or name in self._known_stamps("manifests")
+        if name not in cache.files:  # the listing of manifests may have brought it along
+            cache.files[name] = self.read_now(name) if is_listed else None
+        return cache.files[name]
 
     def read_now(self, name: str) -> bytes | None:
         """The same, whatever was read before."""
@@ -167,18 +168,18 @@ class Store:
     def read_object(self, name: str) -> dict[str, Any]:
         """The JSON object in a file; an empty one where there is none that can be read."""
         try:
-            found = json.loads(self.read(name) or b"{}")
+            value = json.loads(self.read(name) or b"{}")
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return value if isinstance(value, dict) else {}
 
     def stamp(self, name: str) -> str | None:
         """What a local disk says of a file, which is another once it was written to; None where there is no file."""
         try:
-            found = os.stat(self.path(name))  # noqa: PTH116 (a Path costs more than the look)
+            file_stat = os.stat(self.path(name))  # noqa: PTH116 (a Path costs more than the look)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
+        return f"{file_stat.st_ino}-{file_stat.st_size}-{file_stat.st_mtime_ns}-{file_stat.st_ctime_ns}"
 
     def version(self, name: str) -> dict[str, str] | None:
         """What changes whenever the file does: of a local disk its stamp, of S3 its size, ETag and version.
@@ -204,40 +205,40 @@ class Store:
 
     def sizes(self, folder: str, *, recursive: bool = False) -> dict[str, int]:
         """Files in a folder (and below it) and their sizes in bytes; empty where there is no such folder."""
-        if self._kept and self._kept.holds(folder):
-            below = self._below(folder).items()
-            found = {name: one for name, one in below if recursive or "/" not in name[len(folder) + 1 :]}
+        if self._listing_cache and self._listing_cache.is_listed(folder):
+            below = self._files_below(folder).items()
+            sizes = {name: file_name for name, file_name in below if recursive or "/" not in name[len(folder) + 1 :]}
         else:
-            found = self._stamps(folder, recursive=recursive)
-        return {name: size for name, (size, _) in found.items()}
+            sizes = self._stamps(folder, recursive=recursive)
+        return {name: size for name, (size, _) in sizes.items()}
 
     def _stamps(self, folder: str, *, recursive: bool = True) -> Stamps:
         """Sizes and times, listed now."""
-        found = (info for info in self._list(folder, recursive=recursive) if info.is_file)
-        return {info.path.removeprefix(f"{self._root}/"): (info.size, info.mtime_ns or 0) for info in found}
+        infos = (info for info in self._list(folder, recursive=recursive) if info.is_file)
+        return {info.path.removeprefix(f"{self._root}/"): (info.size, info.mtime_ns or 0) for info in infos}
 
-    def _known(self, folder: str) -> Stamps:
+    def _known_stamps(self, folder: str) -> Stamps:
         """The files of one of the kept folders, listed once; with the manifests comes what `manifests.json` says."""
-        assert self._kept is not None
+        assert self._listing_cache is not None
         top = folder.partition("/")[0]
-        if top not in self._kept.stamps:
-            self._kept.stamps[top] = self._stamps(top)
+        if top not in self._listing_cache.stamps:
+            self._listing_cache.stamps[top] = self._stamps(top)
             if top == "manifests":
-                self._kept.take(self.read_now(TOGETHER), self._kept.stamps[top])
-        return self._kept.stamps[top]
+                self._listing_cache.load_manifests(self.read_now(TOGETHER), self._listing_cache.stamps[top])
+        return self._listing_cache.stamps[top]
 
-    def _below(self, folder: str) -> Stamps:
+    def _files_below(self, folder: str) -> Stamps:
         """Of the files that are known those in a folder, at any depth."""
-        return {name: stamp for name, stamp in self._known(folder).items() if name.startswith(f"{folder}/")}
+        return {name: stamp for name, stamp in self._known_stamps(folder).items() if name.startswith(f"{folder}/")}
 
     def folders(self, folder: str) -> list[str]:
         """Names of the folders directly in a folder, sorted."""
-        if self._kept and self._kept.holds(folder):
-            below = (name[len(folder) + 1 :] for name in self._below(folder))
+        if self._listing_cache and self._listing_cache.is_listed(folder):
+            below = (name[len(folder) + 1 :] for name in self._files_below(folder))
             return sorted({name.partition("/")[0] for name in below if "/" in name})
         return sorted(info.base_name for info in self._list(folder) if info.type == pafs.FileType.Directory)
 
-    def lying(self) -> list[str]:
+    def root_names(self) -> list[str]:
         """Names of what lies at the root, sorted, without the traces of a process that was killed while it began."""
         names = (info.base_name for info in self._list(""))
         return sorted(name for name in names if name != LOCK and not is_temporary(name))
@@ -251,15 +252,15 @@ class Store:
 
     def delete(self, name: str) -> None:
         """Delete a file; one that is already gone is no error."""
-        with self._followed(name), suppress(FileNotFoundError):
+        with self._tracked_write(name), suppress(FileNotFoundError):
             self._fs.delete_file(self.path(name))
-        if self._kept:
-            self._kept.deleted(name)
+        if self._listing_cache:
+            self._listing_cache.mark_deleted(name)
 
     def delete_folder(self, folder: str) -> None:
         """Delete a folder with all that is in it; one that is already gone is no error."""
-        if self._kept:
-            self._kept.forget(folder)
+        if self._listing_cache:
+            self._listing_cache.forget(folder)
         with suppress(FileNotFoundError):
             self._fs.delete_dir(self.path(folder))
 
@@ -277,7 +278,7 @@ class UntouchedStore(Store):
 
 
 @contextmanager
-def writing(place: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Say what to do where the operating system refuses for good.
 
     Raises:
@@ -290,7 +291,7 @@ def writing(place: Path) -> Iterator[None]:
         remedy = _REMEDIES.get(number)
         if remedy is None:
             raise
-        message = f"{place} cannot be written ({os.strerror(number)}); {remedy}, and run the same command again"
+        message = f"{path} cannot be written ({os.strerror(number)}); {remedy}, and run the same command again"
         raise NotWritable(message) from error
 
 
@@ -344,16 +345,16 @@ _AWS = re.compile(r"AWS Error (\w+)(?: \([^)]*\))? during (\w+) operation: (.*)"
 
 def s3_failure(error: Exception) -> str | None:
     """A sentence for an error of pyarrow's S3 filesystem, which has no errno as other OSErrors do; None for others."""
-    found = _AWS.search(str(error)) if isinstance(error, OSError) else None
-    if found is None:
+    match = _AWS.search(str(error)) if isinstance(error, OSError) else None
+    if match is None:
         return None
-    kind, operation, said = found[1], found[2], " ".join(found[3].split())
-    if kind == "NETWORK_CONNECTION" or "curlCode" in said:
+    kind, operation, message = match[1], match[2], " ".join(match[3].split())
+    if kind == "NETWORK_CONNECTION" or "curlCode" in message:
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "//AWS"
-        place = urlsplit(endpoint).netloc.rpartition("@")[2] or endpoint  # without a user's name and password
+        host = urlsplit(endpoint).netloc.rpartition("@")[2] or endpoint  # without a user's name and password
         remedy = "check the network, AWS_ENDPOINT_URL and AWS_REGION, and run the same command again"
-        return f"S3 at {place} cannot be reached ({said}); {remedy}"
-    return f"S3 refused {operation} ({kind}: {said}); check the bucket, AWS_REGION and the keys in AWS_*"
+        return f"S3 at {host} cannot be reached ({message}); {remedy}"
+    return f"S3 refused {operation} ({kind}: {message}); check the bucket, AWS_REGION and the keys in AWS_*"
 
 
 def _s3(url: str, environment: Mapping[str, str]) -> tuple[pafs.FileSystem, str]:

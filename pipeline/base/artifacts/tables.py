@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from darklode.pipeline.base.artifacts.intact import Intact
+from darklode.pipeline.base.artifacts.intact import IntegrityCheck
 from darklode.pipeline.base.artifacts.stage import Part, digest, table_of
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
@@ -41,7 +41,7 @@ class Tables:
     def __init__(self, store: Store, parts: dict[str, list[Part]]) -> None:
         self._store = store
         self._parts = parts
-        self._intact = Intact(store)
+        self._intact = IntegrityCheck(store)
         self._looked_at: set[str] = set()
 
     @property
@@ -69,7 +69,7 @@ class Tables:
         """One part's rows."""
         self._look_at(table_of(part.file))
         file, system = self._store.path(part.file), self._store.filesystem
-        with _explained():
+        with _explain_failures():
             return pq.read_table(file, filesystem=system, partitioning=None, page_checksum_verification=True)
 
     def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
@@ -86,8 +86,8 @@ class Tables:
     def _day(self, part: Part, column: str) -> str:
         if (part.sha256, column) not in _DAYS:
             footer = self.footer(part)
-            place = footer.schema.to_arrow_schema().get_field_index(column)
-            first = footer.row_group(0).column(place).statistics.min
+            column_index = footer.schema.to_arrow_schema().get_field_index(column)
+            first = footer.row_group(0).column(column_index).statistics.min
             _DAYS[part.sha256, column] = (first.date() if isinstance(first, datetime) else first).isoformat()
         return _DAYS[part.sha256, column]
 
@@ -130,20 +130,20 @@ class Tables:
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """The whole table, in the order it was written; a table with a patch in the order of its key."""
-        if self._patched(table):
+        if self._has_patches(table):
             return self.sql(_in_order(table, columns))
-        with _explained():
+        with _explain_failures():
             return self.dataset(table, columns).to_table(columns=columns)
 
     def batches(self, table: str, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
         """The table piece by piece, in the order of `read`, never much more in memory than one piece."""
-        if self._patched(table):
+        if self._has_patches(table):
             yield from self.stream(_in_order(table, columns), {}, rows)
             return
         scan = self.dataset(table, columns).scanner(
             columns=columns, batch_size=rows, batch_readahead=2, fragment_readahead=1, use_threads=False
         )
-        with _explained():
+        with _explain_failures():
             for batch in scan.to_batches():
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch])
@@ -165,7 +165,7 @@ class Tables:
         return [table for table in self._parts if words is None or table in words]
 
     @contextmanager
-    def opened(self) -> Iterator[Tables]:
+    def open_local(self) -> Iterator[Tables]:
         """The same tables for many questions: one connection answers them all, and makes each view once."""
         with scratch() as connection:
             yield _Opened(self._store, self._parts, connection)
@@ -186,17 +186,19 @@ class Tables:
         """Tables without rows."""
         return cls(Store("."), {table: [] for table in tables})
 
-    def of(self, table: str, parts: Sequence[Part]) -> Tables:
+    def with_parts(self, table: str, parts: Sequence[Part]) -> Tables:
         """The same tables, but only these parts of one of them, as they lie there: without its patch."""
-        kept = {name: of_it for name, of_it in self._parts.items() if name not in TABLES[table].files}
-        found = Tables(self._store, kept | {table: list(parts)})
-        found._intact = self._intact
-        return found
+        other_parts = {name: of_it for name, of_it in self._parts.items() if name not in TABLES[table].files}
+        tables = Tables(self._store, other_parts | {table: list(parts)})
+        tables._intact = self._intact
+        return tables
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
         """Make one of the tables a view of the connection, its patch applied."""
-        rows = {one: self._rows(connection, f"{name} as {one}", one) for one in self._files(table)}
-        sql = patched(TABLES[table], rows) if self._patched(table) else rows[table]
+        rows = {
+            file_name: self._rows(connection, f"{name} as {file_name}", file_name) for file_name in self._files(table)
+        }
+        sql = patched_sql(TABLES[table], rows) if self._has_patches(table) else rows[table]
         try:
             connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {sql}')
         except duckdb.BinderException as error:
@@ -214,9 +216,9 @@ class Tables:
 
     def _files(self, table: str) -> dict[str, list[Part]]:
         """The parts of a table, then those of its patch, if it has one."""
-        return {table: self._parts[table]} | named(self._parts, table)
+        return {table: self._parts[table]} | select_tables(self._parts, table)
 
-    def _patched(self, table: str) -> bool:
+    def _has_patches(self, table: str) -> bool:
         """Whether there is something beside the table's own files."""
         return any(part.rows for name, parts in self._files(table).items() if name != table for part in parts)
 
@@ -253,17 +255,17 @@ class _Opened(Tables):
         yield self._connection
 
 
-def named(parts: Mapping[str, list[Part]], *tables: str) -> dict[str, list[Part]]:
+def select_tables(parts: Mapping[str, list[Part]], *tables: str) -> dict[str, list[Part]]:
     """The parts of some tables, and of their patches where they have any."""
     return {name: parts[name] for table in tables for name in TABLES[table].files if name in parts}
 
 
 def content(parts: Mapping[str, list[Part]], table: str) -> str:
     """Identify a table's content by that of its parts, and of its patch."""
-    return digest([part for of_one in named(parts, table).values() for part in of_one])
+    return digest([part for of_one in select_tables(parts, table).values() for part in of_one])
 
 
-def patched(table: Table, rows: Mapping[str, str]) -> str:
+def patched_sql(table: Table, rows: Mapping[str, str]) -> str:
     """SQL of a table with its patch applied.
 
     Args:
@@ -316,7 +318,7 @@ def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
         )
         try:
             connection.execute("SET enable_progress_bar = false")
-            with _explained():
+            with _explain_failures():
                 yield connection
         finally:
             connection.close()
@@ -327,7 +329,7 @@ _DAMAGE = ("CRC checksum verification failed", "Couldn't deserialize thrift")
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain_failures() -> Iterator[None]:
     """Say what to do about damaged pages, which only reading shows on S3, and about a full disk.
 
     Raises:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from darklode.pipeline.base.artifacts.intact import Intact
+from darklode.pipeline.base.artifacts.intact import IntegrityCheck
 from darklode.pipeline.base.artifacts.output import record_of
 from darklode.pipeline.base.artifacts.run import Run
 from darklode.pipeline.base.artifacts.stage import Manifest, Part
@@ -51,7 +51,7 @@ def verify(run: Run) -> Iterator[Looked]:
             yield _record(run.store, name, parts)
     yield from _missing_manifests(run.store, manifests, unfinished)
     with ThreadPoolExecutor(READERS) as readers:
-        yield from readers.map(_looker(run.store), [parts[file] for file in sorted(parts)])
+        yield from readers.map(_make_checker(run.store), [parts[file] for file in sorted(parts)])
 
 
 def _missing_manifests(store: Store, manifests: Mapping[str, Manifest], unfinished: set[str]) -> Iterator[Looked]:
@@ -61,23 +61,23 @@ def _missing_manifests(store: Store, manifests: Mapping[str, Manifest], unfinish
         manifests: the ones that can be read, by file.
         unfinished: stages with records of finished units.
     """
-    there = {name.rpartition("/")[2].removesuffix(".json") for name in _json_files(store, "manifests")}
+    manifest_names = {name.rpartition("/")[2].removesuffix(".json") for name in _json_files(store, "manifests")}
     orphans: dict[str, list[str]] = {}
     for file in sorted(store.sizes("tables", recursive=True)):
-        found = _PART.fullmatch(file)
-        if found and found["stage"] not in there | unfinished:
-            orphans.setdefault(found["stage"], []).append(found["table"])
+        match = _PART.fullmatch(file)
+        if match and match["stage"] not in manifest_names | unfinished:
+            orphans.setdefault(match["stage"], []).append(match["table"])
     for stage, tables in orphans.items():
         lie = f"though files of the stage lie in tables/{', tables/'.join(dict.fromkeys(tables))}"
         yield Looked(
             f"manifests/{stage}.json", 0, f"is missing (deleted, or the stage was interrupted), {lie}; {RUN_AGAIN}"
         )
-    if len(manifests) < len(there):
+    if len(manifests) < len(manifest_names):
         return  # which tables a damaged manifest names is not known
-    written = {table for manifest in manifests.values() for table in manifest.outputs}
-    written |= {table for tables in orphans.values() for table in tables}
+    written_tables = {table for manifest in manifests.values() for table in manifest.outputs}
+    written_tables |= {table for tables in orphans.values() for table in tables}
     for name, manifest in manifests.items():
-        for table in sorted((manifest.inputs.keys() & TABLES.keys()) - written):
+        for table in sorted((manifest.inputs.keys() & TABLES.keys()) - written_tables):
             yield Looked(
                 f"tables/{table}",
                 0,
@@ -105,15 +105,15 @@ def _record(store: Store, name: str, parts: dict[str, Part]) -> Looked:
     record = record_of(data)
     if record is None:
         return Looked(name, len(data), "is damaged; the next run makes its piece of work again")
-    parts |= {one["file"]: Part(**one) for of_table in record["parts"].values() for one in of_table}
+    parts |= {part["file"]: Part(**part) for of_table in record["parts"].values() for part in of_table}
     return Looked(name, len(data), None)
 
 
-def _looker(store: Store) -> Callable[[Part], Looked]:
-    intact = Intact(store)
+def _make_checker(store: Store) -> Callable[[Part], Looked]:
+    intact = IntegrityCheck(store)
 
     def look(part: Part) -> Looked:
-        if intact.holds(part):
+        if intact.is_unchanged(part):
             return Looked(part.file, part.size, None)
         gone = store.size(part.file) is None
         how, again = ("is missing", AGAIN) if gone else ("is damaged", f"delete it and {AGAIN}")

@@ -35,13 +35,13 @@ class Heritage:
         """
         if self._entries is None or not keys.num_rows:
             return False
-        found = self._entries.find(keys)
-        rows = keys.select(self._store.kind.key).take(pa.array(found.rows))
-        for name in found.values.column_names:
-            rows = rows.append_column(name, found.values[name])
+        entries = self._entries.find(keys)
+        rows = keys.select(self._store.kind.key).take(pa.array(entries.rows))
+        for name in entries.values.column_names:
+            rows = rows.append_column(name, entries.values[name])
         self._store.append(self._owner_id, rows)
         return bool(rows.num_rows)
 
     @cached_property
     def _entries(self) -> Entries | None:
-        return self._store.open(self._earlier_id) if self._store.knows(self._earlier_id) else None
+        return self._store.open(self._earlier_id) if self._store.has_owner(self._earlier_id) else None

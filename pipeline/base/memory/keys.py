@@ -90,7 +90,7 @@ class KeyIndex:
         numbers = (order + self._length).astype(np.uint32)
         run: _Run = keys[order, 0], keys[order, 1], numbers
         while self._runs and len(self._runs[-1][0]) <= 2 * len(run[0]):
-            run = _merged(self._runs.pop(), run)
+            run = _merge(self._runs.pop(), run)
         self._runs.append(run)
         self._length += len(keys)
 
@@ -102,11 +102,11 @@ class KeyIndex:
 
     def find(self, keys: Keys) -> NDArray[np.int64]:
         """Each key's number in the list, -1 where it has none; the first where it stands there several times."""
-        found = np.full(len(keys), self._length, dtype=np.int64)
+        positions = np.full(len(keys), self._length, dtype=np.int64)
         for rows, numbers in self._pieces(keys):
-            found[rows] = np.minimum(found[rows], numbers)
-        found[found == self._length] = -1
-        return found
+            positions[rows] = np.minimum(positions[rows], numbers)
+        positions[positions == self._length] = -1
+        return positions
 
     def matches(self, keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All places of `keys` in the list: rows of `keys`, ascending, and for each its numbers, ascending."""
@@ -120,17 +120,17 @@ class KeyIndex:
         order = np.argsort(keys[:, 0])  # in order, neighbours share cache lines
         return (piece for run in self._runs for piece in _matches(run, keys, order))
 
-    def repeated(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def find_duplicates(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The keys that stand in the list more than once: which key, ascending, and for each its numbers, ascending."""
         while len(self._runs) > 1:
             last = self._runs.pop()
-            self._runs.append(_merged(self._runs.pop(), last))
+            self._runs.append(_merge(self._runs.pop(), last))
         if not self._runs:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         high, low, _ = self._runs[0]
         same = np.flatnonzero(high[1:] == high[:-1])
-        near = np.union1d(same, same + 1)
-        rows, numbers = self.matches(np.unique(np.stack([high[near], low[near]], axis=1), axis=0))
+        neighbors = np.union1d(same, same + 1)
+        rows, numbers = self.matches(np.unique(np.stack([high[neighbors], low[neighbors]], axis=1), axis=0))
         several = np.bincount(rows)[rows] > 1
         return rows[several], numbers[several]
 
@@ -140,7 +140,7 @@ def first_of_each(keys: Keys) -> NDArray[np.bool_]:
     return np.asarray(KeyIndex(keys).find(keys) == np.arange(len(keys)))
 
 
-def _merged(first: _Run, second: _Run) -> _Run:
+def _merge(first: _Run, second: _Run) -> _Run:
     high = np.concatenate([first[0], second[0]])
     order = np.argsort(high, kind="stable")  # which finds two sorted runs and merges them in one pass
     low, numbers = np.concatenate([first[1], second[1]]), np.concatenate([first[2], second[2]])
@@ -152,8 +152,8 @@ def _matches(run: _Run, keys: Keys, order: NDArray[np.int64]) -> Iterator[tuple[
     high, low, numbers = run
     rows, at = order, np.searchsorted(high, keys[order, 0])
     while len(rows):
-        reached = at < len(high)
-        rows, at = rows[reached], at[reached]
+        in_range = at < len(high)
+        rows, at = rows[in_range], at[in_range]
         same = high[at] == keys[rows, 0]
         rows, at = rows[same], at[same]
         equal = low[at] == keys[rows, 1]

@@ -44,7 +44,7 @@ def default_root() -> str:
     return str(platformdirs.user_cache_path("darklode"))
 
 
-def settled(cache: CacheSettings) -> CacheSettings:
+def resolve_cache(cache: CacheSettings) -> CacheSettings:
     """The same cache with its root spelled out: another machine's own would be another folder."""
     return cache.model_copy(update={"root": cache.root or default_root()})
 
@@ -88,15 +88,15 @@ class PartFiles:
             if self.folder(record[self._id]) != folder:
                 raise ValueError("it names the owner of another folder")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise self.damaged(folder, error) from error
+            raise self.damage_error(folder, error) from error
         return record
 
     def records(self) -> list[dict[str, Any]]:
         """The records of all owners, by id."""
-        found = (self.record(f"{self.top}/{folder}") for folder in self.store.folders(self.top))
-        return sorted((record for record in found if record), key=lambda record: str(record[self._id]))
+        records = (self.record(f"{self.top}/{folder}") for folder in self.store.folders(self.top))
+        return sorted((record for record in records if record), key=lambda record: str(record[self._id]))
 
-    def damaged(self, folder: str, error: Exception) -> ArtifactError:
+    def damage_error(self, folder: str, error: Exception) -> ArtifactError:
         """What to raise where a folder's record says nonsense."""
         return ArtifactError(f"{self.store.path(f'{folder}/{self._record}')} is damaged ({error}); {self._remedy}")
 
@@ -132,15 +132,15 @@ class PartFiles:
         Raises:
             ArtifactError: it was pruned.
         """
-        place = self.store if self.store.local is not None else self._copies
-        assert place.local is not None
-        if place is not self.store and place.size(name) is None:
+        local_store = self.store if self.store.local is not None else self._copies
+        assert local_store.local is not None
+        if local_store is not self.store and local_store.size(name) is None:
             data = self.store.read(name)
             if data is not None:
-                place.write(name, data)
-        if not (place.local / name).is_file():
+                local_store.write(name, data)
+        if not (local_store.local / name).is_file():
             raise ArtifactError(f"{self.store.path(name)} was pruned while it was in use; start again")
-        return place.local / name
+        return local_store.local / name
 
     @property
     def _copies(self) -> Store:
@@ -155,25 +155,25 @@ class PartFiles:
             self.delete(name)
         return sum(sizes.values())
 
-    def prune_orphans(self, owner_id: str, whole: Collection[str], older_than: timedelta = WRITING) -> int:
+    def prune_orphans(self, owner_id: str, known_parts: Collection[str], older_than: timedelta = WRITING) -> int:
         """Delete an owner's files that belong to no part; returns the bytes freed.
 
         Args:
             owner_id: whose.
-            whole: its files that belong to a part.
+            known_parts: its files that belong to a part.
             older_than: younger ones stay: a writer may still be at work on them.
         """
         freed = 0
-        for name in self.orphans(owner_id, whole):
+        for name in self.orphans(owner_id, known_parts):
             info = self.store.filesystem.get_file_info(self.store.path(name))
             if info.type == pafs.FileType.File and datetime.now(UTC) - info.mtime >= older_than:
                 self.delete(name)
                 freed += info.size
         return freed
 
-    def orphans(self, owner_id: str, whole: Collection[str]) -> list[str]:
-        """The owner's files that are neither its record nor among `whole`, sorted."""
-        return sorted(set(self.sizes(owner_id)) - {*whole, f"{self.folder(owner_id)}/{self._record}"})
+    def orphans(self, owner_id: str, known_parts: Collection[str]) -> list[str]:
+        """The owner's files that are neither its record nor among `known_parts`, sorted."""
+        return sorted(set(self.sizes(owner_id)) - {*known_parts, f"{self.folder(owner_id)}/{self._record}"})
 
 
 class PartIndex:
@@ -185,8 +185,8 @@ class PartIndex:
         place: where they lie, for messages.
     """
 
-    def __init__(self, names: Callable[[], list[str]], keys: Callable[[str], Keys], place: str) -> None:
-        self._list, self._read, self._place = names, keys, place
+    def __init__(self, names: Callable[[], list[str]], keys: Callable[[str], Keys], location: str) -> None:
+        self._list, self._read, self._location = names, keys, location
         self.damaged: dict[str, str] = {}
         """Parts that are skipped since they cannot be trusted, each with the reason."""
         self.forget()
@@ -211,7 +211,7 @@ class PartIndex:
             fresh = [name for name in self._list() if name not in indexed]
             if self._add(fresh):
                 return
-        raise self._restless()
+        raise self._changed_too_often()
 
     def locate(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Each row's part, as its number in `names`, and its row there."""
@@ -226,7 +226,7 @@ class PartIndex:
         for group, start in zip(np.split(order, starts[1:]), starts.tolist(), strict=True) if len(order) else ():
             yield int(parts[start]), group, rows[start : start + len(group)]
 
-    def steadily(self, action: Callable[[], Result]) -> Result:
+    def retry_on_change(self, action: Callable[[], Result]) -> Result:
         """Do it; start over from the parts as they are now where one turns out to be gone or torn.
 
         Raises:
@@ -238,7 +238,7 @@ class PartIndex:
             except (FileNotFoundError, Damaged):
                 self.forget()
                 self.refresh()
-        raise self._restless()
+        raise self._changed_too_often()
 
     def _load(self, name: str) -> Keys | None:
         try:
@@ -252,16 +252,19 @@ class PartIndex:
     def _add(self, names: list[str]) -> bool:
         """Number the rows of some parts; false where one is gone."""
         with ThreadPoolExecutor(_READERS) as readers:
-            found = dict(zip(names, readers.map(self._load, names), strict=True))
-        whole = {name: keys for name, keys in found.items() if keys is not None}
-        self.names += whole
-        ends = self.starts[-1] + np.cumsum([len(keys) for keys in whole.values()], dtype=np.int64)
+            keys_by_name = dict(zip(names, readers.map(self._load, names), strict=True))
+        readable = {name: keys for name, keys in keys_by_name.items() if keys is not None}
+        self.names += readable
+        ends = self.starts[-1] + np.cumsum([len(keys) for keys in readable.values()], dtype=np.int64)
         self.starts = np.append(self.starts, ends)
-        keys, there = np.concatenate([np.empty((0, 2), np.uint64), *whole.values()]), {*whole, *self.damaged}
-        found.clear()  # memory: what follows copies it
-        whole.clear()
+        keys, loaded_names = (
+            np.concatenate([np.empty((0, 2), np.uint64), *readable.values()]),
+            {*readable, *self.damaged},
+        )
+        keys_by_name.clear()  # memory: what follows copies it
+        readable.clear()
         self.keys.add(keys)
-        return there.issuperset(names)
+        return loaded_names.issuperset(names)
 
-    def _restless(self) -> ArtifactError:
-        return ArtifactError(f"the parts in {self._place} change faster than they can be read; try again")
+    def _changed_too_often(self) -> ArtifactError:
+        return ArtifactError(f"the parts in {self._location} change faster than they can be read; try again")

@@ -68,7 +68,7 @@ class RowKind:
         """The columns that say whether a row is a failed attempt, and why."""
         return (self.answer, "error") if self.answer else ()
 
-    def silent(self, rows: pa.Table) -> bool:
+    def is_silent(self, rows: pa.Table) -> bool:
         """Whether a failed attempt does not say why."""
         if self.answer is None:
             return False
@@ -79,14 +79,14 @@ class RowKind:
         """The columns by which one of several rows under a key stands."""
         return [WRITTEN.name, *self.attempt[:1]]
 
-    def standing(self, groups: Ints, rows: pa.Table) -> Ints:
+    def select_current(self, groups: Ints, rows: pa.Table) -> Ints:
         """Of rows under one key, each in one group of shape (n_rows,), the one that stands; by group.
 
         Answers before failures; of answers the earliest, of failures the latest; of equals the first.
         """
-        written = rows[WRITTEN.name].cast(pa.int64()).to_numpy()
+        written_at = rows[WRITTEN.name].cast(pa.int64()).to_numpy()
         good = pc.is_valid(rows[self.answer]).to_numpy() if self.answer else np.ones(len(rows), dtype=np.bool_)
-        order = np.lexsort((np.where(good, written - _LAST, _LAST - written), groups))
+        order = np.lexsort((np.where(good, written_at - _LAST, _LAST - written_at), groups))
         return np.asarray(order[np.diff(groups[order], prepend=-1) != 0])
 
 
@@ -116,7 +116,7 @@ class OpenPart:
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError):
-            self._file = self._whole()
+            self._file = self._read_in_memory()
         schema = self._file.schema_arrow
         if (schema.metadata or {}).get(f"{kind.owner}_id".encode()) != owner_id.encode():
             raise Damaged(f"it holds no {kind.top} of this {kind.owner}")
@@ -140,9 +140,9 @@ class OpenPart:
             return self._groups(list(range(len(sizes))), columns)
         starts = np.cumsum(sizes) - sizes
         group = np.searchsorted(starts, rows, side="right") - 1
-        wanted, at = np.unique(group, return_inverse=True)
-        shifted = np.cumsum(sizes[wanted]) - sizes[wanted]
-        return self._groups(wanted.tolist(), columns).take(pa.array(rows - starts[group] + shifted[at]))
+        row_groups, at = np.unique(group, return_inverse=True)
+        shifted = np.cumsum(sizes[row_groups]) - sizes[row_groups]
+        return self._groups(row_groups.tolist(), columns).take(pa.array(rows - starts[group] + shifted[at]))
 
     def keys(self) -> Keys:
         """Every row's key.
@@ -150,37 +150,37 @@ class OpenPart:
         Raises:
             Damaged: the content is torn, a hash has another form, or a failed attempt does not say why.
         """
-        found, numbers = [np.empty((0, 2), dtype=np.uint64)], list(range(self._file.num_row_groups))
+        keys, numbers = [np.empty((0, 2), dtype=np.uint64)], list(range(self._file.num_row_groups))
         columns = [*self._kind.key, *self._kind.attempt]
         for start in range(0, len(numbers), _GROUPS_AT_ONCE):
             rows = self._groups(numbers[start : start + _GROUPS_AT_ONCE], columns)
-            if self._kind.silent(rows):
+            if self._kind.is_silent(rows):
                 raise Damaged("a failed attempt does not say why")
             try:
-                found.append(self._kind.keys(rows))
+                keys.append(self._kind.keys(rows))
             except ValueError as error:
                 raise Damaged(str(error)) from error
-        return np.concatenate(found)
+        return np.concatenate(keys)
 
     def _fits(self, schema: pa.Schema, field: pa.Field) -> bool:
-        place = schema.get_field_index(field.name)
-        if place < 0:
+        field_index = schema.get_field_index(field.name)
+        if field_index < 0:
             return bool(field.nullable and field.name not in self._kind.attempt)
-        return bool(schema.field(place).type == field.type)
+        return bool(schema.field(field_index).type == field.type)
 
     def _groups(self, numbers: list[int], columns: list[str]) -> pa.Table:
         """Columns in some row groups; those that the part does not have are null."""
-        there = [name for name in columns if name in self._file.schema_arrow.names]
+        present_columns = [name for name in columns if name in self._file.schema_arrow.names]
         try:
-            found = self._file.read_row_groups(numbers, there)
+            table = self._file.read_row_groups(numbers, present_columns)
         except (pa.ArrowException, OSError):
-            self._file = self._whole()
-            found = self._file.read_row_groups(numbers, there)
+            self._file = self._read_in_memory()
+            table = self._file.read_row_groups(numbers, present_columns)
         schema = self._kind.empty(columns).schema
-        arrays = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in schema]
+        arrays = [table[f.name] if f.name in present_columns else pa.nulls(len(table), f.type) for f in schema]
         return pa.table(arrays, schema=schema)
 
-    def _whole(self) -> pq.ParquetFile:
+    def _read_in_memory(self) -> pq.ParquetFile:
         """The part from memory, after it could not be read: a network that fails must not look like a torn part."""
         try:
             data = self._store.read(self._name)
@@ -189,11 +189,11 @@ class OpenPart:
         if data is None:
             raise FileNotFoundError(self._name)
         try:
-            found = _open(pa.BufferReader(data))
-            found.read()
+            part = _open(pa.BufferReader(data))
+            part.read()
         except (pa.ArrowException, OSError) as error:
             raise Damaged(_first_line(error)) from error
-        return found
+        return part
 
 
 def _open(source: pa.NativeFile) -> pq.ParquetFile:

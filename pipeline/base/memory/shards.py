@@ -81,7 +81,7 @@ class Mapped:
             os.preadv(self._file, [row.data], start)
         return out
 
-    def want(self, first: int, end: int) -> None:
+    def prefetch(self, first: int, end: int) -> None:
         """Tell the system that rows are needed soon."""
         self._advise("MADV_WILLNEED", first, end)
 

@@ -87,19 +87,19 @@ class KeyedStore:
         """
         if not rows.num_rows:
             return
-        written = pa.repeat(pa.scalar(time.time_ns(), WRITTEN.type), rows.num_rows)
-        whole = rows.append_column(WRITTEN, written).select(self.kind.schema.names).cast(self.kind.schema)
-        self.kind.keys(whole)
-        if self.kind.silent(whole):
+        timestamps = pa.repeat(pa.scalar(time.time_ns(), WRITTEN.type), rows.num_rows)
+        stored_rows = rows.append_column(WRITTEN, timestamps).select(self.kind.schema.names).cast(self.kind.schema)
+        self.kind.keys(stored_rows)
+        if self.kind.is_silent(stored_rows):
             raise ValueError(f"{owner_id}: a row without {self.kind.answer} must say why in `error`")
         try:
-            if owner_id not in self._registered and not self.knows(owner_id):
+            if owner_id not in self._registered and not self.has_owner(owner_id):
                 self.parts.register(owner_id)
             self._registered.add(owner_id)
-            self.parts.write(owner_id, encode(whole, self.kind, owner_id))
+            self.parts.write(owner_id, encode(stored_rows, self.kind, owner_id))
         except OSError as error:
-            place = self.parts.store.path(self.parts.folder(owner_id))
-            raise ArtifactError(f"{rows.num_rows} {self.kind.top} cannot be written to {place}: {error}") from error
+            path = self.parts.store.path(self.parts.folder(owner_id))
+            raise ArtifactError(f"{rows.num_rows} {self.kind.top} cannot be written to {path}: {error}") from error
 
     def open(self, owner_id: str) -> Entries:
         """The owner's rows as they are now; `Entries.refresh` looks again."""
@@ -107,7 +107,7 @@ class KeyedStore:
         entries.refresh()
         return entries
 
-    def knows(self, owner_id: str) -> bool:
+    def has_owner(self, owner_id: str) -> bool:
         """Whether anything was kept of an owner, and not pruned since.
 
         Raises:
@@ -126,7 +126,13 @@ class KeyedStore:
     def facts(self, owner_id: str, entries: Entries) -> dict[str, object]:
         """An owner's row of `USAGE`."""
         size, parts = sum(self.parts.sizes(owner_id).values()), len(self.parts.names(owner_id))
-        return {"owner_id": owner_id, "rows": len(entries), "bytes": size, "parts": parts, "damaged": entries.damaged}
+        return {
+            "owner_id": owner_id,
+            "rows": len(entries),
+            "bytes": size,
+            "parts": parts,
+            "damaged": entries.damaged_parts,
+        }
 
     def prune(self, owner_ids: Collection[str] | None = None) -> int:
         """Delete owners' rows, all owners' where none is named; returns the bytes freed."""
@@ -134,7 +140,7 @@ class KeyedStore:
         self._registered.difference_update(doomed)
         return sum(self.parts.prune(owner_id) for owner_id in doomed)
 
-    def tidy(self, owner_id: str) -> None:
+    def merge_small_parts(self, owner_id: str) -> None:
         """Merge the owner's small parts where many have gathered."""
         if len(self._small(owner_id)) >= MERGE_PARTS:
             self.merge(owner_id)
@@ -152,7 +158,7 @@ class KeyedStore:
                 continue
             rows = pa.concat_tables(tables.values())
             keys = self.kind.keys(rows)
-            stand = np.sort(self.kind.standing(KeyIndex(keys).find(keys), rows))
+            stand = np.sort(self.kind.select_current(KeyIndex(keys).find(keys), rows))
             merged = rows.take(pa.array(stand)).sort_by([(name, "ascending") for name in self.kind.key])
             self.parts.write(owner_id, encode(merged, self.kind, owner_id))
             for name in tables:
@@ -182,7 +188,7 @@ def _batches(sizes: dict[str, int]) -> Iterator[list[str]]:
     names: list[str] = []
     for name in sizes:
         names.append(name)
-        if sum(sizes[one] for one in names) >= LARGE_BYTES:
+        if sum(sizes[part_name] for part_name in names) >= LARGE_BYTES:
             yield names
             names = []
     yield names
@@ -200,11 +206,11 @@ class Entries:
 
     def __init__(self, store: KeyedStore, owner_id: str) -> None:
         self._files, self._kind, self._owner_id = store.parts.store, store.kind, owner_id
-        place = self._files.path(store.parts.folder(owner_id))
-        self._index = PartIndex(lambda: store.parts.names(owner_id), lambda name: self._part(name).keys(), place)
+        path = self._files.path(store.parts.folder(owner_id))
+        self._index = PartIndex(lambda: store.parts.names(owner_id), lambda name: self._part(name).keys(), path)
 
     @property
-    def damaged(self) -> list[str]:
+    def damaged_parts(self) -> list[str]:
         """Parts that are skipped because they cannot be trusted, each with the reason."""
         return [f"{self._files.path(name)}: {reason}" for name, reason in sorted(self._index.damaged.items())]
 
@@ -226,19 +232,19 @@ class Entries:
             ArtifactError: parts come and go faster than they can be read.
             ValueError: a hash is not 32 hex digits.
         """
-        wanted, values = self._kind.keys(keys), self._kind.values.names
+        wanted_keys, values = self._kind.keys(keys), self._kind.values.names
 
         def look() -> Found:
-            rows, numbers = self._index.keys.matches(wanted)
-            found = self._take(numbers, list(dict.fromkeys([*values, *self._kind.rank])))
-            stand = self._kind.standing(rows, found)
-            return Found(rows[stand], found.select(values).take(pa.array(stand)).combine_chunks())
+            rows, numbers = self._index.keys.matches(wanted_keys)
+            values_found = self._read_rows(numbers, list(dict.fromkeys([*values, *self._kind.rank])))
+            stand = self._kind.select_current(rows, values_found)
+            return Found(rows[stand], values_found.select(values).take(pa.array(stand)).combine_chunks())
 
-        return self._index.steadily(look)
+        return self._index.retry_on_change(look)
 
     def __len__(self) -> int:
         """How many rows stand."""
-        rows, numbers = self._index.keys.repeated()
+        rows, numbers = self._index.keys.find_duplicates()
         return len(self._index) - len(numbers) + len(np.unique(rows))
 
     def rows(self, columns: list[str]) -> pa.Table:
@@ -249,13 +255,13 @@ class Entries:
         """
 
         def read() -> pa.Table:
-            rows, numbers = self._index.keys.repeated()
-            stand = self._kind.standing(rows, self._take(numbers, self._kind.rank))
-            whole = np.delete(np.arange(len(self._index)), np.delete(numbers, stand))
-            parts = (self._read(part, columns, rows) for part, _, rows in self._index.by_part(whole))
+            rows, numbers = self._index.keys.find_duplicates()
+            stand = self._kind.select_current(rows, self._read_rows(numbers, self._kind.rank))
+            row_numbers = np.delete(np.arange(len(self._index)), np.delete(numbers, stand))
+            parts = (self._read(part, columns, rows) for part, _, rows in self._index.by_part(row_numbers))
             return pa.concat_tables([self._kind.empty(columns), *parts])
 
-        return self._index.steadily(read)
+        return self._index.retry_on_change(read)
 
     def _part(self, name: str) -> OpenPart:
         return OpenPart(self._files, name, self._kind, self._owner_id)
@@ -268,7 +274,7 @@ class Entries:
             self._index.damaged[name] = str(error)
             raise
 
-    def _take(self, numbers: Ints, columns: list[str]) -> pa.Table:
+    def _read_rows(self, numbers: Ints, columns: list[str]) -> pa.Table:
         """Rows by their numbers, in that order."""
         tables, orders = [self._kind.empty(columns)], [np.empty(0, dtype=np.int64)]
         for part, group, rows in self._index.by_part(numbers):

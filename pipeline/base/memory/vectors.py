@@ -70,7 +70,7 @@ class VectorWriter:
                 encoder's; the message names its hash. None of them is kept then.
         """
         keys = keys_of(hashes)
-        good = _checked(keys, vectors, self._layout)
+        good = _check_vectors(keys, vectors, self._layout)
         for start in range(0, len(keys), self._rows):
             self._wait(keys[start : start + self._rows], good[start : start + self._rows])
 
@@ -96,7 +96,7 @@ class VectorWriter:
         self._vectors, self._keys, self._filled = None, [], 0
 
 
-def _checked(keys: Keys, vectors: Vectors, layout: Layout) -> Vectors:
+def _check_vectors(keys: Keys, vectors: Vectors, layout: Layout) -> Vectors:
     if vectors.ndim != 2 or vectors.shape != (len(keys), layout.dimensions):
         first = f" (the first is {hash_of(keys[0])})" if len(keys) else ""
         raise ArtifactError(
@@ -104,15 +104,18 @@ def _checked(keys: Keys, vectors: Vectors, layout: Layout) -> Vectors:
             f"({len(keys)}, {layout.dimensions}) was expected, so none was cached"
         )
     with np.errstate(over="ignore", invalid="ignore"):
-        kept = np.array(vectors, dtype=np.dtype(layout.dtype).newbyteorder("<"))
-    for bad, what in ((~np.isfinite(kept).all(axis=1), "a number that is not finite"), (~kept.any(axis=1), "only 0")):
+        stored = np.array(vectors, dtype=np.dtype(layout.dtype).newbyteorder("<"))
+    for bad, problem in (
+        (~np.isfinite(stored).all(axis=1), "a number that is not finite"),
+        (~stored.any(axis=1), "only 0"),
+    ):
         if bad.any():
             name = hash_of(keys[int(bad.argmax())])
             raise ArtifactError(
-                f"{layout.encoder_id} gave a vector with {what} for the text {name} and {int(bad.sum()) - 1} others; "
-                "none of its batch was cached. Check the encoder's dtype and that text"
+                f"{layout.encoder_id} gave a vector with {problem} for the text {name} and {int(bad.sum()) - 1} "
+                "others; none of its batch was cached. Check the encoder's dtype and that text"
             )
-    return kept
+    return stored
 
 
 def _longest(vectors: Vectors) -> float:
@@ -189,13 +192,13 @@ class EmbeddingCache:
         Raises:
             ArtifactError: the encoder's vectors have other dimensions or another dtype.
         """
-        asked = Layout(encoder_id, dimensions, self.dtype)
+        requested_layout = Layout(encoder_id, dimensions, self.dtype)
         layout = self._layout(encoder_id)
         if layout is None:
             self.parts.register(encoder_id, dimensions=dimensions, dtype=self.dtype)
-        elif layout != asked:
+        elif layout != requested_layout:
             raise ArtifactError(_mismatch(layout, f"{dimensions} numbers, {self.dtype}", "set cache.dtype to it"))
-        return VectorWriter(self.parts, asked)
+        return VectorWriter(self.parts, requested_layout)
 
     def usage(self) -> pa.Table:
         """One row per encoder: vectors, bytes of its files, and files that belong to no complete shard."""
@@ -232,7 +235,7 @@ class EmbeddingCache:
             if layout.dtype not in get_args(Dtype) or layout.dimensions < 1:
                 raise ValueError(f"it names {layout.dimensions} numbers of {layout.dtype}")
         except (ValueError, TypeError) as error:
-            raise self.parts.damaged(self.parts.folder(record["encoder_id"]), error) from error
+            raise self.parts.damage_error(self.parts.folder(record["encoder_id"]), error) from error
         return layout
 
     def _complete(self, layout: Layout) -> list[str]:
@@ -247,8 +250,8 @@ class EmbeddingCache:
         try:
             return decode_keys(data)
         except ValueError as error:
-            place = self.parts.store.path(name)
-            raise ArtifactError(f"{place} is damaged ({error}); prune the encoder") from error
+            path = self.parts.store.path(name)
+            raise ArtifactError(f"{path} is damaged ({error}); prune the encoder") from error
 
 
 def _is_complete(sizes: dict[str, int], name: str, layout: Layout) -> bool:
@@ -261,8 +264,8 @@ def _files(complete: list[str]) -> list[str]:
     return [*complete, *map(vectors_of, complete)]
 
 
-def _mismatch(layout: Layout, asked: str, remedy: str) -> str:
+def _mismatch(layout: Layout, requested: str, remedy: str) -> str:
     return (
         f"the cache holds vectors of {layout.encoder_id} as {layout.dimensions} numbers, {layout.dtype}, "
-        f"and {asked} was asked for; {remedy}, or prune the encoder"
+        f"and {requested} was asked for; {remedy}, or prune the encoder"
     )

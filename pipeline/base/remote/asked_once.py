@@ -30,7 +30,7 @@ KEEP_SECONDS = 0.5
 Messages = list[dict[str, str]]
 
 
-class Unreadable(ValueError):
+class UnreadableReply(ValueError):
     """The reply is not what was asked for."""
 
 
@@ -44,14 +44,14 @@ def object_in(reply: object) -> dict[str, object]:
         Unreadable: it is none.
     """
     if not isinstance(reply, str):
-        raise Unreadable("the reply has no text")
+        raise UnreadableReply("the reply has no text")
     fenced = _FENCE.match(reply.strip())
     try:
         read = json.loads(fenced[1] if fenced else reply)
     except (ValueError, RecursionError):
-        raise Unreadable("the reply is no JSON") from None
+        raise UnreadableReply("the reply is no JSON") from None
     if not isinstance(read, dict):
-        raise Unreadable("the reply is no JSON object")
+        raise UnreadableReply("the reply is no JSON object")
     return read
 
 
@@ -76,7 +76,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class AskedOnce:
+class SingleFlight:
     """Asks, and keeps each reply in a store whose kind has one key and the values `reply` and `error`.
 
     A reply that cannot be read is asked for again, three times at most, unless it was cut off: the next would be, too.
@@ -94,14 +94,14 @@ class AskedOnce:
     request: Mapping[str, Any]
 
     def ask(
-        self, owner: str, questions: Iterable[Question], told: Callable[[int], None] = lambda _answered: None
+        self, owner: str, questions: Iterable[Question], on_progress: Callable[[int], None] = lambda _answered: None
     ) -> None:
         """Ask all, and keep what is said.
 
         Args:
             owner: whose replies they are.
             questions: none of them is kept already.
-            told: is told how many were answered so far, now and then.
+            on_progress: is told how many were answered so far, now and then.
 
         Raises:
             DarklodeError: no call can succeed, or none has for `give_up_after` seconds. What was answered is kept.
@@ -113,13 +113,13 @@ class AskedOnce:
                     waiting.append(reply)
                     answered += 1
                     if time.monotonic() - since >= KEEP_SECONDS:
-                        self._keep(owner, waiting)
-                        told(answered)
+                        self._store_reply(owner, waiting)
+                        on_progress(answered)
                         waiting, since = [], time.monotonic()
             finally:
-                self._keep(owner, waiting)
+                self._store_reply(owner, waiting)
 
-    def _keep(self, owner: str, replies: list[dict[str, str | None]]) -> None:
+    def _store_reply(self, owner: str, replies: list[dict[str, str | None]]) -> None:
         kind = self.store.kind
         names = [*kind.key, *kind.values.names]
         columns = {name: pa.array([reply[name] for reply in replies], pa.string()) for name in names}
@@ -128,23 +128,23 @@ class AskedOnce:
     async def _replies(self, questions: Iterable[Question]) -> AsyncGenerator[dict[str, str | None]]:
         async with (
             self.client.session() as session,
-            aclosing(session.results(([one] for one in questions), self._reply)) as results,
+            aclosing(session.results(([question] for question in questions), self._reply)) as results,
         ):
             async for some in results:
-                for one in some:
-                    yield one
+                for question in some:
+                    yield question
 
     @cached_property
     def _request(self) -> dict[str, Any]:
-        return fields({"max_tokens": MAX_TOKENS} if self.client.endpoint.limited else {}, self.request)
+        return fields({"max_tokens": MAX_TOKENS} if self.client.endpoint.has_limit else {}, self.request)
 
     async def _reply(self, question: Question, lane: Lane) -> dict[str, str | None]:
         """A row of the store."""
-        (key,), said, error = self.store.kind.key, None, ""
+        (key,), columns, error = self.store.kind.key, None, ""
         counters = self.client.counters
         for attempt in range(ATTEMPTS):
             counters.asked_again += attempt > 0
-            messages = question.messages(said)
+            messages = question.messages(columns)
             prompt = sum(estimate_tokens(message["content"]) for message in messages)
             estimate = Usage(prompt, max_tokens(self._request))
             body = json.dumps({**self._request, "messages": messages}).encode()
@@ -157,13 +157,13 @@ class AskedOnce:
                     error = why
                     break
                 if why:
-                    raise Unreadable(why)
+                    raise UnreadableReply(why)
                 question.read(reply)
             except Refused as refused:
                 error = f"the server refused it, {refused}"
                 break
-            except Unreadable as unreadable:
-                said, error = reply if isinstance(reply, str) else "", str(unreadable)
+            except UnreadableReply as unreadable:
+                columns, error = reply if isinstance(reply, str) else "", str(unreadable)
             else:
                 counters.answer(null=False)
                 return {key: question.key, "reply": reply, "error": None}

@@ -62,8 +62,8 @@ class Background:
             return []
 
         try:
-            while found := self.run(following(), lambda: None):
-                yield found[0]
+            while result := self.run(following(), lambda: None):
+                yield result[0]
         finally:
             self.run(results.aclose(), lambda: None)
 

@@ -32,18 +32,18 @@ NOTHING = Usage(0, 0)
 _MOST_TOKENS = 2**31 - 1
 
 
-def counted(said: object) -> int | None:
+def parse_count(value: object) -> int | None:
     """Tokens as a server counts them; None for what cannot be the tokens of a call."""
-    return said if type(said) is int and 0 <= said <= _MOST_TOKENS else None
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
 
 
-def tokens_used(found: Mapping[str, Any], estimate: Usage) -> Usage:
+def tokens_used(reply: Mapping[str, Any], estimate: Usage) -> Usage:
     """Tokens as the server counts them, or else as estimated."""
-    usage = found.get("usage")
+    usage = reply.get("usage")
     if not isinstance(usage, dict):
         return estimate
     names = ("prompt_tokens", "completion_tokens", "total_tokens")
-    prompt, completion, total = (counted(usage.get(name)) for name in names)
+    prompt, completion, total = (parse_count(usage.get(name)) for name in names)
     if prompt is not None and completion is not None:
         return Usage(prompt, completion)
     # Embeddings have no completion: all their tokens are the prompt's.
@@ -158,7 +158,7 @@ class SpendingBook:
         Raises:
             ArtifactError: they cannot be read.
         """
-        self._store.tidy(self.account)
+        self._store.merge_small_parts(self.account)
         rows = self._store.open(self.account).rows(SPENDING.values.names)
         prompt, completion, cost = (pc.sum(rows[name]).as_py() or 0 for name in SPENDING.values.names)
         return Usage(prompt, completion), float(cost)
@@ -181,27 +181,27 @@ class Budget:
         priced = bool(endpoint.prompt_price or endpoint.completion_price)
         self._book = book if priced or endpoint.token_limit is not None else None  # without either nothing is limited
         self._reserved, self._entered = NOTHING, NOTHING
-        self._others, self._others_cost = NOTHING, 0.0
+        self._other_usage, self._others_cost = NOTHING, 0.0
         self._lock = threading.Lock()
 
-    def keep(self) -> None:
+    def sync_book(self) -> None:
         """Enter into the book what was spent since the last time, and see what others have entered."""
         with self._lock:
             if self._book is None:
                 return
-            spent = self._spent
+            spent = self._usage
             new = Usage(spent.prompt - self._entered.prompt, spent.completion - self._entered.completion)
             if any(new):
                 self._book.add(new, self.cost(new))
                 self._entered = spent
-            if self._endpoint.limited:
+            if self._endpoint.has_limit:
                 every, cost = self._book.total()
-                self._others = Usage(every.prompt - spent.prompt, every.completion - spent.completion)
+                self._other_usage = Usage(every.prompt - spent.prompt, every.completion - spent.completion)
                 self._others_cost = max(0.0, cost - self.cost(spent))
 
-    def waits(self, call: Usage) -> bool:
+    def must_wait(self, call: Usage) -> bool:
         """Whether the call must wait: what is under way might use up the rest, but may not."""
-        return bool(self._reserved.prompt) and self._over(call) is not None
+        return bool(self._reserved.prompt) and self._exceeded_limit(call) is not None
 
     def reserve(self, call: Usage) -> None:
         """Set tokens aside for a call.
@@ -209,7 +209,7 @@ class Budget:
         Raises:
             LimitReached: with them a limit could be exceeded.
         """
-        if over := self._over(call):
+        if over := self._exceeded_limit(call):
             raise LimitReached(f"{over}. What was answered is kept; raise the limit to go on from there")
         self._reserved = _sum(self._reserved, call)
 
@@ -218,37 +218,37 @@ class Budget:
         self._reserved = Usage(self._reserved.prompt - reserved.prompt, self._reserved.completion - reserved.completion)
         self._counters.prompt_tokens += used.prompt
         self._counters.completion_tokens += used.completion
-        self._counters.cost = self.cost(self._spent)
+        self._counters.cost = self.cost(self._usage)
 
     @property
-    def _spent(self) -> Usage:
+    def _usage(self) -> Usage:
         return Usage(self._counters.prompt_tokens, self._counters.completion_tokens)
 
-    def _over(self, call: Usage) -> str | None:
+    def _exceeded_limit(self, call: Usage) -> str | None:
         """The limit that the call could exceed, in words."""
-        if not self._endpoint.limited:
+        if not self._endpoint.has_limit:
             return None
-        given, planned = self._endpoint, _sum(_sum(self._spent, self._reserved), call)
-        tokens, cost = sum(_sum(planned, self._others)), self.cost(planned) + self._others_cost
-        if _above(given.token_limit, tokens):
-            return self._said(f"token_limit {given.token_limit:,}")
-        if _above(given.spending_limit, cost):
-            return self._said(f"spending_limit {given.spending_limit:g}")
-        if given.portion and _above(given.portion.tokens, sum(planned)):
-            return self._said(f"token_limit {given.token_limit:,} (this worker's portion of it)")
-        if given.portion and _above(given.portion.money, self.cost(planned)):
-            return self._said(f"spending_limit {given.spending_limit:g} (this worker's portion of it)")
+        limits, planned = self._endpoint, _sum(_sum(self._usage, self._reserved), call)
+        tokens, cost = sum(_sum(planned, self._other_usage)), self.cost(planned) + self._others_cost
+        if _exceeds(limits.token_limit, tokens):
+            return self._limit_message(f"token_limit {limits.token_limit:,}")
+        if _exceeds(limits.spending_limit, cost):
+            return self._limit_message(f"spending_limit {limits.spending_limit:g}")
+        if limits.portion and _exceeds(limits.portion.tokens, sum(planned)):
+            return self._limit_message(f"token_limit {limits.token_limit:,} (this worker's portion of it)")
+        if limits.portion and _exceeds(limits.portion.money, self.cost(planned)):
+            return self._limit_message(f"spending_limit {limits.spending_limit:g} (this worker's portion of it)")
         return None
 
-    def _said(self, limit: str) -> str:
-        said = f"{self._endpoint.section}.{limit} would be exceeded: {sum(self._spent):,} tokens and "
-        said += f"{self._counters.cost:.4f} spent so far"
-        if any(self._others) and self._book:
-            said += (
-                f", and {sum(self._others):,} tokens and {self._others_cost:.4f} by other runs, kept in "
+    def _limit_message(self, limit: str) -> str:
+        message = f"{self._endpoint.section}.{limit} would be exceeded: {sum(self._usage):,} tokens and "
+        message += f"{self._counters.cost:.4f} spent so far"
+        if any(self._other_usage) and self._book:
+            message += (
+                f", and {sum(self._other_usage):,} tokens and {self._others_cost:.4f} by other runs, kept in "
                 f"{self._book.place} (delete that folder to count anew)"
             )
-        return said
+        return message
 
     @property
     def account(self) -> str:
@@ -261,9 +261,9 @@ class Budget:
         return (usage.prompt * prices.prompt_price + usage.completion * prices.completion_price) / 1e6
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(one.prompt + other.prompt, one.completion + other.completion)
+def _sum(first: Usage, other: Usage) -> Usage:
+    return Usage(first.prompt + other.prompt, first.completion + other.completion)
 
 
-def _above(limit: float | None, used: float) -> bool:
+def _exceeds(limit: float | None, used: float) -> bool:
     return limit is not None and used > limit

@@ -5,7 +5,7 @@ from typing import Any
 
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.client import Call
-from darklode.pipeline.base.remote.faults import BadReply, Passing, sound
+from darklode.pipeline.base.remote.faults import BadReply, Passing, sanitize
 
 Completion = Mapping[str, Any]
 
@@ -34,8 +34,8 @@ def incomplete(choice: Mapping[str, Any]) -> str:
         return "the content filter stopped it"
     if name in _CUT:
         return "the reply was cut off at the token limit"
-    found = "it has no finish_reason" if ended is None else f"its finish_reason is {str(ended)[:40]!r}"
-    return f"the reply may not be complete: {found}"
+    reason = "it has no finish_reason" if ended is None else f"its finish_reason is {str(ended)[:40]!r}"
+    return f"the reply may not be complete: {reason}"
 
 
 def is_cut_off(choice: Mapping[str, Any]) -> bool:
@@ -43,7 +43,7 @@ def is_cut_off(choice: Mapping[str, Any]) -> bool:
     return str(choice.get("finish_reason")).lower() in _CUT
 
 
-def completion_of(found: Mapping[str, Any]) -> Completion:
+def completion_of(response: Mapping[str, Any]) -> Completion:
     """The chat completion that a JSON object is, with its first choice alone: one with a message, in sound texts.
 
     Content that is a list of parts becomes the text of its parts.
@@ -52,14 +52,14 @@ def completion_of(found: Mapping[str, Any]) -> Completion:
         BadReply: it is none, or the server failed midway.
     """
     try:
-        choice = _first(found["choices"])
-        whole = {**choice["message"], **_joined_parts(choice["message"].get("content"))}
-        message = {name: sound(said) if isinstance(said, str) else said for name, said in whole.items()}
+        choice = _first(response["choices"])
+        raw_message = {**choice["message"], **_joined_parts(choice["message"].get("content"))}
+        message = {name: sanitize(value) if isinstance(value, str) else value for name, value in raw_message.items()}
     except (LookupError, TypeError, ValueError, AttributeError):
         raise BadReply("holds no chat completion") from None
     if choice.get("finish_reason") in _FAILED:
         raise BadReply(f"ended with the finish_reason {choice['finish_reason']}")
-    return {**found, "choices": [{**choice, "message": message}]}
+    return {**response, "choices": [{**choice, "message": message}]}
 
 
 def _joined_parts(content: object) -> dict[str, str]:
@@ -77,11 +77,11 @@ def _joined_parts(content: object) -> dict[str, str]:
     return {name: "".join(parts) for name, parts in texts.items() if parts}
 
 
-def _text_of(said: object) -> str:
+def _text_of(content: object) -> str:
     """A part's text, which may itself be a list of text parts."""
-    if isinstance(said, list):
-        return "".join(_text_of(part.get("text")) for part in said if isinstance(part, dict))
-    return said if isinstance(said, str) else ""
+    if isinstance(content, list):
+        return "".join(_text_of(part.get("text")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
 
 
 def _first(choices: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -89,14 +89,14 @@ def _first(choices: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return min(choices, key=lambda choice: choice.get("index") or 0)
 
 
-def fields(default: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def fields(default: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a request: the given ones and, where they are not given, the default ones.
 
     A null leaves a field out; `max_completion_tokens` does so with the default `max_tokens`, which says the same.
     """
-    other = {"max_tokens"} if given.get("max_completion_tokens") is not None else set()
+    other = {"max_tokens"} if overrides.get("max_completion_tokens") is not None else set()
     own = {name: value for name, value in default.items() if name not in other}
-    return {name: value for name, value in (own | dict(given)).items() if value is not None}
+    return {name: value for name, value in (own | dict(overrides)).items() if value is not None}
 
 
 def max_tokens(request: Mapping[str, Any]) -> int:

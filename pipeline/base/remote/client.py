@@ -33,7 +33,7 @@ from darklode.pipeline.base.remote.faults import (
     fault_of_response,
 )
 from darklode.pipeline.base.remote.garbage import rarely_collected
-from darklode.pipeline.base.remote.pace import FIRST, Pace, jittered
+from darklode.pipeline.base.remote.pace import FIRST, ConcurrencyLimit, jittered_delay
 from darklode.pipeline.base.remote.replicas import Replica, Replicas, Slot
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
@@ -100,15 +100,16 @@ class Client:
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[Session]:
         """Connections to the servers, for one event loop; the pace goes on from that of the last session."""
-        given, headers = self.endpoint, {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        http = Http(given.base_urls, headers, given.timeout, given.section)
-        replicas = [
-            Replica(address(url, given.key_env), url.rstrip("/") + given.path, Pace(given.max_in_flight, first))
-            for url, first in zip(given.base_urls, self._limits, strict=True)
-        ]
-        session = Session(self, http, Replicas(replicas, given.give_up_after, given.section, self.counters, self._say))
-        await asyncio.to_thread(self.budget.keep)
-        keeping = asyncio.create_task(self._keep())
+        endpoint, headers = self.endpoint, {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        http = Http(endpoint.base_urls, headers, endpoint.timeout, endpoint.section)
+        replicas = []
+        for url, first in zip(endpoint.base_urls, self._limits, strict=True):
+            limit = ConcurrencyLimit(endpoint.max_in_flight, first)
+            replicas.append(Replica(address(url, endpoint.key_env), url.rstrip("/") + endpoint.path, limit))
+        pool = Replicas(replicas, endpoint.give_up_after, endpoint.section, self.counters, self._say)
+        session = Session(self, http, pool)
+        await asyncio.to_thread(self.budget.sync_book)
+        keeping = asyncio.create_task(self._record_usage())
         try:
             with rarely_collected():
                 yield session
@@ -116,7 +117,7 @@ class Client:
             keeping.cancel()
             await http.close()
             self._limits = [max(replica.pace.limit, 1) for replica in replicas]
-            await asyncio.to_thread(self.budget.keep)
+            await asyncio.to_thread(self.budget.sync_book)
 
     async def turn(self) -> None:
         """Wait until the rate limit allows a call."""
@@ -126,7 +127,7 @@ class Client:
             self._next_turn = turn + 60 / self.endpoint.requests_per_minute
             await asyncio.sleep(turn - now)
 
-    async def post(self, http: Http, replica: Replica, body: bytes) -> Mapping[str, Any]:
+    async def post_once(self, http: Http, replica: Replica, body: bytes) -> Mapping[str, Any]:
         """One call, once; the JSON object that came back.
 
         Raises:
@@ -136,27 +137,27 @@ class Client:
         """
         self.counters.calls += 1
         try:
-            response = await http.post(replica.url, body)
+            response = await http.post_json(replica.url, body)
             if response.status != 200:
                 raise fault_of_response(response, self._key, self.endpoint.key_env, self.endpoint.section)
         except DarklodeError as error:
             raise type(error)(f"{self.endpoint.model} at {replica.where} {error}") from None
         try:
-            found = json.loads(response.content)
+            reply = json.loads(response.content)
         except (json.JSONDecodeError, UnicodeDecodeError):
             start = response.content[:40].decode("utf-8", "replace")
             raise BadReply(f"is not JSON (it starts with {start!r})", healthy=False) from None
         except (RecursionError, ValueError) as error:
             raise Indigestible(f"is JSON that cannot be taken in ({type(error).__name__})") from None
-        if not isinstance(found, dict):
+        if not isinstance(reply, dict):
             raise BadReply("is not a JSON object", healthy=False)
-        return found
+        return reply
 
-    async def _keep(self) -> None:
+    async def _record_usage(self) -> None:
         while True:
             await asyncio.sleep(KEEP_SECONDS)
             with suppress(ArtifactError, OSError):  # what may pass; the last look, at the end, says it
-                await asyncio.to_thread(self.budget.keep)
+                await asyncio.to_thread(self.budget.sync_book)
 
 
 class Session:
@@ -181,7 +182,7 @@ class Session:
         while True:
             slot = slot or await self.replicas.enter()
             try:
-                return await self._sent(slot, call)
+                return await self._send(slot, call)
             except Passing as failure:
                 failures[type(failure)] += 1
                 if failures[type(failure)] == call.tries.get(type(failure)):
@@ -189,20 +190,20 @@ class Session:
                 since = since or time.monotonic()
                 seconds_left = self._check(since, slot.replica, failure, call)
                 self._client.counters.retries += 1
-                wait = failure.retry_after + jittered(tries, FIRST_WAIT, LONGEST_WAIT)
+                wait = failure.retry_after + jittered_delay(tries, FIRST_WAIT, LONGEST_WAIT)
                 await self.replicas.pause(min(wait, seconds_left))
             tries, slot = tries + 1, None
 
     async def look(self, path: str) -> list[Response | None]:
         """What each server shows below its address, asked once; None where no whole answer came."""
 
-        async def one(base_url: str) -> Response | None:
+        async def probe(base_url: str) -> Response | None:
             try:
                 return await self._http.get(base_url.rstrip("/") + path)
             except (Passing, DarklodeError):
                 return None
 
-        return await asyncio.gather(*map(one, self._client.endpoint.base_urls))
+        return await asyncio.gather(*map(probe, self._client.endpoint.base_urls))
 
     async def results(
         self, groups: Iterable[Iterable[Job]], work: Callable[[Job, Lane], Awaitable[Result]]
@@ -218,18 +219,18 @@ class Session:
         """
         run = _Run(self, groups, work)
         try:
-            while some := await run.gathered():
+            while some := await run.gather():
                 yield some
         finally:
             await run.end()
         if run.failure:
             raise run.failure
 
-    async def _sent(self, slot: Slot, call: Call[Reply]) -> Reply:
+    async def _send(self, slot: Slot, call: Call[Reply]) -> Reply:
         """A call's reply, once; the slot is given back."""
         answered, failed = False, None
         try:
-            reply = await self._afforded(slot.replica, call)
+            reply = await self._reserve_and_send(slot.replica, call)
             answered = True
             return reply
         except Refused:
@@ -241,19 +242,19 @@ class Session:
         finally:
             self.replicas.leave(slot, failed, answered=answered)
 
-    async def _afforded(self, replica: Replica, call: Call[Reply]) -> Reply:
+    async def _reserve_and_send(self, replica: Replica, call: Call[Reply]) -> Reply:
         client, budget = self._client, self._client.budget
         await client.turn()
-        while budget.waits(call.estimate):
+        while budget.must_wait(call.estimate):
             await asyncio.sleep(_LOOK_AGAIN)
-        if self.replicas.stopped:
+        if self.replicas.is_stopped:
             raise Stopped
         budget.reserve(call.estimate)
         used = NOTHING
         try:
-            found = await client.post(self._http, replica, call.body)
-            used = tokens_used(found, call.estimate)
-            return call.read(found)
+            reply = await client.post_once(self._http, replica, call.body)
+            used = tokens_used(reply, call.estimate)
+            return call.read(reply)
         except Passing as failure:
             used = used if any(used) or not failure.billed else call.estimate
             raise
@@ -269,13 +270,13 @@ class Session:
         Raises:
             DarklodeError: none are left.
         """
-        given = self._client.endpoint
-        seconds = min(given.give_up_after, failure.patience)
+        endpoint = self._client.endpoint
+        seconds = min(endpoint.give_up_after, failure.patience)
         seconds_left = since + seconds - time.monotonic()
         if seconds_left <= 0:
-            setting = f" ({given.section}.give_up_after)" if seconds == given.give_up_after else ""
+            setting = f" ({endpoint.section}.give_up_after)" if seconds == endpoint.give_up_after else ""
             raise DarklodeError(
-                f"{given.model} at {replica.where} {failure.reason}; the call for {call.name} has failed for "
+                f"{endpoint.model} at {replica.where} {failure.reason}; the call for {call.name} has failed for "
                 f"{seconds:g} s{setting}, while others may have been answered. What was answered is kept: run again to "
                 "go on from there"
             )
@@ -286,12 +287,11 @@ class Lane:
     """A job's way to the servers: its first call has a slot, later ones go to the same server if it has room."""
 
     def __init__(self, session: Session, slot: Slot) -> None:
-        self._session, self._near = session, slot.replica
+        self._session, self._preferred = session, slot.replica
         self._slot: Slot | None = slot
 
     async def call(self, call: Call[Reply]) -> Reply:
-        """See `Session.call`."""
-        slot, self._slot = self._slot or await self._session.replicas.enter(self._near), None
+        slot, self._slot = self._slot or await self._session.replicas.enter(self._preferred), None
         return await self._session.call(call, slot)
 
     def close(self) -> None:
@@ -316,26 +316,26 @@ class _Run(Generic[Job, Result]):
     ) -> None:
         self._session, self._replicas, self._work = session, session.replicas, work
         self._groups, self._hands = iter(groups), dict[Replica, Iterator[Job]]()
-        most = session.most_in_flight * (1 + WAITING_PER_PLACE)
-        self._room, self._done = asyncio.Semaphore(most), asyncio.Queue[Result | _End]()
+        max_waiting = session.most_in_flight * (1 + WAITING_PER_PLACE)
+        self._room, self._done = asyncio.Semaphore(max_waiting), asyncio.Queue[Result | _End]()
         self._tasks, self._under_way = set[asyncio.Task[None]](), 0
-        self._dealing = asyncio.create_task(self._deal())
+        self._dealing = asyncio.create_task(self._assign_jobs())
         self.failure: Exception | None = None
 
-    async def gathered(self) -> list[Result]:
+    async def gather(self) -> list[Result]:
         """What has come since the last time; empty at the end."""
-        found, item = list[Result](), await self._done.get()
+        results, item = list[Result](), await self._done.get()
         if self._under_way:
             await asyncio.sleep(GATHER_SECONDS)
         while not isinstance(item, _End):
-            found.append(item)
+            results.append(item)
             self._room.release()
             if self._done.empty():
-                return found
+                return results
             item = self._done.get_nowait()
-        if found:
+        if results:
             self._done.put_nowait(item)
-        return found
+        return results
 
     async def end(self) -> None:
         """Give up what is under way."""
@@ -344,13 +344,13 @@ class _Run(Generic[Job, Result]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _deal(self) -> None:
+    async def _assign_jobs(self) -> None:
         try:
             while True:
                 await self._room.acquire()
                 slot = await self._replicas.enter()
                 try:
-                    job = self._next(slot.replica)
+                    job = self._next_job(slot.replica)
                 except BaseException:
                     self._replicas.leave(slot, None, answered=False)
                     raise
@@ -365,7 +365,7 @@ class _Run(Generic[Job, Result]):
         await asyncio.gather(*self._tasks)
         self._done.put_nowait(_End())
 
-    def _next(self, replica: Replica) -> Job:
+    def _next_job(self, replica: Replica) -> Job:
         """The next job for a server: of its own group, of a new one, or at the end of another server's group.
 
         Raises:

@@ -98,10 +98,10 @@ class RepliesSeen:
 Key = TypeVar("Key")
 
 
-def _remember(seen: dict[Key, None], key: Key, at_most: int) -> None:
-    seen[key] = None
-    if len(seen) > at_most:
-        del seen[next(iter(seen))]
+def _remember(cache: dict[Key, None], key: Key, at_most: int) -> None:
+    cache[key] = None
+    if len(cache) > at_most:
+        del cache[next(iter(cache))]
 
 
 def _is_readable(conn: Connection) -> bool:

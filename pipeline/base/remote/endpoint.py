@@ -74,7 +74,7 @@ class Endpoint:
             address(base_url, self.key_env)
 
     @property
-    def limited(self) -> bool:
+    def has_limit(self) -> bool:
         """Whether what is spent has a limit."""
         return self.token_limit is not None or self.spending_limit is not None
 
@@ -108,10 +108,10 @@ def address(base_url: str, key_env: str) -> str:
             "base_url must not hold a user name, password or query: put the key into the environment variable that "
             f"key_env names ({key_env or 'none now'})"
         )
-    found = host_and_path(base_url)
-    if found is None:
+    parts = host_and_path(base_url)
+    if parts is None:
         raise SettingsError(f"base_url {base_url!r} must be an address such as https://api.openai.com/v1")
-    return found
+    return parts
 
 
 def key_from(key_env: str, needed_by: str) -> str:
@@ -141,39 +141,39 @@ def lacks_server(base_urls: Iterable[str], key_env: str, model: str) -> list[str
         key_from(key_env, f"model {model} at {', '.join(places.values())}")
     except DarklodeError as error:
         return [str(error)]
-    found = [_lacking(url, place, None if key_env else model) for url, place in places.items()]
-    return [phrase for phrase in found if phrase]
+    problems = [_server_problem(url, setting, None if key_env else model) for url, setting in places.items()]
+    return [phrase for phrase in problems if phrase]
 
 
-def _lacking(base_url: str, place: str, model: str | None) -> str:
-    if not listens(base_url):
-        return f"no server answers at {place}; start it, or correct base_url"
+def _server_problem(base_url: str, setting: str, model: str | None) -> str:
+    if not is_listening(base_url):
+        return f"no server answers at {setting}; start it, or correct base_url"
     served = _models(base_url) if model else []
     if not served or model in served:
         return ""
-    return f"the server at {place} serves {', '.join(served)}, and no {model}; correct model"
+    return f"the server at {setting} serves {', '.join(served)}, and no {model}; correct model"
 
 
 def _models(base_url: str) -> list[str]:
     """What a server says that it serves; nothing where it does not say."""
     try:
         with urlopen(f"{base_url.rstrip('/')}/models", timeout=CONNECT_SECONDS) as answer:  # noqa: S310 (http, see address)
-            return sorted(str(one["id"]) for one in json.load(answer)["data"])
+            return sorted(str(model["id"]) for model in json.load(answer)["data"])
     except (OSError, ValueError, LookupError, TypeError):
         return []
 
 
-def listens(base_url: str) -> bool:
+def is_listening(base_url: str) -> bool:
     """Whether anything takes a connection there, in seconds; nothing is sent. What lies behind a proxy is taken to."""
-    if _proxied(base_url):
+    if _is_proxied(base_url):
         return True
     parts = urlsplit(base_url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    found: list[bool] = []
-    asked = threading.Thread(target=lambda: found.append(_connects(parts.hostname or "", port)), daemon=True)
-    asked.start()
-    asked.join(CONNECT_SECONDS)  # to look up a name takes as long as the resolver likes
-    return any(found)
+    outcomes: list[bool] = []
+    thread = threading.Thread(target=lambda: outcomes.append(_connects(parts.hostname or "", port)), daemon=True)
+    thread.start()
+    thread.join(CONNECT_SECONDS)  # to look up a name takes as long as the resolver likes
+    return any(outcomes)
 
 
 def _connects(host: str, port: int) -> bool:
@@ -201,24 +201,24 @@ class Http:
 
         from darklode.pipeline.base.remote.connections import CheckedRequest, CheckedResponse, RepliesSeen
 
-        self._timeout, self._section, self._seen = timeout, section, RepliesSeen()
+        self._timeout, self._section, self._replies_seen = timeout, section, RepliesSeen()
 
-        def session(*, kept: bool) -> aiohttp.ClientSession:
+        def session(*, keep_alive: bool) -> aiohttp.ClientSession:
             return aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, force_close=not kept),
+                connector=aiohttp.TCPConnector(limit=0, force_close=not keep_alive),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"Content-Type": "application/json", **headers},
                 timeout=aiohttp.ClientTimeout(total=timeout),
-                trust_env=any(map(_proxied, urls)),  # it looks at the environment with every call
+                trust_env=any(map(_is_proxied, urls)),  # it looks at the environment with every call
                 request_class=CheckedRequest,
                 response_class=CheckedResponse,
             )
 
-        self._kept, self._single = session(kept=True), session(kept=False)
+        self._pooled, self._single = session(keep_alive=True), session(keep_alive=False)
 
-    async def post(self, url: str, content: bytes) -> Response:
+    async def post_json(self, url: str, content: bytes) -> Response:
         """Send one call; see `get`."""
-        return await self._sent("POST", url, content)
+        return await self._send("POST", url, content)
 
     async def get(self, url: str) -> Response:
         """What an address shows.
@@ -227,37 +227,37 @@ class Http:
             Passing: there was no whole answer.
             DarklodeError: there never will be one.
         """
-        return await self._sent("GET", url, None)
+        return await self._send("GET", url, None)
 
-    async def _sent(self, method: str, url: str, content: bytes | None) -> Response:
+    async def _send(self, method: str, url: str, content: bytes | None) -> Response:
         import aiohttp
 
         from darklode.pipeline.base.remote.connections import OutOfStep
 
         while True:
             try:
-                return await self._exchanged(method, url, content)
+                return await self._exchange(method, url, content)
             except OutOfStep:  # nothing was sent, and the connection is gone
                 continue
             except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
                 raise fault_of_connection(error, self._timeout, self._section) from None
 
-    async def _exchanged(self, method: str, url: str, content: bytes | None) -> Response:
-        single = url in self._seen.repeating
-        session = self._single if single else self._kept
+    async def _exchange(self, method: str, url: str, content: bytes | None) -> Response:
+        single = url in self._replies_seen.repeating
+        session = self._single if single else self._pooled
         async with session.request(method, url, data=content, allow_redirects=False) as answer:
             head, body = answer.headers, await answer.read()
         judged = method == "POST" and answer.status == 200 and not single
-        if judged and self._seen.is_repeated(url, answer, body):
+        if judged and self._replies_seen.is_repeated(url, answer, body):
             raise BadReply("has the bytes of an earlier one on its connection: it may have been sent twice")
         return Response(answer.status, head.get("retry-after"), body, head.get("location"))
 
     async def close(self) -> None:
         """Close its connections."""
-        await self._kept.close()
+        await self._pooled.close()
         await self._single.close()
 
 
-def _proxied(url: str) -> bool:
+def _is_proxied(url: str) -> bool:
     parts = urlsplit(url)
     return parts.scheme in getproxies() and not proxy_bypass(parts.hostname or "")

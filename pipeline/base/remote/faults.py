@@ -45,9 +45,9 @@ _LENGTH = re.compile(
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-def sound(said: str) -> str:
+def sanitize(text: str) -> str:
     """A server's text without lone surrogates: JSON can hold them, and no file or screen."""
-    return _LONE.sub("\ufffd", said)
+    return _LONE.sub("\ufffd", text)
 
 
 class Passing(Exception):
@@ -107,8 +107,8 @@ class Refused(Exception):
         failure: the last one of a call that failed so often that it may itself be to blame; None: the server said so.
     """
 
-    def __init__(self, said: str, *, too_long: bool = False, failure: Passing | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, too_long: bool = False, failure: Passing | None = None) -> None:
+        super().__init__(message)
         self.too_long, self.failure = too_long, failure
 
 
@@ -135,34 +135,34 @@ def fault_of_response(response: Response, key: str, key_env: str, section: str) 
         key_env: the variable that holds it; empty: none is sent.
         section: of the settings, for advice.
     """
-    status, (said, code) = response.status, _error(response.content, key)
+    status, (message, code) = response.status, _error(response.content, key)
     if status == 402 or code in _NO_CREDIT:
-        return MissingPart(f"answered {status} for want of credit: top it up, or use another key. It said: {said}")
+        return MissingPart(f"answered {status} for want of credit: top it up, or use another key. It said: {message}")
     if status in _PASSING:
         kind = ServerError if status in {500, 501} else Passing
         wait = seconds_of(response.retry_after) or 0.0
-        asked = f" and asked to wait (Retry-After: {sound(response.retry_after or '')[:40]})" if wait > 1 else ""
-        return kind(f"answered {status}{asked}", status=status, retry_after=wait, overload=status in {429, 503})
+        wait_text = f" and asked to wait (Retry-After: {sanitize(response.retry_after or '')[:40]})" if wait > 1 else ""
+        return kind(f"answered {status}{wait_text}", status=status, retry_after=wait, overload=status in {429, 503})
     if status in _REFUSED:
-        return Refused(f"status {status}: {said}", too_long=status == 413 or bool(_LENGTH.search(said)))
-    return _end(response, said, key_env, section)
+        return Refused(f"status {status}: {message}", too_long=status == 413 or bool(_LENGTH.search(message)))
+    return _end(response, message, key_env, section)
 
 
-def _end(response: Response, said: str, key_env: str, section: str) -> DarklodeError:
+def _end(response: Response, message: str, key_env: str, section: str) -> DarklodeError:
     """The error behind a status after which no call can succeed."""
     status = response.status
     if status in {401, 403, 407}:
-        named = f"the key in {key_env}" if key_env else f"a call without a key ({section}.key_env is empty)"
-        return MissingPart(f"refused {named}, status {status}: check the key and what it may use")
+        key_name = f"the key in {key_env}" if key_env else f"a call without a key ({section}.key_env is empty)"
+        return MissingPart(f"refused {key_name}, status {status}: check the key and what it may use")
     if status == 404:
-        return MissingPart(f"answered 404: check {section}.model and base_url. It said: {said}")
+        return MissingPart(f"answered 404: check {section}.model and base_url. It said: {message}")
     if 300 <= status < 400:
         to = (host_and_path(response.location or "") or "elsewhere").rpartition("@")[2]  # without user and password
         return DarklodeError(
             f"answered {status}, a redirect to {to}, which is not followed, since it could carry the key away: "
             f"set {section}.base_url to where the server is"
         )
-    return DarklodeError(f"answered {status}: check {section}.base_url. It said: {said}")
+    return DarklodeError(f"answered {status}: check {section}.base_url. It said: {message}")
 
 
 def fault_of_connection(error: Exception, timeout: float, section: str) -> Exception:
@@ -178,19 +178,19 @@ def fault_of_connection(error: Exception, timeout: float, section: str) -> Excep
     if isinstance(error, TimeoutError):
         return Passing(f"gave no answer in {timeout:g} s", billed=True, overload=True)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return _unreached(error, section)
+        return _connection_error(error, section)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _untrusted(error.certificate_error, section)
+        return _certificate_error(error.certificate_error, section)
     if isinstance(error, aiohttp.InvalidURL | ValueError | OverflowError):
         return DarklodeError(f"is no address that can be called: check {section}.base_url")
     return Passing(f"broke the connection ({type(error).__name__})", billed=True)
 
 
-def _unreached(error: aiohttp.ClientConnectorError, section: str) -> Exception:
+def _connection_error(error: aiohttp.ClientConnectorError, section: str) -> Exception:
     """The fault behind a connection that did not come about."""
     cause = error.os_error
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):  # that one: it was coming up
-        return _untrusted(cause, section)
+        return _certificate_error(cause, section)
     if isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN:
         return DarklodeError(f"cannot be found, its name is unknown ({cause.strerror}): check {section}.base_url")
     if isinstance(cause, socket.gaierror):
@@ -198,10 +198,10 @@ def _unreached(error: aiohttp.ClientConnectorError, section: str) -> Exception:
     return Passing(f"cannot be reached ({type(error).__name__})")
 
 
-def _untrusted(error: Exception, section: str) -> DarklodeError:
-    said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
+def _certificate_error(error: Exception, section: str) -> DarklodeError:
+    message = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
     return DarklodeError(
-        f"cannot be trusted, there is no TLS connection ({said}): check {section}.base_url and the server's "
+        f"cannot be trusted, there is no TLS connection ({message}): check {section}.base_url and the server's "
         "certificate (SSL_CERT_FILE names a file of authorities of one's own)"
     )
 
@@ -224,10 +224,10 @@ def _error(content: bytes, key: str) -> tuple[str, str | None]:
     """What the server said, in one line of at most 300 characters without the key, and its code for it."""
     code = None
     try:
-        found = json.loads(content)
-        error = found.get("error", found)
-        said, code = str(error.get("message", error)), error.get("code")
+        body = json.loads(content)
+        error = body.get("error", body)
+        message, code = str(error.get("message", error)), error.get("code")
     except (ValueError, AttributeError, RecursionError):
-        said = content[:2000].decode("utf-8", "replace")
-    line = " ".join(sound(said).split())
+        message = content[:2000].decode("utf-8", "replace")
+    line = " ".join(sanitize(message).split())
     return (line.replace(key, "(the key)") if key else line)[:300], code if isinstance(code, str) else None

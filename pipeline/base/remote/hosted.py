@@ -34,7 +34,7 @@ class BatchState:
         status: in the service's word.
         answered, failed: calls so far; null where the service does not count.
         files: of answers and of failed calls, as far as there are any.
-        said: why it failed; empty: it did not, or nothing was said.
+        message: why it failed; empty: it did not, or nothing was said.
     """
 
     id: str
@@ -42,10 +42,10 @@ class BatchState:
     answered: int | None
     failed: int | None
     files: tuple[str, ...]
-    said: str
+    message: str
 
     @property
-    def over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether nothing more will come."""
         return self.status in _OVER
 
@@ -76,9 +76,9 @@ class BatchService:
         """
         with self._client() as client, file.open("rb") as content:
             uploaded = client.files.create(file=(f"{token}.jsonl", content), purpose="batch")
-            return self._begun(client, uploaded.id, token)
+            return self._find_started(client, uploaded.id, token)
 
-    def _begun(self, client: OpenAI, file_id: str, token: str) -> str:
+    def _find_started(self, client: OpenAI, file_id: str, token: str) -> str:
         import openai
 
         try:
@@ -89,10 +89,10 @@ class BatchService:
                 metadata={_TOKEN: token},
             )
         except (openai.APIConnectionError, openai.InternalServerError):
-            found = self.find(token)  # it may have begun all the same
-            if found is None:
+            batch = self.find(token)  # it may have begun all the same
+            if batch is None:
                 raise
-            return found.id
+            return batch.id
         return begun.id
 
     def find(self, token: str, since: float = 0.0) -> BatchState | None:
@@ -168,5 +168,5 @@ def _state(batch: Batch) -> BatchState:
         counts.completed if counts else None,
         counts.failed if counts else None,
         tuple(file for file in (batch.output_file_id, batch.error_file_id) if file),
-        "; ".join(str(one.message) for one in errors),
+        "; ".join(str(error.message) for error in errors),
     )

@@ -24,9 +24,9 @@ class PrefixCache:
 
     def __init__(self, base_urls: Sequence[str]) -> None:
         urls = [f"{parts.scheme}://{parts.netloc}/metrics" for parts in map(urlsplit, base_urls)]
-        found = {url: counts for url in urls if (counts := _counts(url)) is not None}
-        self._urls, self._start = list(found), _sum(found.values())
-        self._looked = time.monotonic()
+        counters = {url: counts for url in urls if (counts := _counts(url)) is not None}
+        self._urls, self._start = list(counters), _sum(counters.values())
+        self._read_at = time.monotonic()
         self._rate: float | None = None
 
     @property
@@ -36,14 +36,14 @@ class PrefixCache:
         It asks the servers, which takes a moment.
         """
         now = _sum(_counts(url) or (0.0, 0.0) for url in self._urls)
-        asked, served = now[0] - self._start[0], now[1] - self._start[1]
-        return served / asked if asked > 0 else None
+        n_queries, served = now[0] - self._start[0], now[1] - self._start[1]
+        return served / n_queries if n_queries > 0 else None
 
     @property
     def recent_rate(self) -> float | None:
         """`hit_rate` as it was at most five seconds ago; the servers are not asked more often."""
-        if time.monotonic() - self._looked > _LOOK_SECONDS:
-            self._rate, self._looked = self.hit_rate, time.monotonic()
+        if time.monotonic() - self._read_at > _LOOK_SECONDS:
+            self._rate, self._read_at = self.hit_rate, time.monotonic()
         return self._rate
 
 
@@ -52,7 +52,7 @@ def _counts(url: str) -> tuple[float, float] | None:
     shown = _COUNTER.findall(_text(url))
     if not shown:
         return None
-    queries, hits = (sum(float(value) for name, value in shown if name == wanted) for wanted in ("queries", "hits"))
+    queries, hits = (sum(float(value) for name, value in shown if name == metric) for metric in ("queries", "hits"))
     return queries, hits
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import Counters
 from darklode.pipeline.base.remote.faults import BadReply, Passing, Stopped
-from darklode.pipeline.base.remote.pace import Pace
+from darklode.pipeline.base.remote.pace import ConcurrencyLimit
 
 IN_A_ROW, AT_FIRST = 20, 3
 """So many failures without a success between them make a server count as down; the fewer until it has answered."""
@@ -32,7 +32,7 @@ class Replica:
 
     where: str
     url: str
-    pace: Pace
+    pace: ConcurrencyLimit
     failing_since: float | None = None
     reason: str = ""
     _answered: bool = field(default=False, init=False)
@@ -41,14 +41,14 @@ class Replica:
     _down_until: float = field(default=0.0, init=False)
 
     @property
-    def up(self) -> bool:
+    def is_up(self) -> bool:
         """Whether calls may be sent to it now."""
         return not self._down_until or time.monotonic() >= self._down_until
 
     @property
     def room(self) -> int:
         """Calls that may be sent to it now."""
-        return self.pace.room if self.up else 0
+        return self.pace.room if self.is_up else 0
 
     @property
     def seconds_down(self) -> float:
@@ -56,11 +56,11 @@ class Replica:
         return max(0.0, self._down_until - time.monotonic())
 
     @property
-    def patience(self) -> int:
+    def max_failures(self) -> int:
         """Failures in a row after which it counts as down."""
         return IN_A_ROW if self._answered else AT_FIRST
 
-    def succeeded(self) -> float:
+    def record_success(self) -> float:
         """It answered; seconds since its first failure if it had counted as down, or else 0."""
         down = self._down_until and self.failing_since
         seconds = time.monotonic() - down if down else 0.0
@@ -68,18 +68,18 @@ class Replica:
         self._answered = True
         return seconds
 
-    def failed(self, failure: Passing) -> bool:
+    def record_failure(self, failure: Passing) -> bool:
         """It failed; whether that makes it count as down."""
         now = time.monotonic()
         # A server that is too busy first gets fewer calls at once, and only then none.
         self._failures += not (failure.status and failure.overload and self.pace.limit > 1)
         self.reason = failure.reason
         self.failing_since = self.failing_since or now
-        if self._failures < self.patience or not self.up:
+        if self._failures < self.max_failures or not self.is_up:
             return False
         self._pause = min(self._pause * 2 or FIRST_PAUSE, LONGEST_PAUSE)
         self._down_until = now + max(self._pause, failure.retry_after)
-        self._failures = self.patience - 1  # the next failure is one too many again
+        self._failures = self.max_failures - 1  # the next failure is one too many again
         self.pace.restart()
         return True
 
@@ -92,7 +92,7 @@ class Slot:
     entered: float
 
 
-def _burden(replica: Replica) -> tuple[bool, float]:
+def _load_of(replica: Replica) -> tuple[bool, float]:
     return replica.failing_since is not None, replica.pace.in_flight / replica.pace.limit
 
 
@@ -121,7 +121,7 @@ class Replicas:
         self._stop = asyncio.Event()
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether no more calls are to be sent."""
         return self._stop.is_set()
 
@@ -143,17 +143,17 @@ class Replicas:
             return
         raise Stopped
 
-    async def enter(self, near: Replica | None = None) -> Slot:
+    async def enter(self, preferred: Replica | None = None) -> Slot:
         """A slot for a call, as soon as there is one: at a server of one's choice or else at the least busy one.
 
         Raises:
             DarklodeError: none has answered for `give_up_after` seconds.
             Stopped: the work has failed meanwhile.
         """
-        while not self.stopped:
-            open_ = [near] if near and near.room else [replica for replica in self.all if replica.room]
+        while not self.is_stopped:
+            open_ = [preferred] if preferred and preferred.room else [replica for replica in self.all if replica.room]
             if open_:
-                chosen = open_[0] if len(open_) == 1 else min(open_, key=_burden)
+                chosen = open_[0] if len(open_) == 1 else min(open_, key=_load_of)
                 self._counters.in_flight += 1
                 self._counters.limit = sum(replica.pace.limit for replica in self.all)
                 return Slot(chosen, chosen.pace.enter())
@@ -169,19 +169,19 @@ class Replicas:
         """
         replica = slot.replica
         self._counters.in_flight -= 1
-        replica.pace.leave(slot.entered, answered=answered, turned_away=bool(failure and failure.overload))
+        replica.pace.release(slot.entered, answered=answered, turned_away=bool(failure and failure.overload))
         if answered or (isinstance(failure, BadReply) and failure.healthy):
-            if seconds := replica.succeeded():
+            if seconds := replica.record_success():
                 self._counters.paused = ""
                 self._say(f"{replica.where} answers again, after {seconds:.0f} s")
-        elif failure and replica.failed(failure):
+        elif failure and replica.record_failure(failure):
             self._counters.paused = (
-                f"{replica.where} {failure.reason}, {replica.patience} times in a row: no calls for "
-                f"{replica.seconds_down:.0f} s; the {self._section} gives up in {max(self._left(), 0):.0f} s"
+                f"{replica.where} {failure.reason}, {replica.max_failures} times in a row: no calls for "
+                f"{replica.seconds_down:.0f} s; the {self._section} gives up in {max(self._seconds_left(), 0):.0f} s"
             )
             self._say(self._counters.paused)
         if self._waiting:
-            self._wake(sum(one.room for one in self.all))
+            self._wake(sum(other_replica.room for other_replica in self.all))
         if failure:
             self._check()
 
@@ -189,10 +189,10 @@ class Replicas:
         """Wait until a slot may be free: one was given back, a server that was down is due, or hope is over."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
-        down = [replica.seconds_down for replica in self.all if not replica.up]
+        down = [replica.seconds_down for replica in self.all if not replica.is_up]
         try:
             # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the turn, and calls go on for ever.
-            async with asyncio.timeout(max(min(*down, self._left()), 0.01) if down else None):
+            async with asyncio.timeout(max(min(*down, self._seconds_left()), 0.01) if down else None):
                 await turn
         except TimeoutError:
             pass
@@ -209,15 +209,15 @@ class Replicas:
 
     def _check(self) -> None:
         """See whether there is still hope."""
-        if self._left() <= 0:
-            said = "; ".join(f"{replica.where} {replica.reason}" for replica in self.all)
+        if self._seconds_left() <= 0:
+            reasons = "; ".join(f"{replica.where} {replica.reason}" for replica in self.all)
             raise DarklodeError(
-                f"{said}. No answer for {self._give_up_after:g} s ({self._section}.give_up_after). What was answered "
-                "before is kept: run again to go on from there"
+                f"{reasons}. No answer for {self._give_up_after:g} s ({self._section}.give_up_after). What was "
+                "answered before is kept: run again to go on from there"
             )
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         """Seconds until the work stops, if nothing gets better."""
         since = [replica.failing_since for replica in self.all]
-        latest = max(float("inf") if one is None else one for one in since)
+        latest = max(float("inf") if down_since is None else down_since for down_since in since)
         return latest + self._give_up_after - time.monotonic()

@@ -22,7 +22,7 @@ _SPECIAL_TOKENS = 2
 
 
 @dataclass(frozen=True)
-class Batch:
+class TokenBatch:
     """Texts of one request, where they stand among all texts, and their estimated tokens together."""
 
     places: NDArray[np.int64]
@@ -51,24 +51,24 @@ def cut(text: str, max_tokens: int) -> str:
     return text[: max(1, bisect_right(lengths, max_tokens, key=lambda length: estimate_tokens(text[:length])))]
 
 
-def fill(texts: Sequence[str], prompt: str, max_tokens: int, most_texts: int, most_tokens: int) -> Iterator[Batch]:
+def fill(texts: Sequence[str], prompt: str, max_tokens: int, most_texts: int, most_tokens: int) -> Iterator[TokenBatch]:
     """Batches of prompted and cut texts in their order, none over a limit unless one text alone is.
 
     Blank texts are left out: endpoints refuse them.
     """
     places: list[int] = []
-    held: list[str] = []
+    batch: list[str] = []
     tokens = 0
-    for place, text in enumerate(texts):
+    for position, text in enumerate(texts):
         if not text.strip():
             continue
         sent = cut(prompt + text, max_tokens)
         size = estimate_tokens(sent)
-        if held and (len(held) == most_texts or tokens + size > most_tokens):
-            yield Batch(np.array(places, np.int64), held, tokens)
-            places, held, tokens = [], [], 0
-        places.append(place)
-        held.append(sent)
+        if batch and (len(batch) == most_texts or tokens + size > most_tokens):
+            yield TokenBatch(np.array(places, np.int64), batch, tokens)
+            places, batch, tokens = [], [], 0
+        places.append(position)
+        batch.append(sent)
         tokens += size
-    if held:
-        yield Batch(np.array(places, np.int64), held, tokens)
+    if batch:
+        yield TokenBatch(np.array(places, np.int64), batch, tokens)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.export.grouped import bare, grouped
+from darklode.pipeline.export.grouped import group_triplets, n_without_negative
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.writing import JSON_LINES, any_row, append, require_negatives
 
@@ -57,9 +57,9 @@ def flagembedding(tables: Tables, folder: Path) -> None:
     without = 0
     with tables.connect() as connection:
         scored = not any_row(connection, UNSCORED)
-        for split in grouped(connection):
+        for split in group_triplets(connection):
             append(connection, ROWS.format(scores=SCORES if scored else ""), folder / f"{split}.jsonl", JSON_LINES)
-            without += bare(connection)
+            without += n_without_negative(connection)
     text = README.format(bare=without, scores=SCORED if scored else NOT_SCORED)
     (folder / "README.md").write_text(text, encoding="utf-8")
 

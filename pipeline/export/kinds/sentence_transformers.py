@@ -60,7 +60,7 @@ def sentence_transformers(tables: Tables, folder: Path) -> None:
     require_negatives(tables)
     with tables.connect() as connection:
         n, rows = connection.execute(WIDTH).fetchall()[0]
-        negatives = ", ".join(f"negatives[{place}] AS negative_{place}" for place in range(1, n + 1))
+        negatives = ", ".join(f"negatives[{number}] AS negative_{number}" for number in range(1, n + 1))
         for split in SPLITS:
             copy_parquet(connection, TRIPLET.format(split=split), folder / "triplet" / f"{split}.parquet")
             query = TUPLE.format(split=split, negatives=negatives, n=n)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.export.grouped import bare, grouped
+from darklode.pipeline.export.grouped import group_triplets, n_without_negative
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.writing import (
     JSON_LINES,
@@ -73,10 +73,10 @@ def tevatron(tables: Tables, folder: Path) -> None:
     without = 0
     with tables.connect() as connection:
         define_ids(connection, TRAINED)
-        for split in grouped(connection):
+        for split in group_triplets(connection):
             append(connection, V1, folder / "v1" / f"{split}.jsonl", JSON_LINES)
             append(connection, V2, folder / "v2" / f"{split}.jsonl", JSON_LINES)
-            without += bare(connection)
+            without += n_without_negative(connection)
         copy(connection, CORPUS, folder / "v2" / "corpus.jsonl", JSON_LINES)
         write_id_map(connection, folder)
     (folder / "README.md").write_text(README.format(bare=without), encoding="utf-8")

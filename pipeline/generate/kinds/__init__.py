@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from darklode.schemas.generation import GenerateSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.generate.port import Writer
+    from darklode.pipeline.generate.port import QueryWriter
     from darklode.schemas.settings import Settings
 
 
@@ -22,7 +22,7 @@ class GeneratorKind(GenerateSettings):
     COPIES: ClassVar[bool] = False
 
     @abstractmethod
-    def writer(self, settings: Settings) -> Writer:
+    def writer(self, settings: Settings) -> QueryWriter:
         """The writer.
 
         Args:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.generate.kinds import GeneratorKind
-from darklode.pipeline.generate.port import Writer, simply
+from darklode.pipeline.generate.port import QueryWriter, query_table
 
 if TYPE_CHECKING:
     from darklode.schemas.settings import Settings
@@ -24,27 +24,27 @@ class CopiedWordsSettings(GeneratorKind):
     COPIES: ClassVar[bool] = True
     kind: Literal["copied_words"] = "copied_words"
 
-    def writer(self, settings: Settings) -> CopiedWords:  # noqa: ARG002 (of the port)
+    def writer(self, settings: Settings) -> CopiedWordsWriter:  # noqa: ARG002 (of the port)
         """See `GeneratorKind`."""
-        return CopiedWords()
+        return CopiedWordsWriter()
 
 
-class CopiedWords(Writer):
+class CopiedWordsWriter(QueryWriter):
     """A baseline."""
 
     generator_id = "copied words 1"
 
-    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
+    def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
         """See `Writer`."""
         lengths = [len(query.split()) for query in examples] or [USUAL]
         pairs = zip(texts["text"].to_pylist(), texts["draw"].to_pylist(), strict=True)
-        return simply([_words(text, lengths, np.random.default_rng(draw)) for text, draw in pairs])
+        return query_table([_words(text, lengths, np.random.default_rng(draw)) for text, draw in pairs])
 
 
 def _words(text: str, lengths: list[int], draws: np.random.Generator) -> str:
     words = list(dict.fromkeys(text.split()))
     count = min(len(words), lengths[int(draws.integers(len(lengths)))])
-    return " ".join(words[place] for place in np.sort(draws.choice(len(words), count, replace=False)))
+    return " ".join(words[position] for position in np.sort(draws.choice(len(words), count, replace=False)))
 
 
 KIND = CopiedWordsSettings

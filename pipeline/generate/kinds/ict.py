@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pyarrow as pa
 
-from darklode.pipeline.base.segmentation import a_sentence
+from darklode.pipeline.base.segmentation import longest_sentence
 from darklode.pipeline.generate.kinds import GeneratorKind
-from darklode.pipeline.generate.port import Writer, simply
+from darklode.pipeline.generate.port import QueryWriter, query_table
 
 if TYPE_CHECKING:
     from darklode.schemas.settings import Settings
@@ -21,20 +21,20 @@ class IctSettings(GeneratorKind):
     COPIES: ClassVar[bool] = True
     kind: Literal["ict"] = "ict"
 
-    def writer(self, settings: Settings) -> InverseCloze:  # noqa: ARG002 (of the port)
+    def writer(self, settings: Settings) -> InverseClozeWriter:  # noqa: ARG002 (of the port)
         """See `GeneratorKind`."""
-        return InverseCloze()
+        return InverseClozeWriter()
 
 
-class InverseCloze(Writer):
+class InverseClozeWriter(QueryWriter):
     """Takes a sentence of four words or more, or all of the text where there is none."""
 
     generator_id = "ict 1"
 
-    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
+    def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
         """See `Writer`."""
         pairs = zip(texts["text"].to_pylist(), texts["draw"].to_pylist(), strict=True)
-        return simply([a_sentence(text, (draw >> 11) / 2**53) for text, draw in pairs])
+        return query_table([longest_sentence(text, (draw >> 11) / 2**53) for text, draw in pairs])
 
 
 KIND = IctSettings

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.generate.kinds import GeneratorKind
-from darklode.schemas.places import Place
+from darklode.schemas.places import PathField
 
 if TYPE_CHECKING:
     from darklode.pipeline.generate.llm import LlmWriter
@@ -19,7 +19,7 @@ class LlmWriterSettings(GeneratorKind):
     """The model of `judge.kind: llm`; servers, key, prices and limits are the judge's."""
 
     kind: Literal["llm"] = "llm"
-    prompt: Annotated[str, Place(or_name=True, names=("default",))] = Field(
+    prompt: Annotated[str, PathField(or_name=True, names=("default",))] = Field(
         "default", description="default, or a folder like those of prompts/generate"
     )
     examples: int = Field(8, ge=0, description="real train queries that are shown with each text, drawn by the seed")
@@ -33,10 +33,10 @@ class LlmWriterSettings(GeneratorKind):
             SettingsError: the judge is no language model.
         """
         from darklode.pipeline.generate.llm import LlmWriter
-        from darklode.pipeline.judge.build import configured
+        from darklode.pipeline.judge.build import configure_judge
         from darklode.pipeline.judge.kinds.llm import LlmSettings
 
-        judge = configured(settings)
+        judge = configure_judge(settings)
         if not isinstance(judge, LlmSettings):
             raise SettingsError(
                 f"generate.kind llm asks the judge's model, and judge.kind is {judge.kind}: set judge.kind=llm, "

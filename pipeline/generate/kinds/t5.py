@@ -36,9 +36,9 @@ class T5Settings(LocalModel, GeneratorKind):
 
     def missing(self) -> list[str]:
         """See `KindSection`."""
-        from darklode.pipeline.base.models.local import lacks
+        from darklode.pipeline.base.models.local import missing_for
 
-        return lacks(self)
+        return missing_for(self)
 
 
 KIND = T5Settings

@@ -10,19 +10,19 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.columns import Columns
-from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.columns import ColumnMapping
+from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.readers.guise import LATIN, recoding
-from darklode.pipeline.ingest.readers.text import Records, head_of, lines_of, records_of, sound
+from darklode.pipeline.ingest.readers.text import LineRecords, head_of, lines_of, records_of, valid_records
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import Block, from_file
+from darklode.pipeline.ingest.rows import RowBlock, from_file
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 WRONG_COUNT = "wrong number of fields"
 
 
 @dataclass(frozen=True)
-class Header:
+class CsvHeader:
     """A file's columns: how many there are, what separates them, and which one plays which role."""
 
     width: int
@@ -30,7 +30,7 @@ class Header:
     places: dict[str, int]
 
 
-def read_csv(file: File, columns: Columns, intake: Intake, limit: int) -> Iterator[Block]:
+def read_csv(file: InputFile, columns: ColumnMapping, intake: Intake, limit: int) -> Iterator[RowBlock]:
     """Read a CSV (RFC 4180) or TSV file with a header; a row longer than `limit` bytes is rejected.
 
     Where the header has no columns that are wanted, but would have them if other characters were the delimiter
@@ -43,26 +43,30 @@ def read_csv(file: File, columns: Columns, intake: Intake, limit: int) -> Iterat
     usual = "\t" if file.ending == ".tsv" else ","
     delimiter = _delimiter(head_of(file), usual, columns)
     if delimiter != usual:
-        intake.remark(f"{file.path}: its columns are separated by {DELIMITERS[delimiter]}")
-    for some in records_of(file, intake.at, limit, delimiter):
+        intake.add_remark(f"{file.path}: its columns are separated by {DELIMITERS[delimiter]}")
+    for some in records_of(file, intake.set_position, limit, delimiter):
         records = some
         if header is None and len(records):
             header = _header(records, file, delimiter, columns)
             records = records.span(1, len(records))
         if header is not None:
-            yield from _blocks(sound(records, file, intake), header, file, intake)
+            yield from _blocks(valid_records(records, file, intake), header, file, intake)
 
 
-def _delimiter(head: bytes, usual: str, columns: Columns) -> str:
+def _delimiter(head: bytes, usual: str, columns: ColumnMapping) -> str:
     """What separates the columns: what is usual, unless the header fits with something else alone."""
     line = head.partition(b"\n")[0].decode(errors="replace")
-    named = {one: _names(line, one) for one in dict.fromkeys((usual, *DELIMITERS))}
-    if fitting := [one for one, names in named.items() if columns.fits(names)]:
+    names_by_delimiter = {delimiter: _names(line, delimiter) for delimiter in dict.fromkeys((usual, *DELIMITERS))}
+    if fitting := [delimiter for delimiter, names in names_by_delimiter.items() if columns.fits(names)]:
         return fitting[0]
-    return max(named, key=lambda one: len(named[one])) if len(named[usual]) == 1 else usual
+    return (
+        max(names_by_delimiter, key=lambda delimiter: len(names_by_delimiter[delimiter]))
+        if len(names_by_delimiter[usual]) == 1
+        else usual
+    )
 
 
-def header_in(head: bytes, columns: Columns) -> list[str]:
+def header_in(head: bytes, columns: ColumnMapping) -> list[str]:
     """The names in the first line of a file that begins so, were it CSV."""
     line = head.partition(b"\n")[0].decode(errors="replace")
     return _names(line, _delimiter(head, ",", columns))
@@ -70,13 +74,13 @@ def header_in(head: bytes, columns: Columns) -> list[str]:
 
 def _names(line: str, delimiter: str) -> list[str]:
     try:
-        found = next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter), [])
+        cells = next(csv.reader(io.StringIO(line, newline=""), delimiter=delimiter), [])
     except csv.Error:  # a name of more than 131,072 characters
         return []
-    return [name.strip() for name in found]
+    return [name.strip() for name in cells]
 
 
-def _header(records: Records, file: File, delimiter: str, columns: Columns) -> Header:
+def _header(records: LineRecords, file: InputFile, delimiter: str, columns: ColumnMapping) -> CsvHeader:
     try:
         line = records.raw(0).decode()
     except UnicodeDecodeError as error:
@@ -85,41 +89,41 @@ def _header(records: Records, file: File, delimiter: str, columns: Columns) -> H
     if 0 in records.faults or "\0" in line:
         raise InputError(f"{file.path} has no header that can be read; its first line must name the columns")
     names = _names(line, delimiter)
-    found = columns.find(str(file.path), names)
-    return Header(len(names), delimiter, {role: names.index(name) for role, name in found.items()})
+    columns_by_role = columns.find(str(file.path), names)
+    return CsvHeader(len(names), delimiter, {role: names.index(name) for role, name in columns_by_role.items()})
 
 
-def _blocks(records: Records, header: Header, file: File, intake: Intake) -> Iterator[Block]:
+def _blocks(records: LineRecords, header: CsvHeader, file: InputFile, intake: Intake) -> Iterator[RowBlock]:
     if not len(records):
         return
     bad: list[int] = []
     table = _table(records, header, bad)
     if table is not None:
         for at in bad:
-            intake.reject(WRONG_COUNT, file.name, int(records.lines[at]), records.shown(at))
-        columns = {role: table[str(place)].combine_chunks() for role, place in header.places.items()}
+            intake.reject(WRONG_COUNT, file.name, int(records.lines[at]), records.preview(at))
+        columns = {role: table[str(column)].combine_chunks() for role, column in header.places.items()}
         lines = lines_of(records).take(pa.array(np.delete(np.arange(len(records)), bad)))
         yield from_file(file.name, columns, lines)
     elif len(records) == 1:
-        intake.reject(WRONG_COUNT, file.name, int(records.lines[0]), records.shown(0))
+        intake.reject(WRONG_COUNT, file.name, int(records.lines[0]), records.preview(0))
     else:
         middle = len(records) // 2
         yield from _blocks(records.span(0, middle), header, file, intake)
         yield from _blocks(records.span(middle, len(records)), header, file, intake)
 
 
-def _table(records: Records, header: Header, bad: list[int]) -> pa.Table | None:
+def _table(records: LineRecords, header: CsvHeader, bad: list[int]) -> pa.Table | None:
     """Parse a block; rows with a wrong number of fields go to `bad`. None: Arrow sees other rows than we do."""
 
     def skip(row: pc.InvalidRow) -> str:
         bad.append(row.number - 1)
         return "skip"
 
-    names = [str(place) for place in range(header.width)]
-    wanted = sorted({str(place) for place in header.places.values()})
+    names = [str(column) for column in range(header.width)]
+    selected = sorted({str(column) for column in header.places.values()})
     read = pc.ReadOptions(use_threads=False, block_size=len(records.data) + 1, column_names=names)
     parse = pc.ParseOptions(delimiter=header.delimiter, newlines_in_values=True, invalid_row_handler=skip)
-    convert = pc.ConvertOptions(include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()))
+    convert = pc.ConvertOptions(include_columns=selected, column_types=dict.fromkeys(selected, pa.string()))
     try:
         table = pc.read_csv(pa.BufferReader(records.data), read, parse, convert)
     except pa.ArrowInvalid:

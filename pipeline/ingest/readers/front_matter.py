@@ -71,7 +71,7 @@ def front_matter(text: str) -> tuple[Head, str]:
         if meant:
             raise BadHeadError(f"front matter is longer than {MOST_CHARACTERS} characters")
         return {}, text
-    values = _loaded(language, matter, meant=meant)
+    values = _load(language, matter, meant=meant)
     if isinstance(values, list) and any(isinstance(value, dict) for value in values):
         raise BadHeadError("front matter is a list")
     if not isinstance(values, dict | None):
@@ -118,7 +118,7 @@ def _plain(value: object) -> str | None:
     return str(value) if isinstance(value, str | int) and value not in _NOTHING else None
 
 
-def _loaded(language: str, matter: str, *, meant: bool) -> Any:
+def _load(language: str, matter: str, *, meant: bool) -> Any:
     try:
         return _LOADERS[language](matter)
     except RecursionError as error:
@@ -163,11 +163,11 @@ _JSON = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, obj
 
 def _check_keys(keys: Iterable[str]) -> None:
     """Of two values of one key, such as two tenants, none is the right one."""
-    found: set[str] = set()
+    seen_keys: set[str] = set()
     for key in keys:
-        if key in found:
+        if key in seen_keys:
             raise BadHeadError("front matter repeats a key")
-        found.add(key)
+        seen_keys.add(key)
 
 
 def _check_depth(matter: str) -> None:

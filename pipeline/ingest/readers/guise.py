@@ -5,7 +5,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.files import CONVERSIONS, File
+from darklode.pipeline.ingest.files import CONVERSIONS, InputFile
 
 LATIN = "WINDOWS-1252"
 """What text that is no UTF-8 mostly is: Latin-1, with more signs."""
@@ -25,7 +25,7 @@ MAGIC = {
 }
 
 
-def check_guise(file: File, head: bytes) -> None:
+def check_content(file: InputFile, head: bytes) -> None:
     """See that a file is text as far as its first bytes show.
 
     Args:
@@ -35,16 +35,16 @@ def check_guise(file: File, head: bytes) -> None:
     Raises:
         InputError: it is something else; the message says how to convert it.
     """
-    for magic, (ending, what) in MAGIC.items():
+    for magic, (ending, content) in MAGIC.items():
         if head.startswith(magic):
             how = f"; {CONVERSIONS[ending].format(name=shlex.quote(file.path.name))}" if ending else ""
-            raise InputError(f"{file.path} is {what}{how}")
-    wide = _wide(head[:HEAD])
+            raise InputError(f"{file.path} is {content}{how}")
+    wide = _is_utf16(head[:HEAD])
     if wide:
         raise InputError(f"{file.path} is {wide} without a byte order mark; {recoding(file.path.name, wide)}")
 
 
-def _wide(head: bytes) -> str:
+def _is_utf16(head: bytes) -> str:
     """UTF-16 by its zeros: in Latin text every second byte is one."""
     even, odd = head[::2].count(0), head[1::2].count(0)
     if max(even, odd) * 4 < len(head) or len(head) < 4 or min(even, odd) * 4 > max(even, odd):
@@ -52,7 +52,7 @@ def _wide(head: bytes) -> str:
     return "UTF-16LE" if odd > even else "UTF-16BE"
 
 
-def is_utf16(file: File) -> bool:
+def is_utf16(file: InputFile) -> bool:
     """Whether a file begins with UTF-16's mark."""
     with file.path.open("rb") as raw:
         return raw.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}

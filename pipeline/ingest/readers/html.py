@@ -114,7 +114,7 @@ def _page(soup: BeautifulSoup) -> HtmlPage:
     else:
         contents = [root]
     texts = {reason: " ".join(filter(None, map(_words, elements))) for reason, elements in removed.items()}
-    markdown = "\n\n".join(filter(None, map(_markdown, contents)))
+    markdown = "\n\n".join(filter(None, map(_to_markdown, contents)))
     return HtmlPage(title, markdown, meta, {reason: text for reason, text in texts.items() if text})
 
 
@@ -126,7 +126,7 @@ def _text_length(element: Tag) -> int:
     return len("".join(element.get_text().split()))
 
 
-def _markdown(root: Tag) -> str:
+def _to_markdown(root: Tag) -> str:
     from markdownify import ATX, MarkdownConverter
 
     for items in root.find_all("ol"):
@@ -143,20 +143,20 @@ def _role(tag: Tag) -> str:
 
 def _mains(root: Tag) -> list[Tag]:
     """The outermost main elements; none where they hold less than a third of the text that is not a link."""
-    found = list(root.find_all(lambda tag: _role(tag) == "main"))
-    ids = {id(tag) for tag in found}
-    found = [tag for tag in found if not any(id(parent) in ids for parent in tag.parents)]
-    sizes = _Sizes(root)
-    inside = sum(sizes.of(tag)[0] for tag in found)
-    outside = sizes.prose - sum(sizes.of(tag)[0] - sizes.of(tag)[1] for tag in found)
-    return found if inside and 2 * inside >= outside else []
+    mains = list(root.find_all(lambda tag: _role(tag) == "main"))
+    ids = {id(tag) for tag in mains}
+    mains = [tag for tag in mains if not any(id(parent) in ids for parent in tag.parents)]
+    sizes = _TextSizes(root)
+    inside = sum(sizes.measure(tag)[0] for tag in mains)
+    outside = sizes.prose - sum(sizes.measure(tag)[0] - sizes.measure(tag)[1] for tag in mains)
+    return mains if inside and 2 * inside >= outside else []
 
 
 def _navigation(root: Tag) -> Iterator[Tag]:
     """The outermost elements that are navigation, in the order of the page."""
     from bs4 import Tag
 
-    sizes = _Sizes(root)
+    sizes = _TextSizes(root)
     waiting: list[tuple[PageElement, bool]] = [(child, False) for child in reversed(root.contents)]
     while waiting:
         element, sectioned = waiting.pop()
@@ -169,11 +169,11 @@ def _navigation(root: Tag) -> Iterator[Tag]:
         waiting += [(child, inside) for child in reversed(element.contents)]
 
 
-def _is_navigation(tag: Tag, sizes: _Sizes, *, sectioned: bool) -> bool:
+def _is_navigation(tag: Tag, sizes: _TextSizes, *, sectioned: bool) -> bool:
     """Whether an element is navigation; `sectioned`: it lies within main, an article or a section."""
-    role, (text, links) = _role(tag), sizes.of(tag)
+    role, (text, links) = _role(tag), sizes.measure(tag)
     mostly_links = links >= LINK_SHARE * text
-    if not text or sizes.holds(tag, {"main"}) or (sectioned and role != "nav"):
+    if not text or sizes.contains_landmark(tag, {"main"}) or (sectioned and role != "nav"):
         return False
     match role:
         case "nav":
@@ -181,18 +181,23 @@ def _is_navigation(tag: Tag, sizes: _Sizes, *, sectioned: bool) -> bool:
         case "aside":
             return mostly_links
         case "header":
-            return mostly_links or not sizes.holds(tag, _HEADINGS)
+            return mostly_links or not sizes.contains_landmark(tag, _HEADINGS)
         case "footer" | "search":
             return True
-    named = tag.name in _BLOCKS and _NAVIGATION_NAME.search(_names(tag)) is not None
-    return named and mostly_links and not sizes.holds(tag, _CONTENT) and text - links < max(1, sizes.prose / 2)
+    has_navigation_name = tag.name in _BLOCKS and _NAVIGATION_NAME.search(_names(tag)) is not None
+    return (
+        has_navigation_name
+        and mostly_links
+        and not sizes.contains_landmark(tag, _CONTENT)
+        and text - links < max(1, sizes.prose / 2)
+    )
 
 
 def _names(tag: Tag) -> str:
     return " ".join([str(tag.get("id", "")), *map(str, tag.get_attribute_list("class"))])
 
 
-class _Sizes:
+class _TextSizes:
     """Characters of text in each element below a root, how many of them stand in links, and its landmarks.
 
     Attributes:
@@ -207,7 +212,7 @@ class _Sizes:
         self._landmarks: dict[int, set[str]] = {}
         for element in reversed([root, *root.descendants]):
             if isinstance(element, Tag):
-                text, links = self.of(element)
+                text, links = self.measure(element)
                 size = (text, text if element.name == "a" else links)
                 self._sizes[id(element)] = size
                 landmarks = self._landmarks.get(id(element), set()) | ({_role(element), element.name} & _LANDMARKS)
@@ -219,15 +224,15 @@ class _Sizes:
             else:
                 continue
             if element is not root and element.parent is not None:
-                before = self.of(element.parent)
+                before = self.measure(element.parent)
                 self._sizes[id(element.parent)] = (before[0] + size[0], before[1] + size[1])
-        text, links = self.of(root)
+        text, links = self.measure(root)
         self.prose = text - links
 
-    def of(self, element: PageElement) -> tuple[int, int]:
+    def measure(self, element: PageElement) -> tuple[int, int]:
         """Characters of text, and characters of text within links."""
         return self._sizes.get(id(element), (0, 0))
 
-    def holds(self, element: PageElement, landmarks: set[str]) -> bool:
+    def contains_landmark(self, element: PageElement, landmarks: set[str]) -> bool:
         """Whether an element is one of these landmarks, or holds one."""
         return not landmarks.isdisjoint(self._landmarks.get(id(element), ()))

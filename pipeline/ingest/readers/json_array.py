@@ -42,17 +42,17 @@ def objects(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
     White space within an object is left out. Nothing else is checked, as in `elements`.
     """
-    depth, inside, held = 0, False, b""
+    depth, inside, buffer = 0, False, b""
     for piece in pieces:
-        data = held + piece
+        data = buffer + piece
         complete = data.rstrip(b"\\")  # as in `elements`
-        held = data[len(complete) :]
+        buffer = data[len(complete) :]
         if complete:
             text = np.frombuffer(complete, np.uint8)
             within, level = _nesting(text, depth, inside=inside)
             yield text[within | (level == 0) | ~np.isin(text, WHITE)].tobytes()
             depth, inside = int(level[-1]), bool(within[-1])
-    yield held
+    yield buffer
 
 
 def elements(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -61,15 +61,15 @@ def elements(pieces: Iterator[bytes]) -> Iterator[bytes]:
     White space between values is left out, so that an element lies on one line. Nothing else is checked: what is no
     JSON is for whoever reads the lines.
     """
-    depth, inside, held = 0, False, b""
+    depth, inside, buffer = 0, False, b""
     for piece in pieces:
-        data = held + piece
-        whole = data.rstrip(b"\\")  # whether a quote ends a text depends on all backslashes before it
-        held = data[len(whole) :]
-        if whole:
-            lines, depth, inside = _lines(np.frombuffer(whole, np.uint8), depth, inside=inside)
+        data = buffer + piece
+        unescaped = data.rstrip(b"\\")  # whether a quote ends a text depends on all backslashes before it
+        buffer = data[len(unescaped) :]
+        if unescaped:
+            lines, depth, inside = _lines(np.frombuffer(unescaped, np.uint8), depth, inside=inside)
             yield lines
-    yield held
+    yield buffer
 
 
 def _lines(text: Bytes, depth: int, *, inside: bool) -> tuple[bytes, int, bool]:
@@ -82,14 +82,14 @@ def _lines(text: Bytes, depth: int, *, inside: bool) -> tuple[bytes, int, bool]:
 
 def _nesting(text: Bytes, depth: int, *, inside: bool) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """For each byte whether it is within a string, and how many brackets are open after it."""
-    within = (np.cumsum((text == QUOTE) & ~_escaped(text)) + inside) % 2 == 1
+    within = (np.cumsum((text == QUOTE) & ~_is_escaped(text)) + inside) % 2 == 1
     opening, closing = (~within & np.isin(text, some) for some in (OPENING, CLOSING))
     return within, depth + np.cumsum(opening.astype(np.int64) - closing)
 
 
-def _escaped(text: Bytes) -> NDArray[np.bool_]:
+def _is_escaped(text: Bytes) -> NDArray[np.bool_]:
     """Where an odd number of backslashes stands before a byte."""
     places = np.arange(len(text))
-    others = np.maximum.accumulate(np.where(text == BACKSLASH, -1, places))
-    escaped: NDArray[np.bool_] = np.concatenate([[0], (places - others)[:-1]]) % 2 == 1
+    last_other = np.maximum.accumulate(np.where(text == BACKSLASH, -1, places))
+    escaped: NDArray[np.bool_] = np.concatenate([[0], (places - last_other)[:-1]]) % 2 == 1
     return escaped

@@ -40,11 +40,11 @@ def read_prose(text: str, kind: str) -> Prose:
     """
     unix = text.replace("\r\n", "\n").replace("\r", "\n")
     if kind == "markdown":
-        return _markdown(unix)
+        return _parse_markdown(unix)
     return _html(unix) if kind == "html" else Prose(None, unix, {})
 
 
-def _markdown(text: str) -> Prose:
+def _parse_markdown(text: str) -> Prose:
     head, body = _split(text)
     return Prose(_first_heading(body), body, head)
 
@@ -70,12 +70,12 @@ def _first_heading(text: str) -> str | None:
     for match in _HEADING.finditer(text):
         if mark := match["fence"]:
             fence = _fence(fence, mark, match["info"])
-        elif not fence and (title := _bare(match["title"])):
+        elif not fence and (title := _heading_text(match["title"])):
             return title
     return None
 
 
-def _bare(heading: str) -> str:
+def _heading_text(heading: str) -> str:
     """A heading without the white space around it and the # that may close it."""
     text = heading.strip()
     bare = text.rstrip("#")

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.columns import Columns, column_at, joined_lists, leaves_of
-from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.columns import ColumnMapping, column_at, join_lists, leaves_of
+from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import Block, Mask, from_file
+from darklode.pipeline.ingest.rows import Mask, RowBlock, from_file
 
 BATCH_BYTES = 4 << 20
 MOST_ROWS = 1 << 16
 
 
-def read_parquet(file: File, columns: Columns, intake: Intake) -> Iterator[Block]:
+def read_parquet(file: InputFile, columns: ColumnMapping, intake: Intake) -> Iterator[RowBlock]:
     """Read a Parquet file; the lines of its rows are their numbers, from 1.
 
     Raises:
@@ -27,13 +27,13 @@ def read_parquet(file: File, columns: Columns, intake: Intake) -> Iterator[Block
         with pq.ParquetFile(file.path) as source:
             leaves = leaves_of(source.schema_arrow, nested=columns.events)
             twice = [name for name, times in Counter(source.schema_arrow.names).items() if times > 1]
-            found = columns.find(str(file.path), [*leaves, *twice])
-            _check(file, leaves, found, columns)
-            seen = 0
-            for batch in source.iter_batches(_rows(source.metadata), columns=sorted(set(found.values()))):
-                yield from _block(batch, found, seen, file, intake, times=columns.events)
-                seen += batch.num_rows
-                intake.at(file.size * seen // source.metadata.num_rows)
+            columns_by_role = columns.find(str(file.path), [*leaves, *twice])
+            _check(file, leaves, columns_by_role, columns)
+            rows_before = 0
+            for batch in source.iter_batches(_rows(source.metadata), columns=sorted(set(columns_by_role.values()))):
+                yield from _block(batch, columns_by_role, rows_before, file, intake, times=columns.events)
+                rows_before += batch.num_rows
+                intake.set_position(file.size * rows_before // source.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file.path} is not a Parquet file that can be read ({error}); write it again") from error
 
@@ -44,8 +44,10 @@ def _rows(metadata: pq.FileMetaData) -> int:
     return max(1, min(MOST_ROWS, BATCH_BYTES // max(int(size), 1)))
 
 
-def _check(file: File, leaves: dict[str, pa.DataType], found: dict[str, str], columns: Columns) -> None:
-    for role, name in found.items():
+def _check(
+    file: InputFile, leaves: dict[str, pa.DataType], columns_by_role: dict[str, str], columns: ColumnMapping
+) -> None:
+    for role, name in columns_by_role.items():
         kind = _plain(leaves[name])
         listed = role == "hits" and pa.types.is_list(kind)
         if (pa.types.is_nested(kind) and not listed) or (role == columns.text and not _is_text(kind)):
@@ -68,18 +70,24 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _block(
-    batch: pa.RecordBatch, found: dict[str, str], seen: int, file: File, intake: Intake, *, times: bool
-) -> Iterator[Block]:
-    intake.saw(batch.num_rows)
-    lines = np.arange(seen + 1, seen + batch.num_rows + 1)
-    columns = {role: _bytes(joined_lists(column_at(batch, name)), times=times) for role, name in found.items()}
+    batch: pa.RecordBatch,
+    columns_by_role: dict[str, str],
+    rows_before: int,
+    file: InputFile,
+    intake: Intake,
+    *,
+    times: bool,
+) -> Iterator[RowBlock]:
+    intake.count_rows(batch.num_rows)
+    lines = np.arange(rows_before + 1, rows_before + batch.num_rows + 1)
+    columns = {role: _bytes(join_lists(column_at(batch, name)), times=times) for role, name in columns_by_role.items()}
     bad = np.zeros(batch.num_rows, dtype=bool)
     for values in columns.values():
         bad |= _not_utf8(values)
     for line in lines[bad]:
         intake.reject("not UTF-8", file.name, int(line), None)
-    kept = pa.array(~bad)
-    texts = {role: _texts(values.filter(kept) if bad.any() else values) for role, values in columns.items()}
+    is_valid = pa.array(~bad)
+    texts = {role: _texts(values.filter(is_valid) if bad.any() else values) for role, values in columns.items()}
     yield from_file(file.name, texts, pa.array(lines[~bad], pa.int64()))
 
 

@@ -6,27 +6,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.ingest.columns import Columns
-from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.columns import ColumnMapping
+from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.readers.delimited import read_csv
-from darklode.pipeline.ingest.readers.guise import check_guise, is_utf16
+from darklode.pipeline.ingest.readers.guise import check_content, is_utf16
 from darklode.pipeline.ingest.readers.jsonl import read_jsonl
 from darklode.pipeline.ingest.readers.parquet import read_parquet
-from darklode.pipeline.ingest.readers.text import head_of, lines_of, records_of, sound
+from darklode.pipeline.ingest.readers.text import head_of, lines_of, records_of, valid_records
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import Block, from_file
+from darklode.pipeline.ingest.rows import RowBlock, from_file
 
 
-def read_tabular(file: File, form: str | None, columns: Columns, intake: Intake, limit: int) -> Iterator[Block]:
+def read_tabular(
+    file: InputFile, form: str | None, columns: ColumnMapping, intake: Intake, limit: int
+) -> Iterator[RowBlock]:
     """Read one file in the format `form`, or in that of its ending; rows longer than `limit` bytes are rejected.
 
     Raises:
         InputError: the file cannot be read, or lacks a column.
     """
     if (form or file.format) != "parquet":
-        check_guise(file, head_of(file))
+        check_content(file, head_of(file))
         if is_utf16(file):
-            intake.remark(f"{file.path}: it is UTF-16")
+            intake.add_remark(f"{file.path}: it is UTF-16")
     match form or file.format:
         case "jsonl":
             yield from read_jsonl(file, columns, intake, limit)
@@ -36,13 +38,13 @@ def read_tabular(file: File, form: str | None, columns: Columns, intake: Intake,
             yield from read_parquet(file, columns, intake)
         case _:
             yield from _read_lines(file, intake, limit)
-    intake.closed(file)
+    intake.close_file(file)
 
 
-def _read_lines(file: File, intake: Intake, limit: int) -> Iterator[Block]:
+def _read_lines(file: InputFile, intake: Intake, limit: int) -> Iterator[RowBlock]:
     """One text a line."""
-    for some in records_of(file, intake.at, limit):
-        records = sound(some, file, intake)
+    for some in records_of(file, intake.set_position, limit):
+        records = valid_records(some, file, intake)
         if len(records):
             offsets = np.append(records.starts, records.stops[-1]).astype(np.int32)
             texts = pa.StringArray.from_buffers(len(records), pa.py_buffer(offsets), pa.py_buffer(records.data))

@@ -18,13 +18,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import DamagedFile, InputError
-from darklode.pipeline.ingest.files import File
+from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.rejects import LONGEST, Intake
 
 PIECE_BYTES = 1 << 20
 
 
-def pieces(file: File, at: Callable[[int], None]) -> Iterator[bytes]:
+def pieces(file: InputFile, at: Callable[[int], None]) -> Iterator[bytes]:
     """The file's content in pieces of about a megabyte; `at` is told how many of the file's bytes are read.
 
     UTF-8 and UTF-16 byte order marks are taken away, and UTF-16 becomes UTF-8. Where the first piece ends its lines
@@ -38,7 +38,7 @@ def pieces(file: File, at: Callable[[int], None]) -> Iterator[bytes]:
         with file.path.open("rb") as raw:
             packed = file.name.lower().endswith(".gz")
             with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as stream:
-                yield from _decoded(stream, lambda: at(raw.tell()))
+                yield from _decode(stream, lambda: at(raw.tell()))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DamagedFile(f"{file.path} is not a whole gzip file ({error}); copy it again") from error
     except UnicodeDecodeError as error:
@@ -47,12 +47,12 @@ def pieces(file: File, at: Callable[[int], None]) -> Iterator[bytes]:
         raise InputError(f"{file.path} cannot be read ({error.strerror}); check its permissions") from error
 
 
-def head_of(file: File) -> bytes:
+def head_of(file: InputFile) -> bytes:
     """The first piece of a file, nothing of an empty one; see `pieces`."""
     return next(pieces(file, lambda _at: None), b"")
 
 
-def _decoded(stream: IO[bytes] | gzip.GzipFile, tell: Callable[[], None]) -> Iterator[bytes]:
+def _decode(stream: IO[bytes] | gzip.GzipFile, tell: Callable[[], None]) -> Iterator[bytes]:
     piece = stream.read(PIECE_BYTES)
     wide = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     decoder = codecs.getincrementaldecoder("utf-16")()
@@ -67,7 +67,7 @@ def _decoded(stream: IO[bytes] | gzip.GzipFile, tell: Callable[[], None]) -> Ite
         decoder.decode(b"", final=True)
 
 
-def whole(file: File, at: Callable[[int], None], limit: int) -> bytes | None:
+def read_all(file: InputFile, at: Callable[[int], None], limit: int) -> bytes | None:
     """The whole content as `pieces` gives it; None where it is longer than `limit` bytes."""
     taken, size = [], 0
     for piece in pieces(file, at):
@@ -82,7 +82,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Records:
+class LineRecords:
     """Some records of a file: record i is `data[starts[i]:stops[i]]`, line end included; empty lines are no records.
 
     `lines` are the lines they begin on, from 1; `faults` the reasons, by record, why some cannot be read.
@@ -100,52 +100,54 @@ class Records:
     def raw(self, at: int) -> bytes:
         return self.data[self.starts[at] : self.stops[at]]
 
-    def shown(self, at: int) -> str:
+    def preview(self, at: int) -> str:
         """The beginning of a record, for people: more than a payload holds, since masks shorten it."""
         start = int(self.starts[at])
         data = self.data[start : min(int(self.stops[at]), start + LONGEST)]
         return data.decode(errors="replace").rstrip("\r\n")
 
-    def span(self, low: int, high: int) -> "Records":
+    def span(self, low: int, high: int) -> "LineRecords":
         """Records `low` to `high`, the latter not included, with their own data only."""
         if low >= high:
-            return Records(b"", self.starts[:0], self.stops[:0], self.lines[:0])
+            return LineRecords(b"", self.starts[:0], self.stops[:0], self.lines[:0])
         begin, end = int(self.starts[low]), int(self.stops[high - 1])
         faults = {at - low: reason for at, reason in self.faults.items() if low <= at < high}
         lines = self.lines[low:high]
-        return Records(self.data[begin:end], self.starts[low:high] - begin, self.stops[low:high] - begin, lines, faults)
+        return LineRecords(
+            self.data[begin:end], self.starts[low:high] - begin, self.stops[low:high] - begin, lines, faults
+        )
 
-    def keep(self, wanted: NDArray[np.bool_]) -> "Records":
+    def select(self, mask: NDArray[np.bool_]) -> "LineRecords":
         """The records that are wanted, with their own data only."""
-        if wanted.all():
+        if mask.all():
             return self
         edges = np.zeros(len(self.data) + 1, np.int8)
-        edges[self.starts[wanted]] += 1
-        edges[self.stops[wanted]] -= 1
+        edges[self.starts[mask]] += 1
+        edges[self.stops[mask]] -= 1
         data = np.frombuffer(self.data, np.uint8)[np.cumsum(edges[:-1], dtype=np.int8) > 0]
-        sizes, places = (self.stops - self.starts)[wanted], np.cumsum(wanted) - 1
-        faults = {int(places[at]): reason for at, reason in self.faults.items() if wanted[at]}
+        sizes, places = (self.stops - self.starts)[mask], np.cumsum(mask) - 1
+        faults = {int(places[at]): reason for at, reason in self.faults.items() if mask[at]}
         stops = np.cumsum(sizes)
-        return Records(data.tobytes(), stops - sizes, stops, self.lines[wanted], faults)
+        return LineRecords(data.tobytes(), stops - sizes, stops, self.lines[mask], faults)
 
-    def without(self, bad: set[int]) -> "Records":
+    def without(self, bad: set[int]) -> "LineRecords":
         """All records but some."""
-        kept = [at for at in range(len(self)) if at not in bad]
-        sizes = (self.stops - self.starts)[kept]
+        retained = [at for at in range(len(self)) if at not in bad]
+        sizes = (self.stops - self.starts)[retained]
         stops = np.cumsum(sizes)
-        return Records(b"".join(map(self.raw, kept)), stops - sizes, stops, self.lines[kept])
+        return LineRecords(b"".join(map(self.raw, retained)), stops - sizes, stops, self.lines[retained])
 
 
-def sound(records: Records, file: File, intake: Intake) -> Records:
+def valid_records(records: LineRecords, file: InputFile, intake: Intake) -> LineRecords:
     """Count the records, and turn away those that are too long, hold NUL bytes or are not UTF-8."""
-    intake.saw(len(records))
+    intake.count_rows(len(records))
     faults = records.faults | _faults_of_bytes(records)
     for at, reason in sorted(faults.items()):
-        intake.reject(reason, file.name, int(records.lines[at]), records.shown(at))
+        intake.reject(reason, file.name, int(records.lines[at]), records.preview(at))
     return records.without(set(faults)) if faults else records
 
 
-def _faults_of_bytes(records: Records) -> dict[int, str]:
+def _faults_of_bytes(records: LineRecords) -> dict[int, str]:
     if _is_utf8(records.data) and b"\0" not in records.data:
         return {}
     faults = {}
@@ -166,17 +168,19 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def lines_of(records: Records) -> pa.Array:
+def lines_of(records: LineRecords) -> pa.Array:
     """The records' line numbers, as a column."""
     return pa.array(records.lines, pa.int64())
 
 
-def records_of(file: File, at: Callable[[int], None], limit: int, delimiter: str | None = None) -> Iterator[Records]:
+def records_of(
+    file: InputFile, at: Callable[[int], None], limit: int, delimiter: str | None = None
+) -> Iterator[LineRecords]:
     """Read a file's records in blocks of about a megabyte; see `records_in`."""
     yield from records_in(pieces(file, at), limit, delimiter)
 
 
-def records_in(source: Iterator[bytes], limit: int, delimiter: str | None = None) -> Iterator[Records]:
+def records_in(source: Iterator[bytes], limit: int, delimiter: str | None = None) -> Iterator[LineRecords]:
     """The records of a file's pieces, in blocks of about a megabyte.
 
     Args:
@@ -184,21 +188,21 @@ def records_in(source: Iterator[bytes], limit: int, delimiter: str | None = None
         limit: longest record in bytes; of a longer one only the beginning is kept, with a fault.
         delimiter: of a CSV file, where quoted fields may hold line ends; None: each line is a record.
     """
-    closed = _closed(delimiter) if delimiter else None
+    closed = _closing_pattern(delimiter) if delimiter else None
     carry, number = b"", 1
     for data in chain(_whole_lines(source, limit), [None]):
         text = carry + (data or b"")
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
-        inner, fault, rest = np.zeros(len(ends), dtype=bool), None, len(ends)
+        inner, fault, end = np.zeros(len(ends), dtype=bool), None, len(ends)
         if closed:
-            inner, opened = _quoted(text, ends, closed)
+            inner, opened = _quoted_ends(text, ends, closed)
             if opened is not None:
                 begin = int(ends[opened - 1]) if opened else 0
                 hopeless = data is None or len(text) - begin > limit
-                fault, rest = (opened, rest) if hopeless else (None, opened)
-        yield _cut(text, ends[:rest], inner[:rest], number, limit, fault)
-        number += rest
-        carry = text[int(ends[rest - 1]) if rest else 0 :]
+                fault, end = (opened, end) if hopeless else (None, opened)
+        yield _cut(text, ends[:end], inner[:end], number, limit, fault)
+        number += end
+        carry = text[int(ends[end - 1]) if end else 0 :]
 
 
 def _whole_lines(source: Iterator[bytes], limit: int) -> Iterator[bytes]:
@@ -215,13 +219,13 @@ def _whole_lines(source: Iterator[bytes], limit: int) -> Iterator[bytes]:
         yield pending + b"\n"
 
 
-def _closed(delimiter: str) -> re.Pattern[bytes]:
+def _closing_pattern(delimiter: str) -> re.Pattern[bytes]:
     """Matches a line that ends outside quotes. A quote opens a field only at its beginning: 5" pipe stays one."""
     d = re.escape(delimiter)
     return re.compile(rf'(?:(?:"(?:[^"]|"")*+"[^{d}\n]*+|[^"{d}\n][^{d}\n]*+)?(?:{d}|\n))*+'.encode())
 
 
-def _quoted(text: bytes, ends: Ints, closed: re.Pattern[bytes]) -> tuple[NDArray[np.bool_], int | None]:
+def _quoted_ends(text: bytes, ends: Ints, closed: re.Pattern[bytes]) -> tuple[NDArray[np.bool_], int | None]:
     """Find the line ends that lie inside quotes, and the line, if any, whose quote is still open at the end."""
     inner = np.zeros(len(ends), dtype=bool)
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
@@ -236,7 +240,9 @@ def _quoted(text: bytes, ends: Ints, closed: re.Pattern[bytes]) -> tuple[NDArray
     return inner, opened
 
 
-def _cut(text: bytes, ends: Ints, inner: NDArray[np.bool_], number: int, limit: int, unclosed: int | None) -> Records:
+def _cut(
+    text: bytes, ends: Ints, inner: NDArray[np.bool_], number: int, limit: int, unclosed: int | None
+) -> LineRecords:
     last = np.flatnonzero(~inner)
     stops = ends[last]
     starts = np.concatenate([[0], stops])[: len(stops)].astype(np.int64)
@@ -247,7 +253,7 @@ def _cut(text: bytes, ends: Ints, inner: NDArray[np.bool_], number: int, limit: 
         faults.setdefault(int(np.searchsorted(last, unclosed)), "quote never closed")
     empty = (sizes == 0) | ((sizes == 1) & (np.frombuffer(text, np.uint8)[starts] == ord("\r")))
     if not empty.any():
-        return Records(text, starts, stops, lines, faults)
-    kept = np.flatnonzero(~empty)
-    faults = {int(np.searchsorted(kept, at)): reason for at, reason in faults.items()}
-    return Records(text, starts[kept], stops[kept], lines[kept], faults)
+        return LineRecords(text, starts, stops, lines, faults)
+    non_empty = np.flatnonzero(~empty)
+    faults = {int(np.searchsorted(non_empty, at)): reason for at, reason in faults.items()}
+    return LineRecords(text, starts[non_empty], stops[non_empty], lines[non_empty], faults)

@@ -13,7 +13,7 @@ POSITIVES = 100
 """The random slice ends with the round in which it holds so many."""
 
 
-def needed(positives: int, recall: float) -> int | None:
+def min_random_positives(positives: int, recall: float) -> int | None:
     """How many of the slice's positives must be reached, so that `recall` is reached with 95 % confidence.
 
     The quantile binomial confidence bound of Lewis, Yang & Frieder (2021): it is fixed before the first look, so that
@@ -41,7 +41,7 @@ def recall_outside(recall: float, share: float) -> float:
 
 
 @dataclass(frozen=True)
-class Missed:
+class MissedPositives:
     """Share of the pool's positives that were not found, with its 95 % interval."""
 
     share: float
@@ -49,23 +49,26 @@ class Missed:
     high: float
 
 
-def missed(found: int, unjudged: int, positives: int, reached: int) -> Missed:
+def estimate_missed(n_found: int, unjudged: int, positives: int, n_reached: int) -> MissedPositives:
     """What is missed, by the exact interval of Clopper & Pearson (1934) for the share that was reached.
 
     Args:
-        found: positives judged outside the slice.
+        n_found: positives judged outside the slice.
         unjudged: pairs that nobody judged; no more positives than that can be missed.
         positives: in the slice, at least one.
-        reached: those of them that the learner would have asked for.
+        n_reached: those of them that the learner would have asked for.
     """
-    low, high = exact_interval(reached, positives)
+    low, high = exact_interval(n_reached, positives)
     lost = [
-        min(found / recall - found, unjudged) if recall else unjudged for recall in (reached / positives, high, low)
+        min(n_found / recall - n_found, unjudged) if recall else unjudged
+        for recall in (n_reached / positives, high, low)
     ]
-    return Missed(*(outside / (outside + found + positives) for outside in lost))
+    return MissedPositives(*(outside / (outside + n_found + positives) for outside in lost))
 
 
-def missed_by_query(weights: NDArray[np.float64], reached: NDArray[np.bool_], drawn: float) -> Missed:
+def estimate_missed_by_query(
+    weights: NDArray[np.float64], is_reached: NDArray[np.bool_], drawn: float
+) -> MissedPositives:
     """What is missed of a query's positives, mean over the queries that have any.
 
     A positive of the slice stands for its part of its query: the weighted share that was reached is Hájek's ratio
@@ -74,13 +77,13 @@ def missed_by_query(weights: NDArray[np.float64], reached: NDArray[np.bool_], dr
 
     Args:
         weights: 1 ÷ positives of its query, for each positive of the slice, at least one, shape (n_positives,).
-        reached: whether the learner would have asked for it, shape (n_positives,).
+        is_reached: whether the learner would have asked for it, shape (n_positives,).
         drawn: the slice's share of the pool, 0 to 1; positives in it are found anyway.
     """
     effective = weights.sum() ** 2 / np.square(weights).sum()
-    share = float(weights[reached].sum() / weights.sum())
+    share = float(weights[is_reached].sum() / weights.sum())
     low, high = exact_interval(share * effective, effective)
-    return Missed(*((1 - recall) * (1 - drawn) for recall in (share, high, low)))
+    return MissedPositives(*((1 - recall) * (1 - drawn) for recall in (share, high, low)))
 
 
 def exact_interval(hits: float, draws: float) -> tuple[float, float]:

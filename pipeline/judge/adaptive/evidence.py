@@ -50,12 +50,12 @@ class RankFeatures:
         features: for each retriever reciprocal rank, logarithm of the rank, and score between the query's lowest and
             highest (0 to 1); then fused score, retrievers that found the pair, logarithms of best and of fused rank.
         scores: columns of `features` that hold the retrievers' scores.
-        place: fused rank within the query, from 1, ties by chunk_id, shape (n_pairs,).
+        fused_rank: fused rank within the query, from 1, ties by chunk_id, shape (n_pairs,).
     """
 
     features: _Floats
     scores: _Ints
-    place: _Ints
+    fused_rank: _Ints
 
 
 def rank_features(tables: Tables, tenant: str, starts: _Ints) -> RankFeatures:
@@ -69,14 +69,14 @@ def rank_features(tables: Tables, tenant: str, starts: _Ints) -> RankFeatures:
         names = connection.sql(RETRIEVERS, params={"tenant": tenant}).fetchall()
         columns: list[_Floats] = []
         for (name,) in names:
-            found = connection.sql(_RANKINGS, params={"tenant": tenant, "retriever": name}).to_arrow_table()
-            pair = found["pair"].to_numpy()
-            columns += _of_retriever(pair, found["rank"].to_numpy(), found["score"].to_numpy(), starts)
+            rankings = connection.sql(_RANKINGS, params={"tenant": tenant, "retriever": name}).to_arrow_table()
+            pair = rankings["pair"].to_numpy()
+            columns += _of_retriever(pair, rankings["rank"].to_numpy(), rankings["score"].to_numpy(), starts)
     fused = pool["fused_score"].to_numpy()
-    place = _places(fused, starts)
-    columns += [fused, pool["found_by"].to_numpy(), np.log(pool["best_rank"].to_numpy()), np.log(place)]
+    fused_rank = _places(fused, starts)
+    columns += [fused, pool["found_by"].to_numpy(), np.log(pool["best_rank"].to_numpy()), np.log(fused_rank)]
     scores = np.arange(2, 3 * len(names), 3)
-    return RankFeatures(np.stack(columns, axis=1, dtype=np.float32, casting="same_kind"), scores, place)
+    return RankFeatures(np.stack(columns, axis=1, dtype=np.float32, casting="same_kind"), scores, fused_rank)
 
 
 def _of_retriever(pair: _Ints, rank: NDArray[np.int32], score: _Floats, starts: _Ints) -> list[_Floats]:
@@ -86,10 +86,10 @@ def _of_retriever(pair: _Ints, rank: NDArray[np.int32], score: _Floats, starts: 
     ranks[pair] = rank
     inverse = np.zeros(n_pairs, np.float32)
     inverse[pair] = (K + 1) / (K + rank)
-    return [inverse, np.log(ranks), _scaled(pair, score, starts)]
+    return [inverse, np.log(ranks), _scale_scores(pair, score, starts)]
 
 
-def _scaled(pair: _Ints, score: _Floats, starts: _Ints) -> _Floats:
+def _scale_scores(pair: _Ints, score: _Floats, starts: _Ints) -> _Floats:
     """Scores between the lowest and the highest that a query's pairs have, 0 to 1."""
     query = np.searchsorted(starts, pair, side="right") - 1
     low, high = np.full(len(starts) - 1, np.inf), np.full(len(starts) - 1, -np.inf)
@@ -121,25 +121,25 @@ class Evidence:
 
     Attributes:
         starts: the pairs of query i are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
-        place: fused rank of each pair within its query, from 1, shape (n_pairs,).
+        fused_rank: fused rank of each pair within its query, from 1, shape (n_pairs,).
         features: standardized over the pool, shape (n_pairs, n_features): see `rank_features`, and the four features
             of the embedded judge.
-        near: columns of `features` in which a query's own pairs are compared.
+        kernel_columns: columns of `features` in which a query's own pairs are compared.
         terms: tf-idf of each pair's chunk, rows of length 1, shape (n_pairs, n_terms).
         alike: how far two queries find the same terms, 0 on the diagonal, shape (n_queries, n_queries).
     """
 
     starts: _Ints
-    place: _Ints
+    fused_rank: _Ints
     features: _Floats
-    near: _Ints
+    kernel_columns: _Ints
     terms: sparse.csr_matrix
     alike: sparse.csr_matrix
 
     @property
     def n_pairs(self) -> int:
         """Pairs of the pool."""
-        return len(self.place)
+        return len(self.fused_rank)
 
     @property
     def n_queries(self) -> int:
@@ -152,7 +152,7 @@ class Evidence:
         return np.repeat(np.arange(self.n_queries), np.diff(self.starts))
 
 
-def gather(tables: Tables, chunks: TenantChunks, pairs: PoolPairs) -> Evidence:
+def gather_evidence(tables: Tables, chunks: TenantChunks, pairs: PoolPairs) -> Evidence:
     """The evidence of a tenant's pool.
 
     Args:
@@ -163,38 +163,45 @@ def gather(tables: Tables, chunks: TenantChunks, pairs: PoolPairs) -> Evidence:
     space = TermSpace(chunks.batches())
     ranked = rank_features(tables, chunks.tenant, pairs.starts)
     embedded = EmbeddedJudge(space)
-    said = np.concatenate([_columns(embedded.features(block)) for block in pairs.blocks()])
-    near = np.concatenate([ranked.scores, ranked.features.shape[1] + np.arange(said.shape[1])])
+    embedded_features = np.concatenate([_columns(embedded.features(block)) for block in pairs.blocks()])
+    kernel_columns = np.concatenate([ranked.scores, ranked.features.shape[1] + np.arange(embedded_features.shape[1])])
     terms = unit_sparse_rows(log_counts(space.counts, space.idf))[pairs.rows]
-    features = _standardized(np.hstack([ranked.features, said]))
-    return Evidence(pairs.starts, ranked.place, features, near, terms, _alike(terms, pairs.starts, ranked.place))
+    features = _standardize(np.hstack([ranked.features, embedded_features]))
+    return Evidence(
+        pairs.starts,
+        ranked.fused_rank,
+        features,
+        kernel_columns,
+        terms,
+        _text_similarity(terms, pairs.starts, ranked.fused_rank),
+    )
 
 
 def _columns(features: Features) -> _Floats:
     return np.stack([features.coverage, features.window, features.bm25, features.meaning], axis=1, dtype=np.float32)
 
 
-def _standardized(features: _Floats) -> _Floats:
+def _standardize(features: _Floats) -> _Floats:
     spread = features.std(axis=0)
     return np.asarray((features - features.mean(axis=0)) / np.where(spread > 0, spread, 1), np.float32)
 
 
-def _alike(terms: sparse.csr_matrix, starts: _Ints, place: _Ints) -> sparse.csr_matrix:
+def _text_similarity(terms: sparse.csr_matrix, starts: _Ints, fused_rank: _Ints) -> sparse.csr_matrix:
     """Cosine of the mean of the first finds, for each query's nearest neighbours."""
     from scipy import sparse
 
     query = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    first = np.flatnonzero(place <= FIRST_FINDS)
-    chosen = sparse.csr_matrix((np.ones(len(first)), (query[first], first)), shape=(len(starts) - 1, len(place)))
+    first = np.flatnonzero(fused_rank <= FIRST_FINDS)
+    chosen = sparse.csr_matrix((np.ones(len(first)), (query[first], first)), shape=(len(starts) - 1, len(fused_rank)))
     means = unit_sparse_rows(chosen @ terms)
     rows = [_nearest(means[number], means, number) for number in range(means.shape[0])]
     return sparse.vstack(rows, format="csr")
 
 
-def _nearest(one: sparse.csr_matrix, means: sparse.csr_matrix, number: int) -> sparse.csr_matrix:
+def _nearest(terms: sparse.csr_matrix, means: sparse.csr_matrix, number: int) -> sparse.csr_matrix:
     from scipy import sparse
 
-    cosine = np.asarray((means @ one.T).todense()).ravel()
+    cosine = np.asarray((means @ terms.T).todense()).ravel()
     cosine[number] = 0
     nearest = np.argsort(-np.round(cosine, 6), kind="stable")[:NEIGHBOURS]
     nearest = np.sort(nearest[cosine[nearest] > LEAST_ALIKE])

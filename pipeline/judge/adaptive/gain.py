@@ -19,7 +19,7 @@ _Bools = NDArray[np.bool_]
 _Floats = NDArray[np.float64]
 
 
-def gains(evidence: Evidence, log_odds: _Floats, labels: _Floats) -> _Floats:
+def expected_gains(evidence: Evidence, log_odds: _Floats, labels: _Floats) -> _Floats:
     """What each pair is expected to add: its probability ÷ its query's positives so far and one, as a logarithm.
 
     The sum over all queries of 1 + 1/2 + … + 1/positives is what the calls are for, so that a query's first answer
@@ -29,38 +29,38 @@ def gains(evidence: Evidence, log_odds: _Floats, labels: _Floats) -> _Floats:
         log_odds: of each pair, shape (n_pairs,).
         labels: 1, 0, or not a number where nothing is known, shape (n_pairs,).
     """
-    found = np.bincount(evidence.query, np.nan_to_num(labels), evidence.n_queries)
-    return np.asarray(np.log(sigmoid(log_odds)) - np.log(np.minimum(1 + found, ENOUGH))[evidence.query])
+    n_positives = np.bincount(evidence.query, np.nan_to_num(labels), evidence.n_queries)
+    return np.asarray(np.log(sigmoid(log_odds)) - np.log(np.minimum(1 + n_positives, ENOUGH))[evidence.query])
 
 
-def owed(evidence: Evidence, asked: _Bools, size: int) -> _Bools:
+def first_pairs_per_query(evidence: Evidence, judged: _Bools, size: int) -> _Bools:
     """The pairs that a query must be asked now, best fused rank first, lest it falls below its floor.
 
     Args:
-        asked: whether each pair was asked, shape (n_pairs,).
+        judged: whether each pair was asked, shape (n_pairs,).
         size: calls of the coming round.
 
     Returns:
         shape (n_pairs,).
     """
-    query, waiting = evidence.query, np.flatnonzero(~asked)
-    share = FLOOR * (int(asked.sum()) + size) / evidence.n_pairs
-    short = np.ceil(share * np.diff(evidence.starts)) - np.bincount(query[asked], minlength=evidence.n_queries)
-    best = waiting[np.lexsort((evidence.place[waiting], query[waiting]))]
-    of = query[best]
-    rank = np.arange(len(best)) - np.searchsorted(of, of)
+    query, waiting = evidence.query, np.flatnonzero(~judged)
+    share = FLOOR * (int(judged.sum()) + size) / evidence.n_pairs
+    short = np.ceil(share * np.diff(evidence.starts)) - np.bincount(query[judged], minlength=evidence.n_queries)
+    ordered = waiting[np.lexsort((evidence.fused_rank[waiting], query[waiting]))]
+    query_of = query[ordered]
+    rank = np.arange(len(ordered)) - np.searchsorted(query_of, query_of)
     chosen = np.zeros(evidence.n_pairs, bool)
-    chosen[best[rank < short[of]]] = True
+    chosen[ordered[rank < short[query_of]]] = True
     return chosen
 
 
-def best_first(evidence: Evidence, gain: _Floats, asked: _Bools, size: int) -> _Ints:
+def order_by_gain(evidence: Evidence, gain: _Floats, judged: _Bools, size: int) -> _Ints:
     """Numbers of the pairs that were not asked: what queries are owed first, then by gain, ties by number.
 
     Args:
         gain: what a pair adds, shape (n_pairs,).
-        asked: whether each pair was asked, shape (n_pairs,).
+        judged: whether each pair was asked, shape (n_pairs,).
         size: calls of the coming round.
     """
-    waiting, first = np.flatnonzero(~asked), owed(evidence, asked, size)
+    waiting, first = np.flatnonzero(~judged), first_pairs_per_query(evidence, judged, size)
     return np.asarray(waiting[np.lexsort((-gain[waiting], ~first[waiting]))])

@@ -85,7 +85,7 @@ KEPT = 1 << 27
 """Most cells of the queries' kernels that are kept between fits, 4 bytes each; larger ones are computed anew."""
 
 
-class Learner:
+class ActiveLearner:
     """Log-odds of being relevant, in two steps.
 
     A logistic regression over all queries weighs the pair's features, and what queries with alike first finds have
@@ -115,36 +115,40 @@ class Learner:
             lent = (self._lent - self._lent.mean()) / (self._lent.std() or 1)
             features = np.column_stack([np.ones(len(labels)), self._evidence.features, lent])
             log_odds = features @ fit_linear(features[judged], labels[judged])
-            log_odds += self._own(labels, judged, log_odds)
+            log_odds += self._within_query_term(labels, judged, log_odds)
             return np.round(log_odds, 6)
 
-    def _own(self, labels: _Floats, judged: NDArray[np.bool_], offset: _Floats) -> _Floats:
+    def _within_query_term(self, labels: _Floats, judged: NDArray[np.bool_], offset: _Floats) -> _Floats:
         """What each query's own verdicts add; keeps what they say of terms, to be lent at the next fit."""
         from scipy import sparse
 
         added, weights = np.zeros(len(labels)), []
         for first, end in pairwise(self._evidence.starts):
-            known = np.flatnonzero(judged[first:end])
+            judged_rows = np.flatnonzero(judged[first:end])
             terms = self._evidence.terms[first:end]
             kernel = self._kernels[first] if first in self._kernels else self._kernel(first, end)
             dual = fit_kernel(
-                kernel[np.ix_(known, known)].astype(np.float64), labels[first + known], offset[first + known]
+                kernel[np.ix_(judged_rows, judged_rows)].astype(np.float64),
+                labels[first + judged_rows],
+                offset[first + judged_rows],
             )
-            added[first:end] = kernel[:, known] @ dual
-            weights.append(sparse.csr_matrix(dual) @ terms[known])
-        self._lent = self._lend(weights)
+            added[first:end] = kernel[:, judged_rows] @ dual
+            weights.append(sparse.csr_matrix(dual) @ terms[judged_rows])
+        self._lent = self._shared_term_weights(weights)
         return added
 
     def _kernel(self, first: int, end: int) -> NDArray[np.float32]:
-        near = self._evidence.features[first:end, self._evidence.near]
+        kernel_features = self._evidence.features[first:end, self._evidence.kernel_columns]
         terms = self._evidence.terms[first:end]
         alike = np.asarray((terms @ terms.T).todense())
-        kernel = np.asarray(PRIOR + NEAR * (near @ near.T) / near.shape[1] + TERMS * alike, np.float32)
+        kernel = np.asarray(
+            PRIOR + NEAR * (kernel_features @ kernel_features.T) / kernel_features.shape[1] + TERMS * alike, np.float32
+        )
         if self._keeps:
             self._kernels[first] = kernel
         return kernel
 
-    def _lend(self, weights: list[sparse.csr_matrix]) -> _Floats:
+    def _shared_term_weights(self, weights: list[sparse.csr_matrix]) -> _Floats:
         """For each pair, the weights of its chunk's terms in the queries alike."""
         from scipy import sparse
 

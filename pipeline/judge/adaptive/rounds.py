@@ -10,10 +10,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.judge.adaptive.estimate import POSITIVES, Missed, missed, missed_by_query, needed, recall_outside
+from darklode.pipeline.judge.adaptive.estimate import (
+    POSITIVES,
+    MissedPositives,
+    estimate_missed,
+    estimate_missed_by_query,
+    min_random_positives,
+    recall_outside,
+)
 from darklode.pipeline.judge.adaptive.evidence import Evidence
-from darklode.pipeline.judge.adaptive.gain import best_first, gains
-from darklode.pipeline.judge.adaptive.learner import Learner, sigmoid
+from darklode.pipeline.judge.adaptive.gain import expected_gains, order_by_gain
+from darklode.pipeline.judge.adaptive.learner import ActiveLearner, sigmoid
 
 SHARE, LEAST = 0.03, 256
 """Pairs of a round: a share of the pool, and no fewer than so many calls, to keep a server busy."""
@@ -22,7 +29,7 @@ _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
 
-class Rounds:
+class JudgingRounds:
     """Continuous active learning (Cormack & Grossman 2014) beside a random slice that tells when to stop.
 
     The first rounds judge the slice: pairs drawn at random from the whole pool, until they hold `POSITIVES` positives
@@ -39,65 +46,65 @@ class Rounds:
     """
 
     def __init__(self, evidence: Evidence, *, recall: float, random_share: float, seed: int) -> None:
-        self._evidence, self._learner, self._recall = evidence, Learner(evidence), recall
+        self._evidence, self._learner, self._recall = evidence, ActiveLearner(evidence), recall
         n_pairs = evidence.n_pairs
         self._size = max(LEAST, round(SHARE * n_pairs))
         self._drawn = np.random.default_rng(seed).permutation(n_pairs)[: max(1, round(random_share * n_pairs))]
         self._labels = np.full(n_pairs, np.nan)
         self._judged = np.zeros(n_pairs, bool)
         self._random = np.zeros(n_pairs, bool)
-        self._reached = np.zeros(n_pairs, bool)  # of the slice: what the learner would have asked for
-        self._gain = -np.asarray(evidence.place, np.float64)
+        self._chosen_by_learner = np.zeros(n_pairs, bool)  # of the slice: what the learner would have asked for
+        self._gain = -np.asarray(evidence.fused_rank, np.float64)
         self._probability: _Floats | None = None
         self.number = 0
         """Of the last round, from 1."""
 
-    def next(self) -> _Ints:
+    def next_pairs(self) -> _Ints:
         """Numbers of the pairs to judge now, ascending; none at the end."""
         self.number += 1
         if self._slice_goes_on():
             begun = int(self._random.sum())
             chosen = self._drawn[begun : begun + self._size]
             self._random[chosen] = True
-        elif self.stopped:
+        elif self.is_complete:
             return np.empty(0, np.int64)
         else:
             chosen = self._best()
         return np.sort(chosen)
 
     def learn(self, numbers: _Ints, labels: _Floats) -> None:
-        """Take in the verdicts of the pairs that `next` gave.
+        """Take in the verdicts of the pairs that `next_pairs` gave.
 
         Args:
             labels: 1, 0, or not a number where the verdict could not be read, shape of `numbers`.
         """
         self._labels[numbers], self._judged[numbers] = labels, True
-        seen = np.where(self._random, np.nan, self._labels)
-        if not self._slice_goes_on() and not self.stopped and np.isfinite(seen).any():
-            log_odds = self._learner.fit(seen)
-            self._gain, self._probability = gains(self._evidence, log_odds, seen), sigmoid(log_odds)
+        training_labels = np.where(self._random, np.nan, self._labels)
+        if not self._slice_goes_on() and not self.is_complete and np.isfinite(training_labels).any():
+            log_odds = self._learner.fit(training_labels)
+            self._gain, self._probability = expected_gains(self._evidence, log_odds, training_labels), sigmoid(log_odds)
 
     def _slice_goes_on(self) -> bool:
         return self.random_positives < POSITIVES and int(self._random.sum()) < len(self._drawn)
 
     def _best(self) -> _Ints:
         """The pairs that come next, and with them those of the slice that stand before the last of them."""
-        asked = self._judged & (~self._random | self._reached)
-        order = best_first(self._evidence, self._gain, asked, self._size)
+        judged = self._judged & (~self._random | self._chosen_by_learner)
+        order = order_by_gain(self._evidence, self._gain, judged, self._size)
         calls = np.cumsum(~self._judged[order])
         order = order[: np.searchsorted(calls, min(self._size, calls[-1])) + 1] if len(order) else order
-        self._reached[order[self._random[order]]] = True
+        self._chosen_by_learner[order[self._random[order]]] = True
         return np.asarray(order[~self._judged[order]])
 
     @property
-    def stopped(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the slice says that enough is found."""
         outside = recall_outside(self._recall, float(self._random.mean()))
-        wanted = needed(self.random_positives, outside)
-        return wanted is not None and self.random_reached >= wanted
+        n_required = min_random_positives(self.random_positives, outside)
+        return n_required is not None and self.random_reached >= n_required
 
     @property
-    def unjudged(self) -> _Ints:
+    def unjudged_pairs(self) -> _Ints:
         """Numbers of the pairs that no round has asked for, ascending."""
         return np.flatnonzero(~self._judged)
 
@@ -119,34 +126,34 @@ class Rounds:
     @property
     def random_reached(self) -> int:
         """Positives of the slice that the learner would have asked for."""
-        return int(np.nansum(self._labels[self._reached]))
+        return int(np.nansum(self._labels[self._chosen_by_learner]))
 
     @property
-    def missed(self) -> Missed:
+    def missed_positives(self) -> MissedPositives:
         """Share of the positives that is still missing, as the slice tells it; 0 where all is judged."""
-        left = len(self.unjudged)
-        if not left:
-            return Missed(0.0, 0.0, 0.0)
-        found = self.positives - self.random_positives
-        return missed(found, left, self.random_positives, self.random_reached)
+        n_unjudged = len(self.unjudged_pairs)
+        if not n_unjudged:
+            return MissedPositives(0.0, 0.0, 0.0)
+        n_found = self.positives - self.random_positives
+        return estimate_missed(n_found, n_unjudged, self.random_positives, self.random_reached)
 
     @property
-    def missed_by_query(self) -> Missed:
+    def missed_by_query(self) -> MissedPositives:
         """Share of a query's positives that is still missing, mean over queries with any; 0 where all is judged."""
-        if not len(self.unjudged):
-            return Missed(0.0, 0.0, 0.0)
+        if not len(self.unjudged_pairs):
+            return MissedPositives(0.0, 0.0, 0.0)
         expected = np.zeros(len(self._judged)) if self._probability is None else self._probability
         of_query = self._by_query(np.where(self._judged, np.nan_to_num(self._labels), expected))
         drawn = self._random & (self._labels == 1)
         weights = 1 / of_query[self._evidence.query[drawn]]
-        return missed_by_query(weights, self._reached[drawn], float(self._random.mean()))
+        return estimate_missed_by_query(weights, self._chosen_by_learner[drawn], float(self._random.mean()))
 
     def _by_query(self, values: _Floats) -> _Floats:
         return np.asarray(np.bincount(self._evidence.query, values, self._evidence.n_queries), np.float64)
 
     def summary(self) -> dict[str, list[int] | list[float]]:
         """One row of `stopping`, less the tenant."""
-        lost, by_query = self.missed, self.missed_by_query
+        lost, by_query = self.missed_positives, self.missed_by_query
         return {
             "pairs": [len(self._judged)],
             "judged": [int(self._judged.sum())],

@@ -31,7 +31,7 @@ class JudgeKind(MemberSettings):
     LEARNS: ClassVar[bool] = False
     READS: ClassVar[tuple[str, ...]] = ()
 
-    def configured(self, _settings: Settings) -> Self:
+    def with_settings(self, _settings: Settings) -> Self:
         """The kind with what other sections say of it, such as what the names mean that it gives."""
         return self
 
@@ -79,7 +79,7 @@ class LedgerKind(JudgeKind):
         """
 
     @property
-    def workers(self) -> int | None:
+    def max_workers(self) -> int | None:
         """How many workers at once it can serve; None: any number."""
         return None
 
@@ -93,7 +93,7 @@ class LedgerKind(JudgeKind):
         """
         return self
 
-    def tries(self) -> int:
+    def max_attempts_in_all(self) -> int:
         """How often an unreadable reply is worth asking for, over all runs."""
         return 1
 
@@ -109,10 +109,10 @@ class LedgerKind(JudgeKind):
 
         @cache
         def with_ledger() -> Judge:
-            return LedgerJudge(self.source(cache_settings), Ledger(cache_settings.root), self.tries())
+            return LedgerJudge(self.source(cache_settings), Ledger(cache_settings.root), self.max_attempts_in_all())
 
         @cache
-        def labelled(threshold: float) -> Judge:
+        def build_judge(threshold: float) -> Judge:
             return with_ledger() if threshold == self.own_threshold() else Thresholded(with_ledger(), threshold)
 
-        return lambda _chunks, threshold: labelled(threshold)
+        return lambda _chunks, threshold: build_judge(threshold)

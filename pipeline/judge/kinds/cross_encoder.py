@@ -18,7 +18,7 @@ from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import fetch_model, open_model
-from darklode.pipeline.base.models.local import architectures, lacks, locate, versioned_name
+from darklode.pipeline.base.models.local import architectures, locate, missing_for, versioned_name
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge, replies_of
 from darklode.pipeline.retrieve.encoders.port import identity
@@ -67,7 +67,7 @@ class CrossEncoderSettings(LedgerKind):
 
     def missing(self) -> list[str]:
         """Packages, the model, memory."""
-        return lacks(self.local)
+        return missing_for(self.local)
 
 
 class CrossEncoderJudge(StreamingJudge):
@@ -131,10 +131,10 @@ class CrossEncoderJudge(StreamingJudge):
     @cached_property
     def _model(self) -> Any:
         model = open_model(self._settings, self._devices[0], "CrossEncoder")
-        found = locate(self._settings)
-        named = architectures(found.folder) if found else []
+        location = locate(self._settings)
+        architecture_names = architectures(location.folder) if location else []
         # Without such a head sentence-transformers draws one at random and says nothing.
-        if model.num_labels != 1 or not any(name.endswith("ForSequenceClassification") for name in named):
+        if model.num_labels != 1 or not any(name.endswith("ForSequenceClassification") for name in architecture_names):
             raise SettingsError(f"model {self._settings.model} is no cross-encoder with a single score")
         return model
 
@@ -157,12 +157,12 @@ class CrossEncoderJudge(StreamingJudge):
 
     def _replies(self, scores: NDArray[np.float64]) -> pa.Table:
         probability = pa.array(scores, mask=~np.isfinite(scores))
-        said = {
+        columns = {
             "relevant": pc.greater_equal(probability, self._threshold),
             "probability": probability.cast(pa.float32()),
             "error": pc.if_else(pc.is_null(probability), "the model's score is not a number", None).cast(pa.string()),
         }
-        return replies_of(said, len(scores))
+        return replies_of(columns, len(scores))
 
 
 KIND = CrossEncoderSettings

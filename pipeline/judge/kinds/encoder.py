@@ -28,11 +28,11 @@ class EncoderJudgeSettings(JudgeKind):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_cut_where_people_say(cls, given: object) -> object:
+    def _is_cut_where_people_say(cls, value: object) -> object:
         """Where positives are rare, what people taught seldom reaches one half: labels fit the threshold, too."""
-        if isinstance(given, Mapping) and given.get("human") is not None and not given.get("panel"):
-            return {"threshold": "fitted", **given}
-        return given
+        if isinstance(value, Mapping) and value.get("human") is not None and not value.get("panel"):
+            return {"threshold": "fitted", **value}
+        return value
 
     @model_validator(mode="after")
     def _names_what_it_needs(self) -> Self:
@@ -40,21 +40,21 @@ class EncoderJudgeSettings(JudgeKind):
             raise ValueError("kind encoder needs judge.encoder, a name in encoders")
         return self
 
-    def configured(self, settings: Settings) -> Self:
+    def with_settings(self, settings: Settings) -> Self:
         """See `JudgeKind`: it is told what the name means, and how vectors are kept."""
-        known = self.model_copy()
-        known._encoder = self._named(settings.encoders)
-        known._kept = settings.cache.dtype
-        return known
+        resolved = self.model_copy()
+        resolved._encoder = self._find_encoder(settings.encoders)
+        resolved._kept = settings.cache.dtype
+        return resolved
 
-    def _named(self, encoders: Mapping[str, EncoderSettings]) -> EncoderKind:
+    def _find_encoder(self, encoders: Mapping[str, EncoderSettings]) -> EncoderKind:
         if self.encoder not in encoders:
-            said = nearest(self.encoder, list(encoders)) if encoders else "encoders is empty"
-            raise SettingsError(f"judge.encoder: there is no encoder {self.encoder}; {said}")
+            hint = nearest(self.encoder, list(encoders)) if encoders else "encoders is empty"
+            raise SettingsError(f"judge.encoder: there is no encoder {self.encoder}; {hint}")
         return as_kind(encoders[self.encoder], EncoderKind)
 
     @property
-    def _known(self) -> EncoderKind:
+    def _resolved_encoder(self) -> EncoderKind:
         assert self._encoder, "only `configured` knows what the encoder's name means"
         return self._encoder
 
@@ -65,7 +65,7 @@ class EncoderJudgeSettings(JudgeKind):
         from darklode.pipeline.judge.logistic import LogisticJudge
         from darklode.pipeline.retrieve.encoders.deferred import Deferred
 
-        encoder = Deferred(self._known, cache_settings.root)
+        encoder = Deferred(self._resolved_encoder, cache_settings.root)
         cosine = Cosine(encoder, EmbeddingCache(cache_settings.root, cache_settings.dtype))
         model = calibration(encoder.encoder_id)
         return lambda _chunks, threshold: LogisticJudge("encoder-1", cosine, model, threshold)
@@ -73,15 +73,15 @@ class EncoderJudgeSettings(JudgeKind):
     @property
     def identity(self) -> dict[str, Any]:
         """See `JudgeKind`; the encoder counts by its id and the precision of its vectors, not by its name."""
-        return super().identity | {"encoder": self._known.encoder_id(), "kept": self._kept}
+        return super().identity | {"encoder": self._resolved_encoder.encoder_id(), "kept": self._kept}
 
     def fetch(self) -> None:
         """See `JudgeKind`."""
-        self._known.fetch()
+        self._resolved_encoder.fetch()
 
     def missing(self) -> list[str]:
         """What the encoder lacks."""
-        return self._known.missing()
+        return self._resolved_encoder.missing()
 
 
 KIND = EncoderJudgeSettings

@@ -22,15 +22,15 @@ class LearnedSettings(JudgeKind):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_a_teacher(cls, given: object) -> object:
+    def _has_a_teacher(cls, value: object) -> object:
         """See also the encoder's: the labels fit the threshold, unless a number is given."""
-        if not isinstance(given, Mapping):
-            return given
-        if given.get("human") is None:
+        if not isinstance(value, Mapping):
+            return value
+        if value.get("human") is None:
             raise ValueError("kind learned needs judge.human, a CSV of human labels; it cannot be a panel's member")
-        if given.get("panel"):
+        if value.get("panel"):
             raise ValueError("kind learned judges alone: leave judge.panel out, which cannot be taught")
-        return {"threshold": "fitted", **given}
+        return {"threshold": "fitted", **value}
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:
         """One judge a tenant, which knows nothing until it is taught.
@@ -39,13 +39,13 @@ class LearnedSettings(JudgeKind):
             SettingsError: the pairs are not those of a benchmark's pool.
         """
         from darklode.pipeline.base.corpora import TenantChunks
-        from darklode.pipeline.judge.findings import Findings
+        from darklode.pipeline.judge.findings import RankingFeatures
         from darklode.pipeline.judge.logistic import LogisticJudge
 
         def build(chunks: TenantChunks, threshold: float) -> LogisticJudge:
             if "rankings" not in chunks.tables:
                 raise SettingsError("judge.kind learned reads the lists of `darklode build`: a mined log has none")
-            return LogisticJudge("learned-1", Findings(chunks), None, threshold)
+            return LogisticJudge("learned-1", RankingFeatures(chunks), None, threshold)
 
         return build
 

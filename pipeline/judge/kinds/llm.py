@@ -11,7 +11,7 @@ from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.base.remote.endpoint import Portion
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.schemas.judging import ChatServer
-from darklode.schemas.places import Place
+from darklode.schemas.places import PathField
 from darklode.schemas.section import NoRow, holds_secret, host_and_path
 from darklode.schemas.settings import CacheSettings
 
@@ -36,7 +36,7 @@ class LlmSettings(ChatServer, LedgerKind):
     base_url: NoRow[tuple[str, ...]] = Field(
         (), description="OpenAI-compatible server; several (a list, or with commas) are replicas of one model"
     )
-    prompt: Annotated[str, Place(or_name=True, names=("binary", "graded"))] = Field(
+    prompt: Annotated[str, PathField(or_name=True, names=("binary", "graded"))] = Field(
         "binary", description="binary, graded, or a folder like those of prompts/judge"
     )
     mode: Literal["auto", "choice", "json", "text"] = Field(
@@ -52,8 +52,8 @@ class LlmSettings(ChatServer, LedgerKind):
 
     @field_validator("base_url", mode="before")
     @classmethod
-    def _split_at_commas(cls, given: object) -> object:
-        return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
+    def _split_at_commas(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("base_url")
     @classmethod
@@ -93,12 +93,12 @@ class LlmSettings(ChatServer, LedgerKind):
         return LlmJudge(self, _LOG.warning, cache_settings.root)
 
     @property
-    def own(self) -> Portion | None:
+    def local_portion(self) -> Portion | None:
         """What this one may use of the limits, where it is one of several workers."""
         return self._portion
 
     @property
-    def workers(self) -> int:
+    def max_workers(self) -> int:
         """See `LedgerKind`; each has at least one call under way."""
         return self.max_in_flight
 
@@ -107,14 +107,14 @@ class LlmSettings(ChatServer, LedgerKind):
         from darklode.pipeline.base.remote.budget import SpendingBook
         from darklode.pipeline.judge.llm.judge import endpoint_of
 
-        mine = self.model_copy(update={"max_in_flight": max(1, self.max_in_flight // at_once)})
+        portion_settings = self.model_copy(update={"max_in_flight": max(1, self.max_in_flight // at_once)})
         used, cost = SpendingBook(cache_settings.root, endpoint_of(self).account).total()
         tokens = None if self.token_limit is None else int(max(0, self.token_limit - sum(used)) * share)
         money = None if self.spending_limit is None else max(0.0, self.spending_limit - cost) * share
-        mine._portion = Portion(tokens, money)
-        return mine
+        portion_settings._portion = Portion(tokens, money)
+        return portion_settings
 
-    def tries(self) -> int:
+    def max_attempts_in_all(self) -> int:
         """See `LedgerKind`."""
         return self.attempts
 

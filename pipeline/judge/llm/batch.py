@@ -31,7 +31,7 @@ from darklode.pipeline.base.remote.faults import BadReply
 from darklode.pipeline.judge.ledger import VERDICTS, Ledger
 from darklode.pipeline.judge.llm.forms import RequestTemplate
 from darklode.pipeline.judge.llm.prompt import PairText
-from darklode.pipeline.judge.llm.reading import Reading, read, reply_batch
+from darklode.pipeline.judge.llm.reading import LlmReading, read, reply_batch
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Earlier
 
@@ -47,7 +47,7 @@ _SIDES = ("query_hash", "chunk_hash")
 
 
 @dataclass(frozen=True)
-class Name:
+class CustomId:
     """What a line's `custom_id` says: whose verdict on which pair, and whether the chunk was cut.
 
     At most 56 letters, digits, - and _: services take 64 such characters.
@@ -63,13 +63,13 @@ class Name:
         return f"{self.judge}_{pair}{_CUT if self.cut else ''}"
 
     @classmethod
-    def of(cls, custom_id: object) -> Name | None:
+    def parse(cls, custom_id: object) -> CustomId | None:
         """The name that a `custom_id` stands for; None where it is not one of ours."""
-        found = _CUSTOM_ID.fullmatch(custom_id) if isinstance(custom_id, str) else None
-        if found is None:
+        match = _CUSTOM_ID.fullmatch(custom_id) if isinstance(custom_id, str) else None
+        if match is None:
             return None
-        pair = urlsafe_b64decode(f"{found[2]}=").hex()
-        return cls(found[1], pair[:32], pair[32:], cut=bool(found[3]))
+        pair = urlsafe_b64decode(f"{match[2]}=").hex()
+        return cls(match[1], pair[:32], pair[32:], cut=bool(match[3]))
 
 
 def short_name(judge_id: str) -> str:
@@ -77,7 +77,7 @@ def short_name(judge_id: str) -> str:
     return sha256(judge_id.encode()).hexdigest()[:8]
 
 
-def unjudged(
+def iterate_unjudged(
     tables: Tables, ledger: Ledger, judge_id: str, earlier: Earlier | None = None, under_way: KeyIndex | None = None
 ) -> Iterator[pa.Table]:
     """The run's pairs without a verdict in the ledger, each pair of texts once, by blocks of queries.
@@ -89,15 +89,15 @@ def unjudged(
         earlier: the judge's earlier version.
         under_way: pairs that are left out; those that are handed out are added.
     """
-    entries, inherits = ledger.open(judge_id), ledger.heritage(judge_id, earlier)
-    seen = KeyIndex() if under_way is None else under_way
+    entries, inherits = ledger.open(judge_id), ledger.inherit_function(judge_id, earlier)
+    seen_keys = KeyIndex() if under_way is None else under_way
     for tenant in tenants(tables, "pool"):
         for pairs in pair_blocks(tables, TenantChunks(tables, tenant)):
-            rest = _unknown(pairs, entries)
-            if inherits(rest):
+            new_pairs = _not_in_ledger(pairs, entries)
+            if inherits(new_pairs):
                 entries.refresh()
-                rest = _unknown(rest, entries)
-            yield rest.filter(pa.array(seen.add_new(VERDICTS.keys(rest))))
+                new_pairs = _not_in_ledger(new_pairs, entries)
+            yield new_pairs.filter(pa.array(seen_keys.add_new(VERDICTS.keys(new_pairs))))
 
 
 def null_pairs(tables: Tables, ledger: Ledger, judge_id: str) -> int:
@@ -115,7 +115,7 @@ def null_pairs(tables: Tables, ledger: Ledger, judge_id: str) -> int:
     return nulls
 
 
-def _unknown(pairs: pa.Table, entries: Entries) -> pa.Table:
+def _not_in_ledger(pairs: pa.Table, entries: Entries) -> pa.Table:
     return pairs.take(pa.array(np.delete(np.arange(pairs.num_rows), entries.find(pairs).rows)))
 
 
@@ -151,9 +151,9 @@ def batch_files(blocks: Iterable[pa.Table], template: RequestTemplate, target: P
 def _lines(pairs: pa.Table, template: RequestTemplate) -> Iterator[bytes]:
     judge = short_name(template.judge_id)
     for pair in pairs.to_pylist():  # a call a pair: nothing here is columnar any more
-        asked = PairText(pair["query"], pair["title"], pair["heading"], pair["text"])
-        user, cut = template.shown(asked, template.settings.max_chunk_tokens)
-        name = Name(judge, pair["query_hash"], pair["chunk_hash"], cut)
+        pair_text = PairText(pair["query"], pair["title"], pair["heading"], pair["text"])
+        user, cut = template.fit_pair(pair_text, template.settings.max_chunk_tokens)
+        name = CustomId(judge, pair["query_hash"], pair["chunk_hash"], cut)
         head = json.dumps({"custom_id": str(name), "method": "POST", "url": _URL})[:-1].encode()
         yield head + b', "body": ' + template.body(user) + b"}\n"
 
@@ -198,8 +198,8 @@ def read_batch(
         DarklodeError: another model answers than was asked; what comes before it is kept.
     """
     judge, counts = short_name(template.judge_id), Counter[str]()
-    held: list[tuple[Name, Reading]] = []
-    answered: dict[Name, tuple[str, bool | None]] = {}
+    buffered: list[tuple[CustomId, LlmReading]] = []
+    answered: dict[CustomId, tuple[str, bool | None]] = {}
     try:
         for line in filter(bytes.strip, lines):
             kind, name, reading = _read_line(line, judge, template)
@@ -208,20 +208,24 @@ def read_batch(
             counts[kind] += 1
             if name and reading:
                 counts["renamed"] += bool(reading.other_model)
-                held.append((name, reading))
-            if len(held) == _TOGETHER:
-                spend(_keep(held, template, ledger))
-                held = []
+                buffered.append((name, reading))
+            if len(buffered) == _TOGETHER:
+                spend(_store_readings(buffered, template, ledger))
+                buffered = []
     finally:
-        spend(_keep(held, template, ledger))
+        spend(_store_readings(buffered, template, ledger))
     return +counts
 
 
 def _is_news(
-    counts: Counter[str], answered: dict[Name, tuple[str, bool | None]], kind: str, name: Name, reading: Reading
+    counts: Counter[str],
+    answered: dict[CustomId, tuple[str, bool | None]],
+    kind: str,
+    name: CustomId,
+    reading: LlmReading,
 ) -> bool:
     """Whether an answer is the first to its call, or the first label after nulls; others are counted as duplicates."""
-    label = reading.said.get("relevant")
+    label = reading.values.get("relevant")
     if name not in answered:
         answered[name] = kind, label
         return True
@@ -235,35 +239,35 @@ def _is_news(
     return False
 
 
-def _keep(held: list[tuple[Name, Reading]], template: RequestTemplate, ledger: Ledger) -> Usage:
-    pairs = {side: pa.array([getattr(name, side) for name, _ in held], pa.string()) for side in _SIDES}
-    replies = reply_batch(enumerate(reading for _, reading in held)).replies
+def _store_readings(buffered: list[tuple[CustomId, LlmReading]], template: RequestTemplate, ledger: Ledger) -> Usage:
+    pairs = {side: pa.array([getattr(name, side) for name, _ in buffered], pa.string()) for side in _SIDES}
+    replies = reply_batch(enumerate(reading for _, reading in buffered)).replies
     ledger.add(template.judge_id, pa.table(pairs), replies)
     return Usage(*(pc.sum(replies[name]).as_py() or 0 for name in ("prompt_tokens", "completion_tokens")))
 
 
-def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str, Name | None, Reading | None]:
+def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str, CustomId | None, LlmReading | None]:
     try:
-        found = json.loads(line)
-        custom_id = found["custom_id"]
+        record = json.loads(line)
+        custom_id = record["custom_id"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return "broken", None, None
-    name = Name.of(custom_id)
+    name = CustomId.parse(custom_id)
     if name is None or name.judge != judge:
         return "another", None, None
-    completion = _completion(found)
+    completion = _completion(record)
     if completion is None:
         return "failed", None, None
     reading = read(completion, template)
-    reading.said["truncated"] = name.cut
+    reading.values["truncated"] = name.cut
     unreadable = "cut_off" if reading.cut_off else "null"
     return "verdict" if reading.readable else unreadable, name, reading
 
 
-def _completion(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _completion(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The line's chat completion; None where the call failed, or gave none."""
-    response = found.get("response")
-    if found.get("error") or not isinstance(response, dict) or response.get("status_code", 200) != 200:
+    response = record.get("response")
+    if record.get("error") or not isinstance(response, dict) or response.get("status_code", 200) != 200:
         return None
     try:
         return completion_of(response.get("body") or {})

@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
-from darklode.pipeline.judge.llm.batch import unjudged
+from darklode.pipeline.judge.llm.batch import iterate_unjudged
 from darklode.pipeline.judge.llm.judge import LlmJudge
 
 SAMPLE = 50
@@ -68,7 +68,7 @@ class Estimate:
 
     @property
     def _values(self) -> list[str]:
-        return [_shown(getattr(self, name)) for name in self._figures]
+        return [_format_number(getattr(self, name)) for name in self._figures]
 
     @property
     def _figures(self) -> list[str]:
@@ -79,11 +79,11 @@ class Estimate:
         return replace(
             self,
             to_ask=round(self.to_ask * share),
-            prompt_tokens=_rounded(_of(self.prompt_tokens, share)),
-            completion_tokens=_rounded(_of(self.completion_tokens, share)),
-            cost=_of(self.cost, share),
-            seconds=_of(self.seconds, share),
-            seconds_at_most_in_flight=_of(self.seconds_at_most_in_flight, share),
+            prompt_tokens=_to_int(_scale(self.prompt_tokens, share)),
+            completion_tokens=_to_int(_scale(self.completion_tokens, share)),
+            cost=_scale(self.cost, share),
+            seconds=_scale(self.seconds, share),
+            seconds_at_most_in_flight=_scale(self.seconds_at_most_in_flight, share),
         )
 
 
@@ -99,15 +99,15 @@ def least_share(pairs: int, relevant: float | None, recall: float, random_share:
         recall: share of the pool's positives to find.
         random_share: most of the pool that is judged at random.
     """
-    from darklode.pipeline.judge.adaptive.estimate import POSITIVES, needed, recall_outside
+    from darklode.pipeline.judge.adaptive.estimate import POSITIVES, min_random_positives, recall_outside
 
     if not relevant or not pairs:
         return 1.0 if pairs else 0.0
     drawn = min(random_share, POSITIVES / (relevant * pairs))
-    wanted = recall_outside(recall, drawn)
-    if needed(round(drawn * pairs * relevant), wanted) is None:
+    n_required = recall_outside(recall, drawn)
+    if min_random_positives(round(drawn * pairs * relevant), n_required) is None:
         return 1.0
-    return min(1.0, drawn + (1 - drawn) * relevant * max(0.0, wanted))
+    return min(1.0, drawn + (1 - drawn) * relevant * max(0.0, n_required))
 
 
 def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSettings, *, seed: int) -> Estimate:
@@ -123,14 +123,14 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
     Raises:
         DarklodeError: the judge cannot go on.
     """
-    sample, to_ask = draw(unjudged(tables, ledger, source.judge_id, source.earlier), SAMPLE, seed)
+    sample, to_ask = draw(iterate_unjudged(tables, ledger, source.judge_id, source.previous_version), SAMPLE, seed)
     began = time.perf_counter()
     replies = asyncio.run(LedgerJudge(source, ledger, settings.attempts).judge(sample)) if sample.num_rows else None
     seconds = time.perf_counter() - began
     if replies is None:
         return Estimate(settings.model, tables.rows("pool"), 0, 0, 0, 0, 0.0, 0.0, 0.0, None)
     factor = to_ask / sample.num_rows
-    prompt, completion = (_scaled(replies[name], factor) for name in ("prompt_tokens", "completion_tokens"))
+    prompt, completion = (_scale_tokens(replies[name], factor) for name in ("prompt_tokens", "completion_tokens"))
     at_once = min(sample.num_rows, settings.max_in_flight)
     return Estimate(
         settings.model,
@@ -152,38 +152,38 @@ def draw(blocks: Iterable[pa.Table], n: int, seed: int) -> tuple[pa.Table, int]:
     Every row gets a random number, and the `n` smallest stay: one pass, and no more in memory than a block.
     """
     random, count = np.random.default_rng(seed), 0
-    kept, numbers = None, np.empty(0)
+    sample, numbers = None, np.empty(0)
     for rows in blocks:
         count += rows.num_rows
-        kept = rows if kept is None else pa.concat_tables([kept, rows])
+        sample = rows if sample is None else pa.concat_tables([sample, rows])
         numbers = np.concatenate([numbers, random.random(rows.num_rows)])
         chosen = np.sort(np.argsort(numbers, kind="stable")[:n])
-        kept, numbers = kept.take(pa.array(chosen)), numbers[chosen]
-    return pa.table({}) if kept is None else kept, count
+        sample, numbers = sample.take(pa.array(chosen)), numbers[chosen]
+    return pa.table({}) if sample is None else sample, count
 
 
-def _scaled(tokens: pa.ChunkedArray, factor: float) -> int | None:
+def _scale_tokens(tokens: pa.ChunkedArray, factor: float) -> int | None:
     mean = pc.mean(tokens).as_py()
     return None if mean is None else round(mean * len(tokens) * factor)
 
 
-def _of(figure: float | None, share: float) -> float | None:
+def _scale(figure: float | None, share: float) -> float | None:
     return None if figure is None else figure * share
 
 
-def _rounded(figure: float | None) -> int | None:
+def _to_int(figure: float | None) -> int | None:
     return None if figure is None else round(figure)
 
 
 def _cost(tokens: list[int | None], prices: LlmSettings) -> float | None:
     each = (prices.prompt_price_per_million, prices.completion_price_per_million)
-    known = [count for count in tokens if count is not None]
-    if len(known) < len(tokens) or not any(each):
+    token_counts = [count for count in tokens if count is not None]
+    if len(token_counts) < len(tokens) or not any(each):
         return None
-    return sum(count * price for count, price in zip(known, each, strict=True)) / 1e6
+    return sum(count * price for count, price in zip(token_counts, each, strict=True)) / 1e6
 
 
-def _shown(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     if value is None:
         return "unknown"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

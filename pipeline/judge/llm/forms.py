@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from darklode.pipeline.base import quoting
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.chat import fields, max_tokens
-from darklode.pipeline.base.remote.faults import sound
+from darklode.pipeline.base.remote.faults import sanitize
 from darklode.pipeline.base.remote.tokens import ESTIMATE, cut, estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm import nearly
-from darklode.pipeline.judge.llm.prompt import Message, PairText, Prompt
+from darklode.pipeline.judge.llm.prompt import JudgePrompt, Message, PairText
 from darklode.pipeline.judge.port import Earlier
 
 TOP_LOGPROBS = 20
@@ -34,12 +34,12 @@ LABEL_TOKENS, RATIONALE_TOKENS = 32, 512
 """Room for a reply: a label in JSON, a reason besides."""
 
 
-class Unreadable(Exception):
+class NoLabelFound(Exception):
     """A reply without exactly one label, and why."""
 
 
 @dataclass(frozen=True)
-class Form:
+class OutputFormat:
     """What is asked of the server besides the messages.
 
     Attributes:
@@ -57,36 +57,36 @@ class Form:
 
     def parameters(self, labels: Sequence[str]) -> dict[str, Any]:
         """Fields of the request's body."""
-        asked: dict[str, Any] = {"temperature": 0}
-        asked["max_tokens"] = RATIONALE_TOKENS if self.rationale else LABEL_TOKENS
+        request: dict[str, Any] = {"temperature": 0}
+        request["max_tokens"] = RATIONALE_TOKENS if self.rationale else LABEL_TOKENS
         if self.logprobs:
-            asked |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+            request |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         if self.mode == "choice":
-            asked["structured_outputs"] = {"choice": list(labels)}
+            request["structured_outputs"] = {"choice": list(labels)}
         if self.mode == "json":
             schema = {"name": "verdict", "strict": True, "schema": self._schema(labels)}
-            asked["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return asked
+            request["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return request
 
-    def answer(self, prompt: Prompt) -> str:
+    def answer(self, prompt: JudgePrompt) -> str:
         """What the prompt says of the reply's form."""
         forms = prompt.head.answer
         if self.rationale:
             return forms.rationale
         return forms.json_ if self.mode == "json" else forms.label
 
-    def read(self, said: str, labels: Sequence[str]) -> tuple[str, str | None]:
+    def read(self, reply: str, labels: Sequence[str]) -> tuple[str, str | None]:
         """Label and reason of a reply, by `nearly.answer`. Nothing but the form asked for counts.
 
         Raises:
             Unreadable: it has another form, names no label, or two.
         """
-        found = nearly.answer(said)
+        label_found = nearly.find_answer(reply)
         if self.is_object:
-            return _read_object(found, labels, {"label", "rationale"} if self.rationale else {"label"})
-        label = nearly.label(found, labels)
+            return _read_object(label_found, labels, {"label", "rationale"} if self.rationale else {"label"})
+        label = nearly.find_label(label_found, labels)
         if label is None:
-            raise Unreadable("the reply is none of the labels")
+            raise NoLabelFound("the reply is none of the labels")
         return label, None
 
     @property
@@ -105,26 +105,26 @@ class Form:
         }
 
 
-def _read_object(said: str, labels: Sequence[str], keys: set[str]) -> tuple[str, str | None]:
+def _read_object(reply: str, labels: Sequence[str], keys: set[str]) -> tuple[str, str | None]:
     try:
-        found = json.loads(said, object_pairs_hook=_unique)
+        value = json.loads(reply, object_pairs_hook=_unique)
     except ValueError:
-        raise Unreadable("the reply is no JSON") from None
+        raise NoLabelFound("the reply is no JSON") from None
     except RecursionError:
-        raise Unreadable("the reply is nested too deep (RecursionError)") from None
-    if not isinstance(found, dict) or not keys <= found.keys():
-        raise Unreadable(f"the reply is no JSON object with {' and '.join(sorted(keys))}")
-    label, reason = nearly.label(found["label"], labels), found["rationale"] if "rationale" in keys else None
+        raise NoLabelFound("the reply is nested too deep (RecursionError)") from None
+    if not isinstance(value, dict) or not keys <= value.keys():
+        raise NoLabelFound(f"the reply is no JSON object with {' and '.join(sorted(keys))}")
+    label, reason = nearly.find_label(value["label"], labels), value["rationale"] if "rationale" in keys else None
     if label is None or not isinstance(reason, str | None):
-        raise Unreadable("the reply names none of the labels")
-    return label, reason and sound(reason)
+        raise NoLabelFound("the reply names none of the labels")
+    return label, reason and sanitize(reason)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise Unreadable("the reply is contradictory: it holds a key twice")
-    return found
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise NoLabelFound("the reply is contradictory: it holds a key twice")
+    return values
 
 
 VERSION = 1
@@ -147,8 +147,8 @@ class RequestTemplate:
     """
 
     settings: LlmSettings
-    prompt: Prompt
-    form: Form
+    prompt: JudgePrompt
+    form: OutputFormat
     served: str = ""
 
     @cached_property
@@ -156,27 +156,27 @@ class RequestTemplate:
         """`llm-1:`, model, prompt, form, and a hash of all that can change a verdict; threshold and address cannot."""
         return self._id(quoting.REVISION)
 
-    def named(self, judge_id: str) -> RequestTemplate | None:
+    def template_for(self, judge_id: str) -> RequestTemplate | None:
         """The judge that an id is today's or the earlier one of, if it is this one but for what is served."""
         before, after = map(re.escape, self._title("\x00").split("=\x00"))
-        found = re.fullmatch(f"{before}(?:=(.+))?{after}[0-9a-f]+", judge_id)
-        same = replace(self, served=found[1] or "") if found else None
+        match = re.fullmatch(f"{before}(?:=(.+))?{after}[0-9a-f]+", judge_id)
+        same = replace(self, served=match[1] or "") if match else None
         return same if same and judge_id in same.ids else None
 
     @property
     def ids(self) -> list[str]:
         """The judge's id, and the earlier one where there is one."""
-        return [self.judge_id, *([self.earlier.judge_id] if self.earlier else [])]
+        return [self.judge_id, *([self.previous_version.judge_id] if self.previous_version else [])]
 
     @property
-    def earlier(self) -> Earlier | None:
+    def previous_version(self) -> Earlier | None:
         """The judge before the quoting of today, which knew a model by its name alone.
 
         None where that quoted the prompt's own examples otherwise, or where another model is served under the name.
         """
         if self.served:
             return None
-        shown = [text for one in self.prompt.examples for text in astuple(one.pair)]
+        shown = [text for example in self.prompt.examples for text in astuple(example.pair)]
         if not self.prompt.quoting.as_before(pa.chunked_array([shown], pa.string())).all():
             return None
         return Earlier(self._id(1), self._shown_as_before)
@@ -187,10 +187,10 @@ class RequestTemplate:
         return same
 
     def _id(self, revision: int) -> str:
-        given = self.settings
+        settings = self.settings
         basis = [
-            *(VERSION, revision, given.model, given.revision, self.prompt.digest, str(self.form)),
-            *(given.parameters, given.max_chunk_tokens, ESTIMATE),
+            *(VERSION, revision, settings.model, settings.revision, self.prompt.digest, str(self.form)),
+            *(settings.parameters, settings.max_chunk_tokens, ESTIMATE),
             *filter(None, [self.served]),
         ]
         digest = hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
@@ -198,32 +198,32 @@ class RequestTemplate:
 
     def _title(self, served: str) -> str:
         """What an id says in words."""
-        given = self.settings
-        model = f"{given.model}@{given.revision}" if given.revision else given.model
+        settings = self.settings
+        model = f"{settings.model}@{settings.revision}" if settings.revision else settings.model
         serving = f"={served}" if served else ""
         return f"llm-{VERSION}:{model}{serving}:{self.prompt.name}-{self.prompt.head.version}:{self.form}:"
 
-    def shown(self, pair: PairText, max_tokens: int) -> tuple[str, bool]:
+    def fit_pair(self, pair: PairText, max_tokens: int) -> tuple[str, bool]:
         """The pair's user text, its chunk cut to an estimate of tokens, and whether it was cut."""
         if len(pair.chunk) * _MOST_TOKENS_PER_CHARACTER < max_tokens:
             return self.prompt.user_text(pair), False
         chunk = cut(pair.chunk, max_tokens)
-        whole = len(chunk) == len(pair.chunk)
-        return self.prompt.user_text(pair if whole else replace(pair, chunk=chunk)), not whole
+        is_complete = len(chunk) == len(pair.chunk)
+        return self.prompt.user_text(pair if is_complete else replace(pair, chunk=chunk)), not is_complete
 
     def body(self, user: str) -> bytes:
         """A call's body for a pair's user text."""
-        before, after = self._around
+        before, after = self._split_body
         return before + json.dumps(user).encode() + after
 
     def plain_body(self, user: str) -> bytes:
         """A call's body for a text alone, with nothing of the form but room for a label."""
-        asked = fields({"model": self.settings.model, "max_tokens": LABEL_TOKENS}, self.settings.parameters)
-        return json.dumps({"messages": [{"role": "user", "content": user}]} | asked).encode()
+        body = fields({"model": self.settings.model, "max_tokens": LABEL_TOKENS}, self.settings.parameters)
+        return json.dumps({"messages": [{"role": "user", "content": user}]} | body).encode()
 
     def body_again(self, user: str, raw_reply: str | None) -> bytes:
         """The same after a reply that could not be read: a model that is asked alike answers alike."""
-        turns = [("user", user), ("assistant", self._echo(raw_reply)), ("user", self.prompt.head.again)]
+        turns = [("user", user), ("assistant", self._repeat_reply(raw_reply)), ("user", self.prompt.head.again)]
         messages = [self._system, *({"role": role, "content": content} for role, content in turns)]
         return json.dumps(self._request | {"messages": messages}).encode()
 
@@ -234,12 +234,12 @@ class RequestTemplate:
     def estimate_again(self, user: str, raw_reply: str | None) -> Usage:
         """The same of a call of `body_again`."""
         first = self.estimate(user)
-        turns = estimate_tokens(self._echo(raw_reply)) + estimate_tokens(self.prompt.head.again)
+        turns = estimate_tokens(self._repeat_reply(raw_reply)) + estimate_tokens(self.prompt.head.again)
         return Usage(first.prompt + turns, first.completion)
 
-    def _echo(self, raw_reply: str | None) -> str:
+    def _repeat_reply(self, raw_reply: str | None) -> str:
         """A reply that could not be read, as the model is shown it."""
-        return self.prompt.quoting.quoted(raw_reply or "")[:_LONGEST_ECHO] or "(nothing)"
+        return self.prompt.quoting.quote(raw_reply or "")[:_LONGEST_ECHO] or "(nothing)"
 
     @cached_property
     def _system(self) -> Message:
@@ -255,7 +255,7 @@ class RequestTemplate:
         return fields(default, self.settings.parameters)
 
     @cached_property
-    def _around(self) -> tuple[bytes, bytes]:
+    def _split_body(self) -> tuple[bytes, bytes]:
         """A body with its only changing part taken out: made once, not with every call."""
         mark = "\x00"
         request = {"messages": [self._system, {"role": "user", "content": mark}]} | self._request

@@ -26,7 +26,7 @@ from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.base.remote.budget import NOTHING, Budget, SpendingBook, Usage
 from darklode.pipeline.base.remote.hosted import BatchService, BatchState, UnknownToService
 from darklode.pipeline.judge.ledger import VERDICTS, Ledger
-from darklode.pipeline.judge.llm.batch import Name, batch_files, read_batch
+from darklode.pipeline.judge.llm.batch import CustomId, batch_files, read_batch
 from darklode.pipeline.judge.llm.forms import RequestTemplate
 
 _CLOCKS_DIFFER = 3600.0
@@ -62,7 +62,7 @@ class Submitted:
     cost: float = 0.0
 
 
-class Journal:
+class BatchJournal:
     """What was submitted and is not yet fetched, of all judges and runs.
 
     Args:
@@ -74,50 +74,52 @@ class Journal:
 
     def all(self) -> list[Submitted]:
         """All files, the oldest first."""
-        found = (Submitted(record.pop("batch_id"), **record) for record in self._parts.records())
-        return sorted(found, key=lambda one: one.began)
+        submissions = (Submitted(record.pop("batch_id"), **record) for record in self._parts.records())
+        return sorted(submissions, key=lambda submission: submission.began)
 
-    def of(self, judge_id: str) -> list[Submitted]:
+    def for_judge(self, judge_id: str) -> list[Submitted]:
         """A judge's files, the oldest first."""
-        return [one for one in self.all() if one.judge_id == judge_id]
+        return [submission for submission in self.all() if submission.judge_id == judge_id]
 
     def pairs(self, judge_id: str) -> KeyIndex:
         """The pairs in a judge's files."""
         index, store = KeyIndex(), self._parts.store
-        for name in (name for one in self.of(judge_id) for name in self._parts.names(one.token)):
+        for name in (name for submission in self.for_judge(judge_id) for name in self._parts.names(submission.token)):
             index.add(from_bytes(np.frombuffer(store.read(name) or b"", np.uint8).reshape(-1, 16)))
         return index
 
-    def note(self, one: Submitted, keys: Keys | None = None) -> None:
+    def note(self, submission: Submitted, keys: Keys | None = None) -> None:
         """Write a file's record, and with the first one its pairs."""
-        facts = asdict(one)
+        facts = asdict(submission)
         self._parts.register(facts.pop("token"), **facts)
         if keys is not None:
-            self._parts.write(one.token, to_bytes(keys.reshape(-1)))
+            self._parts.write(submission.token, to_bytes(keys.reshape(-1)))
 
-    def named(self, name: str) -> Submitted:
+    def find(self, name: str) -> Submitted:
         """The file with a service's id of the batch, or with a token.
 
         Raises:
             MissingPart: there is none.
         """
         every = self.all()
-        found = next((one for one in every if name in {one.id, one.token}), None)
-        if found is None:
-            others = ", ".join(one.id or one.token for one in every) or "none"
-            raise MissingPart(f"no batch {name} is under way (under way: {others}); for another cache, set cache.root")
-        return found
+        match = next((submission for submission in every if name in {submission.id, submission.token}), None)
+        if match is None:
+            other_names = ", ".join(submission.id or submission.token for submission in every) or "none"
+            raise MissingPart(
+                f"no batch {name} is under way (under way: {other_names}); for another cache, set cache.root"
+            )
+        return match
 
-    def forget(self, one: Submitted) -> None:
+    def forget(self, submission: Submitted) -> None:
         """Delete a file's record: its pairs are free to be asked for again."""
-        self._parts.prune(one.token)
+        self._parts.prune(submission.token)
 
-    def write_off(self, one: Submitted) -> None:
+    def write_off(self, submission: Submitted) -> None:
         """Forget a file whose answers are lost, and book all that they may have cost: they were paid for."""
-        if one.account:
-            usage = Usage(one.prompt_tokens, one.completion_tokens)
-            SpendingBook(self._root, one.account).add(usage, one.cost)
-        self.forget(one)
+        if submission.account:
+            usage = Usage(submission.prompt_tokens, submission.completion_tokens)
+            SpendingBook(self._root, submission.account).add(usage, submission.cost)
+        self.forget(submission)
 
 
 class HostedJudge:
@@ -132,7 +134,7 @@ class HostedJudge:
     """
 
     def __init__(
-        self, template: RequestTemplate, ledger: Ledger, journal: Journal, service: BatchService, budget: Budget
+        self, template: RequestTemplate, ledger: Ledger, journal: BatchJournal, service: BatchService, budget: Budget
     ) -> None:
         self._template, self._ledger, self._journal = template, ledger, journal
         self._service, self._budget = service, budget
@@ -147,21 +149,21 @@ class HostedJudge:
         Raises:
             DarklodeError: the service refuses, or a limit could be exceeded. What is under way stays so.
         """
-        self._budget.keep()
-        for one in self._journal.of(self._template.judge_id):
-            self._budget.reserve(Usage(one.prompt_tokens, one.completion_tokens))
+        self._budget.sync_book()
+        for submission in self._journal.for_judge(self._template.judge_id):
+            self._budget.reserve(Usage(submission.prompt_tokens, submission.completion_tokens))
         with tempfile.TemporaryDirectory(prefix="darklode-batch-") as scratch:
             for file, calls in batch_files(blocks, self._template, Path(scratch) / "calls.jsonl"):
                 keys, estimate = _read(file, self._template)
                 self._budget.reserve(estimate)
                 judge_id, where = self._template.judge_id, self._service.where
-                one = Submitted(uuid.uuid4().hex, judge_id, run, where, calls, *estimate, began=time.time())
-                one = replace(one, account=self._budget.account, cost=self._budget.cost(estimate))
-                self._journal.note(one, keys)
-                one = replace(one, id=self._service.start(file, one.token))
-                self._journal.note(one)
+                submission = Submitted(uuid.uuid4().hex, judge_id, run, where, calls, *estimate, began=time.time())
+                submission = replace(submission, account=self._budget.account, cost=self._budget.cost(estimate))
+                self._journal.note(submission, keys)
+                submission = replace(submission, id=self._service.start(file, submission.token))
+                self._journal.note(submission)
                 file.unlink()
-                yield one
+                yield submission
 
     def settle(self, run: str) -> None:
         """Find out what became of a run's files that were about to be submitted: those that never began are forgotten.
@@ -169,9 +171,9 @@ class HostedJudge:
         Args:
             run: of which nobody submits calls meanwhile.
         """
-        for one in self._here():
-            if self._known(one).id is None and one.run == run:
-                self._journal.forget(one)
+        for submission in self._own_submissions():
+            if self._with_id(submission).id is None and submission.run == run:
+                self._journal.forget(submission)
 
     def look(self) -> Iterator[tuple[Submitted, BatchState | None]]:
         """All files at this service and how far it is with them; None for one that may not have begun.
@@ -194,73 +196,77 @@ class HostedJudge:
                 answers are gone. The same call goes on from there.
         """
         gone = list[MissingPart]()
-        for one, state in self._states(gone):
+        for submission, state in self._states(gone):
             counts = Counter[str]()
-            if state and state.over:
+            if state and state.is_finished:
                 try:
-                    counts = self._kept(state)
+                    counts = self._store_replies(state)
                 except UnknownToService as error:  # the others' answers are kept first
-                    gone.append(_forgettable(one, error))
+                    gone.append(_lost_batch_error(submission, error))
                     continue
-                self._journal.forget(one)
-            yield one, state, counts
+                self._journal.forget(submission)
+            yield submission, state, counts
         if gone:
             raise gone[0]
 
     def _states(self, gone: list[MissingPart]) -> Iterator[tuple[Submitted, BatchState | None]]:
         """What `look` says of the files that are not gone; of the others it is told by errors."""
-        for one in map(self._known, self._here()):
+        for submission in map(self._with_id, self._own_submissions()):
             try:
-                state = self._service.look(one.id) if one.id else None
+                state = self._service.look(submission.id) if submission.id else None
             except UnknownToService as error:
-                gone.append(_forgettable(one, error))
+                gone.append(_lost_batch_error(submission, error))
             else:
-                yield one, state
+                yield submission, state
 
-    def _kept(self, state: BatchState) -> Counter[str]:
+    def _store_replies(self, state: BatchState) -> Counter[str]:
         counts = Counter[str]()
         with tempfile.TemporaryDirectory(prefix="darklode-batch-") as scratch:
             for number, file_id in enumerate(state.files):
                 with self._service.download(file_id, Path(scratch) / f"{number}.jsonl").open("rb") as lines:
                     counts += read_batch(lines, self._template, self._ledger, self._spend)
-        self._budget.keep()
+        self._budget.sync_book()
         return counts
 
     def _spend(self, used: Usage) -> None:
         self._budget.settle(NOTHING, used)
 
-    def _here(self) -> list[Submitted]:
-        return [one for one in self._journal.of(self._template.judge_id) if one.where == self._service.where]
+    def _own_submissions(self) -> list[Submitted]:
+        return [
+            submission
+            for submission in self._journal.for_judge(self._template.judge_id)
+            if submission.where == self._service.where
+        ]
 
-    def _known(self, one: Submitted) -> Submitted:
+    def _with_id(self, submission: Submitted) -> Submitted:
         """The record with the service's id, as far as the service has one."""
-        if one.id is not None:
-            return one
-        found = self._service.find(one.token, one.began - _CLOCKS_DIFFER)
-        if found is None:
-            return one
-        known = replace(one, id=found.id)
-        self._journal.note(known)
-        return known
+        if submission.id is not None:
+            return submission
+        batch = self._service.find(submission.token, submission.began - _CLOCKS_DIFFER)
+        if batch is None:
+            return submission
+        identified = replace(submission, id=batch.id)
+        self._journal.note(identified)
+        return identified
 
 
-def _forgettable(one: Submitted, error: UnknownToService) -> MissingPart:
-    name = one.id or one.token
+def _lost_batch_error(submission: Submitted, error: UnknownToService) -> MissingPart:
+    name = submission.id or submission.token
     return MissingPart(
         f"{name}: {error}. If its answers are gone for good, `darklode judge batch forget {name}` frees its "
-        f"{one.calls:,} calls to be asked, and paid for, again"
+        f"{submission.calls:,} calls to be asked, and paid for, again"
     )
 
 
 def _read(file: Path, template: RequestTemplate) -> tuple[Keys, Usage]:
     """The pairs of a file of calls, and the tokens that it may take."""
-    names, prompt, completion = list[Name](), 0, 0
+    names, prompt, completion = list[CustomId](), 0, 0
     with file.open("rb") as lines:
         for call in map(json.loads, lines):
-            name = Name.of(call["custom_id"])
+            name = CustomId.parse(call["custom_id"])
             assert name
             names.append(name)
-            most = template.estimate(call["body"]["messages"][-1]["content"])
-            prompt, completion = prompt + most.prompt, completion + most.completion
+            max_usage = template.estimate(call["body"]["messages"][-1]["content"])
+            prompt, completion = prompt + max_usage.prompt, completion + max_usage.completion
     pairs = pa.table({side: [getattr(name, side) for name in names] for side in VERDICTS.key})
     return VERDICTS.keys(pairs), Usage(prompt, completion)

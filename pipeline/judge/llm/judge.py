@@ -26,8 +26,8 @@ from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.llm.forms import RequestTemplate
 from darklode.pipeline.judge.llm.probe import forms, probe
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
-from darklode.pipeline.judge.llm.reading import Reading, read, recalled, reply_batch
-from darklode.pipeline.judge.llm.served import served
+from darklode.pipeline.judge.llm.reading import LlmReading, read, recall_replies, reply_batch
+from darklode.pipeline.judge.llm.served import served_identity
 from darklode.pipeline.judge.port import Earlier, ReplyBatch, StreamingJudge
 
 REFUSED_IN_A_ROW = 100
@@ -84,9 +84,9 @@ class LlmJudge(StreamingJudge):
         return self.template.judge_id
 
     @property
-    def earlier(self) -> Earlier | None:
+    def previous_version(self) -> Earlier | None:
         """See `RequestTemplate.earlier`."""
-        return self.template.earlier
+        return self.template.previous_version
 
     @property
     def note(self) -> str:
@@ -111,39 +111,41 @@ class LlmJudge(StreamingJudge):
             MissingPart: the key is missing.
             DarklodeError: no server can be reached, or none can judge; see `probe`.
         """
-        name = self._glance()
-        known = self._kept(name) if name is not None else self._only_kept()
-        if known:
-            if not known.form.logprobs:
+        name = self._served_now()
+        template = self._template_in_ledger(name) if name is not None else self._only_template_in_ledger()
+        if template:
+            if not template.form.logprobs:
                 self._say(
-                    f"labels of {known.judge_id} have no probability: its verdicts are kept as they were asked for "
+                    f"labels of {template.judge_id} have no probability: its verdicts are kept as they were asked for "
                     "first, without log-probabilities. To judge anew, with them where the server gives any, set "
                     "another judge.revision"
                 )
-            return known
-        if name and (unnamed := self._kept("")):
+            return template
+        if name and (unnamed := self._template_in_ledger("")):
             self._say(
                 f"{self._settings.model} is {name}, by which all is judged anew. Verdicts are kept of "
                 f"{unnamed.judge_id}, which does not say of what model: if it is the same, set judge.trust_name"
             )
-        found = self._apart(lambda session: probe(self._settings, self._prompt, session, self._say))
+        probed = self._run_in_thread(lambda session: probe(self._settings, self._prompt, session, self._say))
         self._obeyed = True
-        return found
+        return probed
 
-    def _apart(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+    def _run_in_thread(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """What is done with the servers in a thread and an event loop of its own."""
 
-        async def go() -> T:
+        async def run_loop() -> T:
             async with self._client.session() as session:
                 return await work(session)
 
         with Background() as apart:
-            return apart.run(go(), lambda: None)
+            return apart.run(run_loop(), lambda: None)
 
-    def _glance(self) -> str | None:
+    def _served_now(self) -> str | None:
         """What is served, if a server says so at once."""
         try:
-            return self._apart(lambda session: asyncio.wait_for(served(self._settings, session), GLANCE_SECONDS))
+            return self._run_in_thread(
+                lambda session: asyncio.wait_for(served_identity(self._settings, session), GLANCE_SECONDS)
+            )
         except (MissingPart, TimeoutError):
             return None
 
@@ -151,24 +153,24 @@ class LlmJudge(StreamingJudge):
     def _forms(self) -> list[RequestTemplate]:
         return [RequestTemplate(self._settings, self._prompt, form) for form in forms(self._settings)]
 
-    def _kept(self, name: str) -> RequestTemplate | None:
+    def _template_in_ledger(self, name: str) -> RequestTemplate | None:
         """The judge that is served so, in the strictest form that the ledger has verdicts of; None if it has none."""
         ledger = Ledger(self._root)
         each = (replace(template, served=name) for template in self._forms)
-        return next((one for one in each if any(map(ledger.knows, one.ids))), None)
+        return next((form for form in each if any(map(ledger.has_owner, form.ids))), None)
 
-    def _only_kept(self) -> RequestTemplate | None:
+    def _only_template_in_ledger(self) -> RequestTemplate | None:
         """The same of whatever was served, where that was one model only."""
         owners = Ledger(self._root).owners()
-        found = [named for one in self._forms for owner in owners if (named := one.named(owner))]
-        names = sorted({one.served or one.settings.model for one in found})
+        templates = [template for form in self._forms for owner in owners if (template := form.template_for(owner))]
+        names = sorted({form.served or form.settings.model for form in templates})
         if len(names) > 1:
             self._say(f"verdicts are kept of {' and '.join(names)} under one name: a server must say which it is")
-        return found[0] if len(names) == 1 else None
+        return templates[0] if len(names) == 1 else None
 
-    def recalled(self, replies: pa.Table) -> pa.Table:
+    def recall_replies(self, replies: pa.Table) -> pa.Table:
         """See `StreamingJudge` and `reading.recalled`."""
-        return recalled(replies, self.template)
+        return recall_replies(replies, self.template)
 
     async def stream(self, pairs: pa.Table) -> AsyncGenerator[ReplyBatch]:
         """See `StreamingJudge`."""
@@ -176,8 +178,8 @@ class LlmJudge(StreamingJudge):
         cases, self._begun = Cases(pairs, template, self.counters), True
         async with self._client.session() as session:
             await self._check(session, template)
-            async with aclosing(session.results(by_query(pairs), cases.judge)) as found:
-                async for some in found:
+            async with aclosing(session.results(by_query(pairs), cases.judge)) as results:
+                async for some in results:
                     yield reply_batch(some)
 
     async def _check(self, session: Session, template: RequestTemplate) -> None:
@@ -190,13 +192,13 @@ class LlmJudge(StreamingJudge):
             return
         form = template.form
         same = self._settings.model_copy(update={"mode": form.mode})
-        found = await probe(same, self._prompt, session, self._say)
-        if found.served != template.served:
+        probed = await probe(same, self._prompt, session, self._say)
+        if probed.served != template.served:
             raise DarklodeError(
-                f"{self._endpoint.name} serves {found.served or same.model} now, and the kept verdicts that this began "
-                f"with are by {template.served or same.model}: run again, to judge anew"
+                f"{self._endpoint.name} serves {probed.served or same.model} now, and the kept verdicts that this "
+                f"began with are by {template.served or same.model}: run again, to judge anew"
             )
-        if form.logprobs and not found.form.logprobs:
+        if form.logprobs and not probed.form.logprobs:
             raise DarklodeError(
                 f"{self._endpoint.name} gives no log-probabilities now, and the verdicts that are kept of this judge "
                 f"came with them (as {form}). Check the server, or name another judge.revision to judge all anew"
@@ -204,22 +206,22 @@ class LlmJudge(StreamingJudge):
         self._obeyed = True
 
 
-def endpoint_of(given: LlmSettings) -> Endpoint:
+def endpoint_of(settings: LlmSettings) -> Endpoint:
     """The servers of a judge, with its limits."""
     return Endpoint(
         section="judge",
-        model=given.model,
-        base_urls=given.base_url,
+        model=settings.model,
+        base_urls=settings.base_url,
         path="/chat/completions",
-        key_env=given.key_env,
-        max_in_flight=given.max_in_flight,
-        timeout=given.timeout,
-        give_up_after=given.give_up_after,
-        prompt_price=given.prompt_price_per_million,
-        completion_price=given.completion_price_per_million,
-        spending_limit=given.spending_limit,
-        token_limit=given.token_limit,
-        portion=given.own,
+        key_env=settings.key_env,
+        max_in_flight=settings.max_in_flight,
+        timeout=settings.timeout,
+        give_up_after=settings.give_up_after,
+        prompt_price=settings.prompt_price_per_million,
+        completion_price=settings.completion_price_per_million,
+        spending_limit=settings.spending_limit,
+        token_limit=settings.token_limit,
+        portion=settings.local_portion,
     )
 
 
@@ -248,7 +250,7 @@ class Cases:
         self._rows = list(zip(*(pairs[name].to_pylist() for name in columns), strict=True))
         self._refusals = 0
 
-    async def judge(self, row: int, lane: Lane) -> tuple[int, Reading]:
+    async def judge(self, row: int, lane: Lane) -> tuple[int, LlmReading]:
         """A pair's row and verdict, after as many replies as it takes and the settings allow.
 
         Raises:
@@ -264,64 +266,64 @@ class Cases:
             earlier = reading
             if reading.readable or reading.refused:
                 break
-            raw_reply = reading.said.get("raw_reply")
+            raw_reply = reading.values.get("raw_reply")
             body = self._template.body_again(case.user, raw_reply)
             estimate = self._template.estimate_again(case.user, raw_reply)
-        reading.said["truncated"] = case.truncated
+        reading.values["truncated"] = case.truncated
         self._counters.answer(null=not reading.readable, truncated=case.truncated)
         return row, reading
 
     def _case(self, row: int) -> Case:
         query_id, chunk_id, *texts = self._rows[row]
         pair = PairText(*texts)
-        user, cut = self._template.shown(pair, self._settings.max_chunk_tokens)
+        user, cut = self._template.fit_pair(pair, self._settings.max_chunk_tokens)
         return Case(pair, f"{query_id} and {chunk_id}", user, cut)
 
-    async def _reply(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> Reading:
+    async def _reply(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> LlmReading:
         """One reply; a pair that the server finds too long is cut to half, once."""
         try:
-            return await self._answered(case, body, estimate, lane)
+            return await self._ask(case, body, estimate, lane)
         except Refused as error:
             if not error.too_long:
-                return self._refused(case, error)
+                return self._refusal_reading(case, error)
         tokens = min(estimate_tokens(case.pair.chunk), self._settings.max_chunk_tokens)
-        case.user, case.truncated = self._template.shown(case.pair, max(1, tokens // 2))[0], True
+        case.user, case.truncated = self._template.fit_pair(case.pair, max(1, tokens // 2))[0], True
         try:
             body, estimate = self._template.body(case.user), self._template.estimate(case.user)
-            return await self._answered(case, body, estimate, lane)
+            return await self._ask(case, body, estimate, lane)
         except Refused as error:
-            return self._refused(case, error)
+            return self._refusal_reading(case, error)
 
-    async def _answered(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> Reading:
+    async def _ask(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> LlmReading:
         tries: dict[type[Passing], int] = {Indigestible: self._settings.attempts}
         completion = await lane.call(chat_call(body, estimate, case.name, tries))
         self._refusals = 0
         reading = read(completion, self._template)
-        self._counters.cached_tokens += reading.said.get("cached_tokens") or 0
+        self._counters.cached_tokens += reading.values.get("cached_tokens") or 0
         return reading
 
-    def _refused(self, case: Case, error: Refused) -> Reading:
+    def _refusal_reading(self, case: Case, error: Refused) -> LlmReading:
         self._refusals += 1
         if self._refusals >= REFUSED_IN_A_ROW:
             raise DarklodeError(
                 f"the server refused {self._refusals} pairs one after another, the last of them {case.name}: {error}. "
                 "What was answered is kept; check the server, then run again"
             )
-        said = f"the server {error}" if error.failure else f"the server refused the pair, {error}"
+        reason = f"the server {error}" if error.failure else f"the server refused the pair, {error}"
         tried = {"attempts": self._settings.attempts} if error.failure else {}
-        return Reading(tried | {"error": said}, refused=True)
+        return LlmReading(tried | {"error": reason}, refused=True)
 
 
 def by_query(pairs: pa.Table) -> Iterator[list[int]]:
     """Rows of each query, one query after another."""
     if not pairs.num_rows:
         return
-    codes = _whole(pairs["query_hash"]).dictionary_encode().indices.to_numpy()
+    codes = _is_complete(pairs["query_hash"]).dictionary_encode().indices.to_numpy()
     order = np.argsort(codes, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         yield rows.tolist()
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _is_complete(column: pa.ChunkedArray) -> pa.Array:
     combined = column.combine_chunks()
     return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

@@ -57,13 +57,13 @@ def content_tokens(tokens: Tokens, content: str, thoughts: str = "") -> Tokens:
     return []
 
 
-def _start_of_end(texts: Sequence[str], wanted: str) -> int | None:
+def _start_of_end(texts: Sequence[str], ending: str) -> int | None:
     """From which text on the last ones are, joined, what is wanted; None where they are not."""
     joined, start = "", len(texts)
-    while start and len(joined.strip()) < len(wanted):
+    while start and len(joined.strip()) < len(ending):
         start -= 1
         joined = texts[start] + joined
-    return start if joined.strip() == wanted else None
+    return start if joined.strip() == ending else None
 
 
 def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
@@ -75,8 +75,8 @@ def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
         key: whether it is the value of the key "label" of a JSON object.
     """
     before = r'(?<!\\)"label"\s*:\s*"?\s*' if key else ""
-    found = [*re.finditer(f"{before}({re.escape(label)})", "".join(token["token"] for token in tokens), re.I)]
-    return found[-1].start(1) if len(found) == 1 or (found and not key) else None
+    matches = [*re.finditer(f"{before}({re.escape(label)})", "".join(token["token"] for token in tokens), re.I)]
+    return matches[-1].start(1) if len(matches) == 1 or (matches and not key) else None
 
 
 def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> dict[str, float]:
@@ -104,16 +104,16 @@ def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> 
             continue
         alternatives = _alternatives(token)
         n_alternatives += len(alternatives) - 1
-        for one in alternatives:
-            if one["token"][:before] == token["token"][:before]:
-                led = _led(text + one["token"][before:], labels)
+        for alternative in alternatives:
+            if alternative["token"][:before] == token["token"][:before]:
+                led = _labels_with_prefix(text + alternative["token"][before:], labels)
                 if len(led) == 1:
-                    mass[led[0]] += math.exp(path + one["logprob"])
+                    mass[led[0]] += math.exp(path + alternative["logprob"])
         text += token["token"][before:]
         path += token["logprob"]
-        if len(_led(text, labels)) == 1 and text.strip():
+        if len(_labels_with_prefix(text, labels)) == 1 and text.strip():
             break
-    if len(_led(text, labels)) != 1:
+    if len(_labels_with_prefix(text, labels)) != 1:
         raise NoProbability(NOT_FOUND)
     if not n_alternatives:
         raise NoProbability(NO_ALTERNATIVES)
@@ -130,20 +130,23 @@ def _alternatives(token: Mapping[str, Any]) -> Tokens:
         NoProbability: together they are more than certain, as where a server gives probabilities, or 0 for all.
     """
     top: list[Mapping[str, Any]] = token.get("top_logprobs") or []
-    found = top if any(one["token"] == token["token"] for one in top) else [token, *top]
-    if not (sum(math.exp(one["logprob"]) for one in found) <= _MAX_SUM and math.exp(token["logprob"]) <= _MAX_SUM):
+    alternatives = top if any(alternative["token"] == token["token"] for alternative in top) else [token, *top]
+    if not (
+        sum(math.exp(alternative["logprob"]) for alternative in alternatives) <= _MAX_SUM
+        and math.exp(token["logprob"]) <= _MAX_SUM
+    ):
         raise NoProbability(IMPOSSIBLE)
-    return found
+    return alternatives
 
 
 @lru_cache(_KEPT_BEGINNINGS)
-def _led(text: str, labels: tuple[str, ...]) -> tuple[str, ...]:
+def _labels_with_prefix(text: str, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Labels that a reply beginning so can still be, or already is."""
     fold = nearly.fold(labels)
-    found = fold(text.lstrip())
-    return tuple(label for label in labels if _leads(found, fold(label))) if found else labels
+    prefix = fold(text.lstrip())
+    return tuple(label for label in labels if _begins_label(prefix, fold(label))) if prefix else labels
 
 
-def _leads(text: str, label: str) -> bool:
+def _begins_label(text: str, label: str) -> bool:
     """Whether the text begins the label, or is it and then something that ends it, as the quote of a JSON string."""
     return label.startswith(text) or (text.startswith(label) and not text[len(label)].isalnum())

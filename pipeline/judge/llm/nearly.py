@@ -12,11 +12,11 @@ _END_MARKS = (".", "!", "。", "！")
 _END_OF_THOUGHTS = "</think>"
 
 
-def answer(reply: str) -> str:
+def find_answer(reply: str) -> str:
     """What a reply says after the thoughts that it begins with, and without the code fence around it."""
-    said = reply[thoughts_in(reply) :].strip()
-    fenced = _FENCE.fullmatch(said) if said.startswith("```") else None
-    return fenced[1].strip() if fenced else said
+    reply_text = reply[thoughts_in(reply) :].strip()
+    fenced = _FENCE.fullmatch(reply_text) if reply_text.startswith("```") else None
+    return fenced[1].strip() if fenced else reply_text
 
 
 def thoughts_in(reply: str) -> int:
@@ -26,13 +26,13 @@ def thoughts_in(reply: str) -> int:
     return len(thoughts + end) if end and (opened or not thoughts.lstrip().startswith(("{", "```"))) else 0
 
 
-def label(said: object, labels: Sequence[str]) -> str | None:
+def find_label(value: object, labels: Sequence[str]) -> str | None:
     """The label that is said, but for case, a mark that ends a sentence, and quotes; None where it is none or two."""
     folded = fold(labels)
-    names = {folded(one): one for one in labels}
-    text = str(said) if type(said) is int else said
+    names = {folded(label_name): label_name for label_name in labels}
+    text = str(value) if type(value) is int else value
     return (
-        next((names[near] for near in map(folded, _near(text)) if near in names), None)
+        next((names[candidate] for candidate in map(folded, _variants(text)) if candidate in names), None)
         if isinstance(text, str)
         else None
     )
@@ -45,19 +45,19 @@ def fold(labels: Sequence[str]) -> Callable[[str], str]:
 
 @lru_cache
 def _fold(labels: tuple[str, ...]) -> Callable[[str], str]:
-    return str.casefold if len({one.casefold() for one in labels}) == len(labels) else str
+    return str.casefold if len({label_name.casefold() for label_name in labels}) == len(labels) else str
 
 
-def _near(text: str) -> Iterator[str]:
+def _variants(text: str) -> Iterator[str]:
     """The text, and what remains of it, step by step."""
-    yield (said := text.strip())
-    for step in (_unended, _unquoted, _unended):
-        yield (said := step(said))
+    yield (stripped := text.strip())
+    for step in (_strip_end, _strip_quotes, _strip_end):
+        yield (stripped := step(stripped))
 
 
-def _unended(said: str) -> str:
-    return said[:-1].rstrip() if said.endswith(_END_MARKS) else said
+def _strip_end(text: str) -> str:
+    return text[:-1].rstrip() if text.endswith(_END_MARKS) else text
 
 
-def _unquoted(said: str) -> str:
-    return said[1:-1].strip() if len(said) > 1 and _QUOTES.get(said[0]) == said[-1] else said
+def _strip_quotes(text: str) -> str:
+    return text[1:-1].strip() if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] else text

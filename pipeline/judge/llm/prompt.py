@@ -47,7 +47,7 @@ class Example(Section):
         return PairText(self.query, self.title, self.heading, self.chunk)
 
 
-class Answer(Section):
+class LabelExample(Section):
     """How the reply is to look: the bare label, JSON, JSON with a reason."""
 
     label: str
@@ -55,22 +55,22 @@ class Answer(Section):
     rationale: str
 
 
-class Head(Section):
+class JudgePromptHead(Section):
     """What prompt.yaml holds."""
 
     version: int
     domain: str = ""
     labels: dict[str, int] = Field(min_length=2)
     relevant_from: int
-    answer: Answer
+    answer: LabelExample
     again: str
 
     @model_validator(mode="after")
-    def _labels_tell_apart(self) -> Head:
+    def _labels_tell_apart(self) -> JudgePromptHead:
         grades = list(self.labels.values())
         if len(set(grades)) < len(grades) or not min(grades) < self.relevant_from <= max(grades) or min(grades) < 0:
             raise ValueError("labels need different grades, from 0, some of them below relevant_from and some not")
-        if any(one != other and one.startswith(other) for one in self.labels for other in self.labels):
+        if any(prefix != other and prefix.startswith(other) for prefix in self.labels for other in self.labels):
             raise ValueError("no label may begin with another one")
         return self
 
@@ -79,7 +79,7 @@ _EXAMPLES: TypeAdapter[tuple[Example, ...] | None] = TypeAdapter(tuple[Example, 
 
 
 @dataclass(frozen=True)
-class Prompt:
+class JudgePrompt:
     """A checked prompt.
 
     Attributes:
@@ -91,7 +91,7 @@ class Prompt:
     """
 
     name: str
-    head: Head
+    head: JudgePromptHead
     system: str
     user: str
     examples: tuple[Example, ...]
@@ -102,30 +102,35 @@ class Prompt:
         return tuple(self.head.labels)
 
     @property
-    def graded(self) -> bool:
+    def is_graded(self) -> bool:
         """Whether there are more grades than relevant and not relevant."""
         return len(self.head.labels) > 2
 
     @property
     def grades(self) -> dict[int, str]:
         """What each grade from `relevant_from` on is called, the highest first; empty for a prompt without grades."""
-        if not self.graded:
+        if not self.is_graded:
             return {}
-        called = {grade: self._called(label) for label, grade in self.head.labels.items()}
+        called = {grade: self._label_name(label) for label, grade in self.head.labels.items()}
         return {grade: called[grade] for grade in sorted(called, reverse=True) if grade >= self.head.relevant_from}
 
-    def _called(self, label: str) -> str:
+    def _label_name(self, label: str) -> str:
         """The label itself if it is a word, or what the system text says of it, as in `3: made for this query. …`."""
         if not label.isdigit():
             return label
-        said = re.search(rf"^{re.escape(label)}: ([^.\n]{{1,{_NAME_CHARACTERS}}})[.\n]", self.system, re.MULTILINE)
-        return said[1] if said else ""
+        match = re.search(rf"^{re.escape(label)}: ([^.\n]{{1,{_NAME_CHARACTERS}}})[.\n]", self.system, re.MULTILINE)
+        return match[1] if match else ""
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all that it says, 16 hex digits."""
-        said = [self.head.model_dump(mode="json"), self.system, self.user, [one.model_dump() for one in self.examples]]
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+        content = [
+            self.head.model_dump(mode="json"),
+            self.system,
+            self.user,
+            [example.model_dump() for example in self.examples],
+        ]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def system_text(self, answer: str) -> str:
         """The system message, the same for every pair.
@@ -135,14 +140,14 @@ class Prompt:
         """
         shown = "\n\n".join(self._example(example) for example in self.examples)
         values = {"domain": self.head.domain, "examples": shown, "answer": answer}
-        return Template(self.system).filled(values)
+        return Template(self.system).fill(values)
 
     def user_text(self, pair: PairText) -> str:
         """The pair, quoted; a line whose placeholder is unknown is left out."""
         around = {"query": pair.query, "title": pair.title, "heading": pair.heading}
         values = {name: self._quoted_once(text) for name, text in around.items() if text is not None}
-        values["chunk"] = self.quoting.quoted(pair.chunk)
-        return self._user_template(pair.title is not None, pair.heading is not None).filled(values)
+        values["chunk"] = self.quoting.quote(pair.chunk)
+        return self._user_template(pair.title is not None, pair.heading is not None).fill(values)
 
     @cached_property
     def quoting(self) -> Quoting:
@@ -152,7 +157,7 @@ class Prompt:
     @cached_property
     def _quoted_once(self) -> Callable[[str], str]:
         """Quotes what comes with many pairs: queries, titles, headings."""
-        return lru_cache(_KEPT_TEXTS)(self.quoting.quoted)
+        return lru_cache(_KEPT_TEXTS)(self.quoting.quote)
 
     @cached_property
     def _user_template(self) -> Callable[[bool, bool], Template]:
@@ -160,9 +165,9 @@ class Prompt:
 
         @cache
         def lines(title: bool, heading: bool) -> Template:
-            unknown = {name for name, known in (("title", title), ("heading", heading)) if not known}
-            kept = (line for line in self.user.split("\n") if unknown.isdisjoint(Template(line).names))
-            return Template("\n".join(kept))
+            unknown = {name for name, value in (("title", title), ("heading", heading)) if not value}
+            template_lines = (line for line in self.user.split("\n") if unknown.isdisjoint(Template(line).names))
+            return Template("\n".join(template_lines))
 
         return lines
 
@@ -177,7 +182,7 @@ class Prompt:
         return f"{self.user_text(example.pair)}\nLabel: {example.label}\nWhy: {example.reason}"
 
 
-def load_prompt(name: str) -> Prompt:
+def load_prompt(name: str) -> JudgePrompt:
     """One of Darklode's prompts by its name, or a folder with prompt.yaml, system.md, user.md and examples.yaml.
 
     Raises:
@@ -185,13 +190,13 @@ def load_prompt(name: str) -> Prompt:
             example whose label is none.
     """
     folder = PromptFolder.find("judge", name)
-    head = folder.parsed("prompt.yaml", TypeAdapter(Head))
+    head = folder.load("prompt.yaml", TypeAdapter(JudgePromptHead))
     system = folder.template("system.md", needed=("examples", "answer"), allowed=("domain",))
     user = folder.template("user.md", needed=("query", "chunk"), allowed=("title", "heading"))
     if Template(user).names[0] != "query":
         raise folder.refusal("must begin with the query in user.md, so that a prefix cache serves all its chunks")
-    examples = folder.parsed("examples.yaml", _EXAMPLES) or ()
+    examples = folder.load("examples.yaml", _EXAMPLES) or ()
     for example in examples:
         if example.label not in head.labels:
             raise folder.refusal(f"is wrong: an example has the label {example.label!r}, none of {(*head.labels,)}")
-    return Prompt(folder.name, head, system, user, examples)
+    return JudgePrompt(folder.name, head, system, user, examples)

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.doubt import TIED
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote.budget import counted
+from darklode.pipeline.base.remote.budget import parse_count
 from darklode.pipeline.base.remote.chat import incomplete, is_cut_off
 from darklode.pipeline.judge.llm import nearly
-from darklode.pipeline.judge.llm.forms import LABEL_TOKENS, Form, RequestTemplate, Unreadable
+from darklode.pipeline.judge.llm.forms import LABEL_TOKENS, NoLabelFound, OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.logprobs import (
     CONTRADICTED,
     IMPOSSIBLE,
@@ -26,7 +26,7 @@ from darklode.pipeline.judge.llm.logprobs import (
     label_probabilities,
     start_of,
 )
-from darklode.pipeline.judge.llm.prompt import Prompt
+from darklode.pipeline.judge.llm.prompt import JudgePrompt
 from darklode.pipeline.judge.llm.served import other_model
 from darklode.pipeline.judge.port import REPLIES, ReplyBatch
 
@@ -43,18 +43,18 @@ _ROUNDING = 1e-9
 
 
 @dataclass
-class Reading:
+class LlmReading:
     """A verdict in the making.
 
     Attributes:
-        said: columns of `REPLIES`; unknown ones are left out.
+        values: columns of `REPLIES`; unknown ones are left out.
         refused: whether the pair is not to be asked again.
         thought: whether the model thought before it answered.
         cut_off: whether the limit on its tokens ended the reply.
         other_model: what is to be said of a reply in another model's name; empty where there is nothing.
     """
 
-    said: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
     refused: bool = False
     thought: bool = False
     cut_off: bool = False
@@ -63,17 +63,17 @@ class Reading:
     @property
     def readable(self) -> bool:
         """Whether there is a label."""
-        return "relevant" in self.said
+        return "relevant" in self.values
 
-    def add_usage(self, earlier: Reading) -> None:
+    def add_usage(self, earlier: LlmReading) -> None:
         """Count an earlier attempt in: its tokens were paid for. A pair that was refused has no attempts left."""
         tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
         for name in tokens if self.refused else (*tokens, "attempts"):
-            if earlier.said.get(name) is not None:
-                self.said[name] = counted((self.said.get(name) or 0) + earlier.said[name])
+            if earlier.values.get(name) is not None:
+                self.values[name] = parse_count((self.values.get(name) or 0) + earlier.values[name])
 
 
-def read(completion: Mapping[str, Any], template: RequestTemplate) -> Reading:
+def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading:
     """A reply's label, probabilities and usage; what cannot be read leaves the raw reply and the reason.
 
     The label is the one that the model wrote. Log-probabilities that are impossible, tied or against that label give no
@@ -91,21 +91,21 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> Reading:
         raise DarklodeError(other)
     choice, prompt = completion["choices"][0], template.prompt
     content = choice["message"].get("content")
-    thought = _thought(choice["message"], completion.get("usage"))
-    said = {"attempts": 1} | _usage(completion)
-    reading = Reading(said, thought=thought, cut_off=is_cut_off(choice), other_model=other)
+    thought = _thought_tokens(choice["message"], completion.get("usage"))
+    values = {"attempts": 1} | _usage(completion)
+    reading = LlmReading(values, thought=thought, cut_off=is_cut_off(choice), other_model=other)
     try:
         _check(choice, content)
         label, reason = template.form.read(content, prompt.labels)
-    except Unreadable as error:
-        reading.said |= {"raw_reply": _raw(choice["message"]), "error": str(error)}
+    except NoLabelFound as error:
+        reading.values |= {"raw_reply": _raw(choice["message"]), "error": str(error)}
     else:
-        reading.said |= {"raw_reply": content, "rationale": reason} | _label(label, prompt)
+        reading.values |= {"raw_reply": content, "rationale": reason} | _label(label, prompt)
         try:
             shares = _shares(choice, label, template.form, prompt)
-            reading.said |= _probability(label, shares, prompt)
+            reading.values |= _probability(label, shares, prompt)
         except NoProbability as error:
-            reading.said |= {"no_probability": str(error)} | (
+            reading.values |= {"no_probability": str(error)} | (
                 {"contradicted": True} if str(error) == CONTRADICTED else {}
             )
     return reading
@@ -113,39 +113,39 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> Reading:
 
 def _raw(message: Mapping[str, Any]) -> str | None:
     """What it said, or else why it refused."""
-    said = message.get("content")
-    raw = said if isinstance(said, str) else message.get("refusal")
+    content = message.get("content")
+    raw = content if isinstance(content, str) else message.get("refusal")
     return str(raw)[:_LONGEST_RAW] if raw else None
 
 
 def _thoughts(message: Mapping[str, Any]) -> str:
     """Those that the server keeps apart from the content, by either of the two names in use."""
-    given = message.get("reasoning_content") or message.get("reasoning")
-    return given if isinstance(given, str) else ""
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    return reasoning if isinstance(reasoning, str) else ""
 
 
-def _thought(message: Mapping[str, Any], usage: object) -> bool:
+def _thought_tokens(message: Mapping[str, Any], usage: object) -> bool:
     details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
-    hidden = counted(details.get("reasoning_tokens")) if isinstance(details, dict) else None
+    hidden = parse_count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
     content = message.get("content")
     return bool(_thoughts(message).strip() or hidden or (isinstance(content, str) and nearly.thoughts_in(content)))
 
 
 def _check(choice: Mapping[str, Any], content: object) -> None:
     if why := incomplete(choice):
-        raise Unreadable(why)
+        raise NoLabelFound(why)
     if not isinstance(content, str) or not content.strip():
-        raise Unreadable("the reply is empty")
+        raise NoLabelFound("the reply is empty")
 
 
-def _shares(choice: Mapping[str, Any], label: str, form: Form, prompt: Prompt) -> dict[str, float]:
+def _shares(choice: Mapping[str, Any], label: str, form: OutputFormat, prompt: JudgePrompt) -> dict[str, float]:
     """Probabilities of the labels.
 
     Raises:
         NoProbability: the server gave none, none of the label's own tokens, or impossible ones.
     """
-    given, message = choice.get("logprobs"), choice["message"]
-    if not form.logprobs or not isinstance(given, dict) or not (tokens := given.get("content")):
+    logprobs, message = choice.get("logprobs"), choice["message"]
+    if not form.logprobs or not isinstance(logprobs, dict) or not (tokens := logprobs.get("content")):
         raise NoProbability(NOT_GIVEN)
     try:
         own = content_tokens(tokens, message["content"], _thoughts(message))
@@ -157,28 +157,28 @@ def _shares(choice: Mapping[str, Any], label: str, form: Form, prompt: Prompt) -
         raise NoProbability(IMPOSSIBLE) from None
 
 
-def _label(label: str, prompt: Prompt) -> dict[str, Any]:
+def _label(label: str, prompt: JudgePrompt) -> dict[str, Any]:
     grade = prompt.head.labels[label]
-    return {"relevant": grade >= prompt.head.relevant_from} | ({"grade": grade} if prompt.graded else {})
+    return {"relevant": grade >= prompt.head.relevant_from} | ({"grade": grade} if prompt.is_graded else {})
 
 
-def _probability(label: str, shares: Mapping[str, float], prompt: Prompt) -> dict[str, Any]:
+def _probability(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -> dict[str, Any]:
     """Of being relevant, and of a graded prompt the mean grade.
 
     Raises:
         NoProbability: they tie, or favour another label than the one that was written.
     """
     grades, least = prompt.head.labels, prompt.head.relevant_from
-    probability = min(1.0, sum(share for one, share in shares.items() if grades[one] >= least))
+    probability = min(1.0, sum(share for label_name, share in shares.items() if grades[label_name] >= least))
     if np.float32(probability) == EVEN:
         raise NoProbability(TIED)
     likelier_label = shares[label] < max(shares.values()) - _ROUNDING
     if likelier_label or (grades[label] >= least) != (probability > EVEN):
         raise NoProbability(CONTRADICTED)
-    said = {"probability": probability, "contradicted": False}
-    if prompt.graded:
-        said["expected_grade"] = sum(share * grades[one] for one, share in shares.items())
-    return said
+    values = {"probability": probability, "contradicted": False}
+    if prompt.is_graded:
+        values["expected_grade"] = sum(share * grades[label_name] for label_name, share in shares.items())
+    return values
 
 
 def _usage(completion: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,22 +187,25 @@ def _usage(completion: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    given = {
+    counts = {
         "prompt_tokens": usage.get("prompt_tokens"),
         "cached_tokens": cached,
         "completion_tokens": usage.get("completion_tokens"),
     }
-    return {name: tokens for name, said in given.items() if (tokens := counted(said)) is not None}
+    return {name: tokens for name, value in counts.items() if (tokens := parse_count(value)) is not None}
 
 
-def reply_batch(readings: Iterable[tuple[int, Reading]]) -> ReplyBatch:
+def reply_batch(readings: Iterable[tuple[int, LlmReading]]) -> ReplyBatch:
     """Rows and their readings as a table."""
-    held = list(readings)
-    columns = [pa.array([one.said.get(name) for _, one in held], REPLIES.field(name).type) for name in REPLIES.names]
-    return ReplyBatch(np.array([row for row, _ in held], np.int64), pa.Table.from_arrays(columns, schema=REPLIES))
+    buffered = list(readings)
+    columns = [
+        pa.array([reading.values.get(name) for _, reading in buffered], REPLIES.field(name).type)
+        for name in REPLIES.names
+    ]
+    return ReplyBatch(np.array([row for row, _ in buffered], np.int64), pa.Table.from_arrays(columns, schema=REPLIES))
 
 
-def recalled(replies: pa.Table, template: RequestTemplate) -> pa.Table:
+def recall_replies(replies: pa.Table, template: RequestTemplate) -> pa.Table:
     """Kept verdicts as they would be kept today.
 
     A label that an earlier version dropped as contradictory stands, and is contradicted.
@@ -216,8 +219,8 @@ def recalled(replies: pa.Table, template: RequestTemplate) -> pa.Table:
         template: the judge that gave them.
     """
     form, replies = template.form, _with_dropped_labels(replies, template)
-    known = pc.is_valid(replies["probability"])
-    earlier = pc.and_(known, pc.is_null(replies["contradicted"]))
+    has_probability = pc.is_valid(replies["probability"])
+    earlier = pc.and_(has_probability, pc.is_null(replies["contradicted"]))
     before = pc.multiply(pc.subtract(replies["attempts"], 1), LABEL_TOKENS)
     own = pc.add(pc.add(pc.binary_length(replies["raw_reply"]), 1), before)
     thought = pc.and_(earlier, pc.fill_null(pc.greater(replies["completion_tokens"], own), False))
@@ -227,9 +230,9 @@ def recalled(replies: pa.Table, template: RequestTemplate) -> pa.Table:
     likely = pc.greater(replies["probability"], pa.scalar(EVEN))
     other = pc.and_not(pc.fill_null(pc.not_equal(replies["relevant"], likely), False), pc.or_(thought, tied))
     for name in ("probability", "expected_grade"):
-        replies = _with(replies, name, pc.if_else(pc.or_(pc.or_(thought, tied), other), None, replies[name]))
-    contradicted = pc.if_else(pc.or_(thought, tied), None, pc.if_else(known, other, replies["contradicted"]))
-    replies = _with(replies, "contradicted", contradicted)
+        replies = _with_column(replies, name, pc.if_else(pc.or_(pc.or_(thought, tied), other), None, replies[name]))
+    contradicted = pc.if_else(pc.or_(thought, tied), None, pc.if_else(has_probability, other, replies["contradicted"]))
+    replies = _with_column(replies, "contradicted", contradicted)
     missing = pc.and_(pc.is_valid(replies["relevant"]), pc.is_null(replies["probability"]))
     unrecorded = pc.and_(missing, pc.is_null(replies["no_probability"]))
     reason = pc.case_when(
@@ -239,7 +242,7 @@ def recalled(replies: pa.Table, template: RequestTemplate) -> pa.Table:
         CONTRADICTED,
         UNRECORDED if form.logprobs else NOT_GIVEN,
     )
-    return _with(replies, "no_probability", pc.if_else(unrecorded, reason, replies["no_probability"]))
+    return _with_column(replies, "no_probability", pc.if_else(unrecorded, reason, replies["no_probability"]))
 
 
 def _with_dropped_labels(replies: pa.Table, template: RequestTemplate) -> pa.Table:
@@ -256,10 +259,10 @@ def _with_label(row: dict[str, Any], template: RequestTemplate) -> dict[str, Any
     """A row of `REPLIES` with the label of its raw reply, which may have been cut; as it is where none can be read."""
     try:
         label, reason = template.form.read(row["raw_reply"] or "", template.prompt.labels)
-    except Unreadable:
+    except NoLabelFound:
         return row
     return row | {"error": None, "rationale": reason, "contradicted": True} | _label(label, template.prompt)
 
 
-def _with(replies: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+def _with_column(replies: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
     return replies.set_column(REPLIES.get_field_index(name), REPLIES.field(name), values)

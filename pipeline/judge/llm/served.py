@@ -12,7 +12,7 @@ from darklode.pipeline.base.remote.faults import Passing, Response, fault_of_res
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 
 
-async def served(settings: LlmSettings, session: Session) -> str | None:
+async def served_identity(settings: LlmSettings, session: Session) -> str | None:
     """What the servers say now that they serve under `judge.model`: the `root` and `revision` of their `/models`.
 
     Empty where that is the name itself, where no server says it, or with `judge.trust_name`; None where none answers.
@@ -22,25 +22,25 @@ async def served(settings: LlmSettings, session: Session) -> str | None:
     """
     if settings.trust_name:
         return ""
-    shown = [_named(response, settings) for response in await session.look("/models") if response]
-    told = sorted({name for name in shown if name is not None})
-    if len(told) > 1:
-        each = ", ".join(name or "nothing that they name" for name in told)
+    shown = [_model_identity(response, settings) for response in await session.look("/models") if response]
+    identities = sorted({name for name in shown if name is not None})
+    if len(identities) > 1:
+        each = ", ".join(name or "nothing that they name" for name in identities)
         raise DarklodeError(
             f"the servers of {settings.model} serve different models: {each}. Serve one, or set judge.trust_name where "
             "it is one model in several places"
         )
-    return told[0] if told else None
+    return identities[0] if identities else None
 
 
-def _named(response: Response, settings: LlmSettings) -> str | None:
+def _model_identity(response: Response, settings: LlmSettings) -> str | None:
     """What one server says; None where it cannot say anything yet."""
     if response.status != 200:
         passing = isinstance(fault_of_response(response, "", "", "judge"), Passing)
         return None if passing else ""
     try:
         cards = json.loads(response.content)["data"]
-        card: Mapping[str, Any] = next((one for one in cards if one["id"] == settings.model), {})
+        card: Mapping[str, Any] = next((card_entry for card_entry in cards if card_entry["id"] == settings.model), {})
         root, revision = (_text(card.get(name)) for name in ("root", "revision"))
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return ""
@@ -49,8 +49,8 @@ def _named(response: Response, settings: LlmSettings) -> str | None:
     return f"{root or settings.model}@{newer}" if newer else other
 
 
-def _text(given: object) -> str:
-    return given if isinstance(given, str) else ""
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def other_model(completion: Mapping[str, Any], settings: LlmSettings) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Part, Tables, key_of
-from darklode.pipeline.base.relations import Relation, keep, view
+from darklode.pipeline.base.relations import Relation, materialize, view
 from darklode.pipeline.mine.days import digests
 
 OUT = ("held", "discarded")
@@ -18,7 +18,7 @@ WITHOUT = "left out"
 
 
 @dataclass(frozen=True)
-class Admitted:
+class AdmittedRows:
     """The log's days of which something is admitted.
 
     Attributes:
@@ -32,27 +32,32 @@ class Admitted:
     without: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, tables: Tables) -> "Admitted":
+    def from_tables(cls, tables: Tables) -> "AdmittedRows":
         """By `log_days`; where there is no such table, all days."""
         if "log_days" not in tables:
             return cls(tables, tables.by_day("impressions", "timestamp"), {})
         states = tables.read("log_days", ["tenant", "date", "state", "rows"])
         out = pc.is_in(states["state"], pa.array(OUT))
         some = states.filter(pc.and_(pc.invert(out), pc.greater(states["rows"], 0)))
-        kept, left_out = set(pc.unique(some["date"]).cast(pa.string()).to_pylist()), _by_day(states.filter(out))
-        return cls.but(tables, {day: {"tenants": out, "some": day in kept} for day, out in left_out.items()})
+        admitted_days, left_out = (
+            set(pc.unique(some["date"]).cast(pa.string()).to_pylist()),
+            _by_day(states.filter(out)),
+        )
+        return cls.without_days(
+            tables, {day: {"tenants": out, "some": day in admitted_days} for day, out in left_out.items()}
+        )
 
     @classmethod
-    def but(cls, tables: Tables, without: Mapping[str, Mapping[str, Any]]) -> "Admitted":
+    def without_days(cls, tables: Tables, without: Mapping[str, Mapping[str, Any]]) -> "AdmittedRows":
         """By what the stage noted (`WITHOUT`) of the days with tenants that are left out."""
         days = tables.by_day("impressions", "timestamp")
-        some = {day: found["tenants"] for day, found in without.items() if found["some"]}
+        some = {day: held_back["tenants"] for day, held_back in without.items() if held_back["some"]}
         return cls(tables, {day: parts for day, parts in days.items() if day in some or day not in without}, some)
 
-    def only(self, day: str) -> "Admitted":
+    def only_day(self, day: str) -> "AdmittedRows":
         """One of the days."""
         without = {day: self.without[day]} if day in self.without else {}
-        return Admitted(self.tables.of("impressions", self.days[day]), {day: self.days[day]}, without)
+        return AdmittedRows(self.tables.with_parts("impressions", self.days[day]), {day: self.days[day]}, without)
 
     def digests(self) -> dict[str, str]:
         """What names each day's admitted rows."""
@@ -61,17 +66,17 @@ class Admitted:
 
     def impressions(self, connection: duckdb.DuckDBPyConnection, day: str) -> Relation:
         """The rows of a day that are admitted."""
-        rows = view(connection, self.tables.of("impressions", self.days[day]), "impressions")
+        rows = view(connection, self.tables.with_parts("impressions", self.days[day]), "impressions")
         if day not in self.without:
             return rows
-        kept = f"SELECT * FROM {rows} WHERE NOT list_contains($out, tenant)"
-        return keep(connection, kept, {"out": list(self.without[day])})
+        admitted_sql = f"SELECT * FROM {rows} WHERE NOT list_contains($out, tenant)"
+        return materialize(connection, admitted_sql, {"out": list(self.without[day])})
 
 
 def _by_day(states: pa.Table) -> dict[str, list[str]]:
     """The tenants of each day, both in order."""
     rows = states.select(["date", "tenant"]).sort_by([("date", "ascending"), ("tenant", "ascending")])
-    found: dict[str, list[str]] = {}
+    tenants_by_day: dict[str, list[str]] = {}
     for day, tenant in zip(rows["date"].cast(pa.string()).to_pylist(), rows["tenant"].to_pylist(), strict=True):
-        found.setdefault(day, []).append(tenant)
-    return found
+        tenants_by_day.setdefault(day, []).append(tenant)
+    return tenants_by_day

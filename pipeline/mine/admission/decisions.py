@@ -24,7 +24,7 @@ class Decision:
         verdict: accepted or discarded.
         because: why, in their words.
         at: when, UTC.
-        of: names the files that it was about: others in their place are judged anew.
+        file_fingerprint: names the files that it was about: others in their place are judged anew.
     """
 
     day: str
@@ -32,15 +32,15 @@ class Decision:
     verdict: Verdict
     because: str | None
     at: str
-    of: str
+    file_fingerprint: str
 
-    def same(self, other: "Decision") -> bool:
+    def is_same(self, other: "Decision") -> bool:
         """Whether two say the same, whenever they were made."""
         return asdict(self) | {"at": ""} == asdict(other) | {"at": ""}
 
 
 @dataclass(frozen=True)
-class Wish:
+class DecisionRequest:
     """What somebody asks to decide: days as `2026-03-11`, or `TENANT:2026-03-11` for one tenant's."""
 
     accept: Sequence[str] = ()
@@ -61,8 +61,8 @@ class Wish:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         wishes: list[tuple[Verdict, str]] = [("accepted", day) for day in self.accept]
         wishes += [("discarded", day) for day in self.discard]
-        for verdict, named in wishes:
-            tenant, _, day = named.rpartition(":")
+        for verdict, tenant_names in wishes:
+            tenant, _, day = tenant_names.rpartition(":")
             iso = _iso(day)
             if iso not in marks:
                 raise SettingsError(f"the log holds no day {iso}; `darklode status RUN` lists the days held back")
@@ -90,29 +90,33 @@ class Decisions:
         """
         try:
             rows = unseal(self._store.read(FILE) or b"{}").get("decisions", [])
-            return [Decision(**one) for one in rows]
+            return [Decision(**row) for row in rows]
         except (ValueError, TypeError) as error:
             message = f"{self._store.path(FILE)} is damaged ({error})"
             raise ArtifactError(f"{message}; mend it by hand or delete it, and decide anew about days held") from error
 
     def add(self, made: Iterable[Decision]) -> None:
         """Append what is not the last word already."""
-        known = self.all()
-        last = {(one.day, one.tenant): one for one in known}
-        new = [one for one in made if (one.day, one.tenant) not in last or not one.same(last[one.day, one.tenant])]
+        existing = self.all()
+        last = {(decision.day, decision.tenant): decision for decision in existing}
+        new = [
+            decision
+            for decision in made
+            if (decision.day, decision.tenant) not in last or not decision.is_same(last[decision.day, decision.tenant])
+        ]
         if new:
-            rows = [asdict(one) for one in (*known, *new)]
+            rows = [asdict(decision) for decision in (*existing, *new)]
             self._store.write(FILE, seal({"decisions": rows}))
 
-    def standing(self, marks: Mapping[str, str]) -> dict[str, list[Decision]]:
+    def current(self, marks: Mapping[str, str]) -> dict[str, list[Decision]]:
         """By day, the decisions about the files that are there now, in the order made: the last one counts."""
-        found: dict[str, list[Decision]] = {}
-        for one in self.all():
-            if marks.get(one.day) == one.of:
-                found.setdefault(one.day, []).append(one)
-        return found
+        by_day: dict[str, list[Decision]] = {}
+        for decision in self.all():
+            if marks.get(decision.day) == decision.file_fingerprint:
+                by_day.setdefault(decision.day, []).append(decision)
+        return by_day
 
 
 def identity(standing: Mapping[str, Sequence[Decision]]) -> list[Json]:
     """All that decisions change, as plain values."""
-    return [[asdict(one) for one in made] for _, made in sorted(standing.items())]
+    return [[asdict(decision) for decision in made] for _, made in sorted(standing.items())]

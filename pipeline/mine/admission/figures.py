@@ -1,7 +1,7 @@
 """What each day's searches add up to, and a sample of what they were about; a day that stands is not read again."""
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.base.relations import drop, keep, view
+from darklode.pipeline.base.relations import drop, materialize, view
 from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.mining import LogSettings
@@ -102,17 +102,19 @@ def day_figures(tables: Tables, output: Output, logs: LogSettings) -> None:
     for number, (day, mark) in enumerate(digests(days).items()):
         with output.unit(day, mark) as unit:
             if not unit.done:
-                _day(tables.of("impressions", days[day]), output, day, logs)
+                _day(tables.with_parts("impressions", days[day]), output, day, logs)
         output.progress(number + 1, len(days), day)
 
 
 def _day(tables: Tables, output: Output, day: str, logs: LogSettings) -> None:
     with tables.connect() as connection:
         impressions = view(connection, tables, "impressions")
-        exposures = Exposures.of(connection, impressions, logs)
-        people = keep(connection, f"FROM {exposures.people}")
-        named = {"impressions": impressions, "shown": exposures.shown, "people": people}
-        given = {"day": day, "places": PLACES}
-        output.write_answer("day_figures", connection, FIGURES.format(**named), given)
-        output.write_answer("day_marks", connection, MARKED.format(**named), {"day": day, "head": HEAD, "marks": MARKS})
+        exposures = Exposures.from_impressions(connection, impressions, logs)
+        people = materialize(connection, f"FROM {exposures.people}")
+        relations = {"impressions": impressions, "shown": exposures.shown, "people": people}
+        parameters = {"day": day, "places": PLACES}
+        output.write_answer("day_figures", connection, FIGURES.format(**relations), parameters)
+        output.write_answer(
+            "day_marks", connection, MARKED.format(**relations), {"day": day, "head": HEAD, "marks": MARKS}
+        )
         drop(connection, people)

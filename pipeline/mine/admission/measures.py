@@ -20,7 +20,7 @@ Columns = dict[str, Floats]
 
 
 @dataclass(frozen=True)
-class Measure:
+class AdmissionMeasure:
     """Something that is watched.
 
     Attributes:
@@ -48,22 +48,24 @@ RATIO, SHARE, PROFILE = 0.10, 0.05, 0.07
 """Least spreads: a tenth of a count; a share of a half spreads by 5 points, one of 5 % by 2."""
 
 MEASURES = (
-    Measure("searches", "ratio", "both", RATIO, "searches"),
-    Measure("searches_per_session", "ratio", "both", RATIO, "searches a session"),
-    Measure("impressions_per_search", "ratio", "both", RATIO, "impressions a search"),
-    Measure("clicks_per_search", "ratio", "both", RATIO, "clicks a search"),
-    Measure("repeats", "share", "high", SHARE, "of the rows repeat others or are clicks on their own"),
-    Measure("bots", "share", "high", SHARE, "of the impressions are bots'"),
-    Measure("unplaced", "share", "high", SHARE, "of the impressions have no place"),
-    Measure("nameless", "share", "high", SHARE, "of the searches have no session"),
-    Measure("top_query", "share", "high", SHARE, "of the searches are for one query"),
-    Measure("top_session", "share", "high", SHARE, "of the searches are one session's"),
-    Measure("known_queries", "share", "low", SHARE, "of the searches are for queries of earlier days"),
-    Measure("known_documents", "share", "low", SHARE, "of the impressions are of documents of earlier days"),
-    Measure("known_shown", "share", "low", SHARE, "of what head queries show was shown for them before"),
-    Measure("known_clicked", "share", "low", SHARE, "of the clicks of head queries are on documents clicked before"),
-    Measure("clicks_by_place", "profile", "high", PROFILE, "distance of the click-through by place"),
-    Measure("searches_by_hour", "profile", "high", PROFILE, "distance of the searches by hour"),
+    AdmissionMeasure("searches", "ratio", "both", RATIO, "searches"),
+    AdmissionMeasure("searches_per_session", "ratio", "both", RATIO, "searches a session"),
+    AdmissionMeasure("impressions_per_search", "ratio", "both", RATIO, "impressions a search"),
+    AdmissionMeasure("clicks_per_search", "ratio", "both", RATIO, "clicks a search"),
+    AdmissionMeasure("repeats", "share", "high", SHARE, "of the rows repeat others or are clicks on their own"),
+    AdmissionMeasure("bots", "share", "high", SHARE, "of the impressions are bots'"),
+    AdmissionMeasure("unplaced", "share", "high", SHARE, "of the impressions have no place"),
+    AdmissionMeasure("nameless", "share", "high", SHARE, "of the searches have no session"),
+    AdmissionMeasure("top_query", "share", "high", SHARE, "of the searches are for one query"),
+    AdmissionMeasure("top_session", "share", "high", SHARE, "of the searches are one session's"),
+    AdmissionMeasure("known_queries", "share", "low", SHARE, "of the searches are for queries of earlier days"),
+    AdmissionMeasure("known_documents", "share", "low", SHARE, "of the impressions are of documents of earlier days"),
+    AdmissionMeasure("known_shown", "share", "low", SHARE, "of what head queries show was shown for them before"),
+    AdmissionMeasure(
+        "known_clicked", "share", "low", SHARE, "of the clicks of head queries are on documents clicked before"
+    ),
+    AdmissionMeasure("clicks_by_place", "profile", "high", PROFILE, "distance of the click-through by place"),
+    AdmissionMeasure("searches_by_hour", "profile", "high", PROFILE, "distance of the searches by hour"),
 )
 
 RATIOS = {
@@ -126,7 +128,7 @@ DAYS = 28
 """Days before, of which queries, documents and profiles are known."""
 
 
-def measured(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
+def compute_measures(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
     """Measure a day: tenant, measure, value, size, without measures of which the day says nothing.
 
     Args:
@@ -136,15 +138,15 @@ def measured(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
     today: pa.Table = connection.sql(TODAY).to_arrow_table()
     counts = {name: _numbers(today[name]) for name in today.column_names if _plain(today[name].type)}
     ones = np.ones(today.num_rows)
-    found = {"searches": (np.log(counts["searches"] + 0.5), ones)}
+    measure_values = {"searches": (np.log(counts["searches"] + 0.5), ones)}
     for name, (above, below) in RATIOS.items():
-        found[name] = (np.log((counts[above] + 0.5) / (counts[below] + 0.5)), counts[below])
-    for name, (part, whole) in SHARES.items():
-        found[name] = (_arcsine(counts[part], counts[whole]), counts[whole])
+        measure_values[name] = (np.log((counts[above] + 0.5) / (counts[below] + 0.5)), counts[below])
+    for name, (part, denominator) in SHARES.items():
+        measure_values[name] = (_arcsine(counts[part], counts[denominator]), counts[denominator])
     for name, (column, exposed) in PROFILES.items():
-        found[name] = _profile(connection, day, today, column, exposed)
-    pieces = [_rows(today["tenant"], name, *values) for name, values in found.items()]
-    return pa.concat_tables([*pieces, _known(connection, day)])
+        measure_values[name] = _profile(connection, day, today, column, exposed)
+    pieces = [_rows(today["tenant"], name, *values) for name, values in measure_values.items()]
+    return pa.concat_tables([*pieces, _known_query_shares(connection, day)])
 
 
 def _plain(kind: pa.DataType) -> bool:
@@ -152,13 +154,13 @@ def _plain(kind: pa.DataType) -> bool:
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:
-    found: Floats = column.fill_null(0).to_numpy().astype(np.float64)
-    return found
+    numbers: Floats = column.fill_null(0).to_numpy().astype(np.float64)
+    return numbers
 
 
-def _arcsine(part: Floats, whole: Floats) -> Floats:
-    found: Floats = np.arcsin(np.sqrt(np.clip(part / np.maximum(whole, 1), 0, 1)))
-    return found
+def _arcsine(part: Floats, denominator: Floats) -> Floats:
+    transformed: Floats = np.arcsin(np.sqrt(np.clip(part / np.maximum(denominator, 1), 0, 1)))
+    return transformed
 
 
 def _rows(tenant: pa.ChunkedArray, name: str, value: Floats, size: Floats) -> pa.Table:
@@ -166,23 +168,23 @@ def _rows(tenant: pa.ChunkedArray, name: str, value: Floats, size: Floats) -> pa
     return pa.table(rows).filter(pa.array(size > 0))
 
 
-def _known(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
-    found: pa.Table = connection.sql(KNOWN, params={"day": day, "days": DAYS, "marks": MARKS}).to_arrow_table()
-    part, whole, size = (_numbers(found[name].cast(pa.float64())) for name in ("part", "whole", "size"))
-    value = np.round(_arcsine(part, whole), 6)
-    columns = {"tenant": found["tenant"], "measure": found["measure"], "value": value, "size": size}
-    return pa.table(columns).filter(pa.array(whole > 0))
+def _known_query_shares(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
+    rows: pa.Table = connection.sql(KNOWN, params={"day": day, "days": DAYS, "marks": MARKS}).to_arrow_table()
+    part, total, size = (_numbers(rows[name].cast(pa.float64())) for name in ("part", "whole", "size"))
+    value = np.round(_arcsine(part, total), 6)
+    columns = {"tenant": rows["tenant"], "measure": rows["measure"], "value": value, "size": size}
+    return pa.table(columns).filter(pa.array(total > 0))
 
 
 def _profile(
     connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str, exposed: str | None
 ) -> tuple[Floats, Floats]:
     """How far each tenant's counts are from the earlier ones, and how many they are; 0 where there are none before."""
-    observed, before = _lists(today[column]), _before(connection, day, today, column)
+    observed, before = _lists(today[column]), _earlier_values(connection, day, today, column)
     if exposed is None:
         expected = before + 0.5
     else:
-        expected = _lists(today[exposed]) * (before + 0.5) / (_before(connection, day, today, exposed) + 1)
+        expected = _lists(today[exposed]) * (before + 0.5) / (_earlier_values(connection, day, today, exposed) + 1)
     size = np.where(before.sum(axis=1) > 0, observed.sum(axis=1), 0)
     return divergence(observed, expected), size
 
@@ -190,19 +192,19 @@ def _profile(
 def _lists(column: pa.ChunkedArray) -> Floats:
     rows = column.combine_chunks()
     width = max(rows.value_lengths().fill_null(0).to_pylist(), default=0)
-    found = np.zeros((len(rows), width))
-    found[rows.is_valid().to_numpy(zero_copy_only=False)] = rows.flatten().to_numpy().reshape(-1, width or 1)
-    return found
+    matrix = np.zeros((len(rows), width))
+    matrix[rows.is_valid().to_numpy(zero_copy_only=False)] = rows.flatten().to_numpy().reshape(-1, width or 1)
+    return matrix
 
 
-def _before(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str) -> Floats:
+def _earlier_values(connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str) -> Floats:
     width = _lists(today[column]).shape[1]
-    given = {"day": day, "days": DAYS, "most": width}
-    sums = connection.sql(BEFORE.format(column=column), params=given).fetchnumpy()
+    parameters = {"day": day, "days": DAYS, "most": width}
+    sums = connection.sql(BEFORE.format(column=column), params=parameters).fetchnumpy()
     names = np.array(today["tenant"].to_pylist(), object)
-    found = np.zeros((len(names), width))
-    found[np.searchsorted(names, sums["tenant"]), sums["place"] - 1] = sums["n"]
-    return found
+    matrix = np.zeros((len(names), width))
+    matrix[np.searchsorted(names, sums["tenant"]), sums["place"] - 1] = sums["n"]
+    return matrix
 
 
 def divergence(observed: Floats, expected: Floats) -> Floats:
@@ -216,5 +218,5 @@ def divergence(observed: Floats, expected: Floats) -> Floats:
     share = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-12)
     free = np.maximum((share > 0).sum(axis=1) - 1, 0)
     excess = 2 * rel_entr(observed / size, np.maximum(share, 1e-12)).sum(axis=1)
-    found: Floats = np.maximum(np.sqrt(np.maximum(excess, 0)) - np.sqrt(free / size[:, 0]), 0)
-    return found
+    excess_distance: Floats = np.maximum(np.sqrt(np.maximum(excess, 0)) - np.sqrt(free / size[:, 0]), 0)
+    return excess_distance

@@ -73,8 +73,8 @@ def distances(connection: duckdb.DuckDBPyConnection, measures: pa.Table, day: st
         measures: the day's: tenant, measure, value, size.
         day: ISO date.
     """
-    watched = {name: [getattr(one, name) for one in MEASURES] for name in ("scale", "sides", "spread")}
-    connection.register("watched", pa.table({"measure": [one.name for one in MEASURES]} | watched))
+    watched = {name: [getattr(measure, name) for measure in MEASURES] for name in ("scale", "sides", "spread")}
+    connection.register("watched", pa.table({"measure": [measure.name for measure in MEASURES]} | watched))
     connection.register("today", measures)
-    found: pa.Table = connection.sql(DISTANCES, params={"day": day}).to_arrow_table()
-    return found
+    distance_rows: pa.Table = connection.sql(DISTANCES, params={"day": day}).to_arrow_table()
+    return distance_rows

@@ -13,7 +13,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Json, Output, Part, Stage, Tables, Unit, key_of
 from darklode.pipeline.mine.admission.admitted import OUT, WITHOUT
 from darklode.pipeline.mine.admission.decisions import Decision, identity
-from darklode.pipeline.mine.admission.measures import MEASURES, measured
+from darklode.pipeline.mine.admission.measures import MEASURES, compute_measures
 from darklode.pipeline.mine.admission.plausible import WEEKS, distances
 from darklode.pipeline.mine.days import Days, digests
 from darklode.schemas.mining import AdmissionSettings
@@ -22,7 +22,7 @@ from darklode.schemas.tables import TABLES
 ADMIT_DAYS = Stage("admit_days", 1, ("day_figures", "day_marks"), ("day_measures", "log_days"))
 
 WINDOW = timedelta(7 * WEEKS)
-WORDS = {one.name: one for one in MEASURES}
+WORDS = {measure.name: measure for measure in MEASURES}
 
 FAR = """
     SELECT tenant, measure, value, expected, distance FROM measures WHERE distance > $limit
@@ -36,7 +36,7 @@ SEEN = """
 
 
 @dataclass(frozen=True)
-class Standing:
+class TenantHistory:
     """What stands outside of the tables.
 
     Attributes:
@@ -54,11 +54,11 @@ class Standing:
 
     def verdict(self, day: str, tenant: str) -> Decision | None:
         """The last decision about a tenant's day."""
-        made = [one for one in self.decided.get(day, ()) if one.tenant in (None, tenant)]
+        made = [decision for decision in self.decided.get(day, ()) if decision.tenant in (None, tenant)]
         return made[-1] if made else None
 
 
-def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, standing: Standing) -> None:
+def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, standing: TenantHistory) -> None:
     """Hold each tenant's day against its admitted days before, in the order of the days, whenever they came.
 
     A day hangs on the eight weeks before it: a night works on its own day, and a late one on those that follow.
@@ -72,10 +72,10 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, stan
     figures, marks = tables.by_day("day_figures"), tables.by_day("day_marks")
     counts, without = Counter[str](), dict[str, Any]()
     with tables.connect() as connection:
-        past = _Past(connection, tables, output, figures, marks)
+        past = PastDays(connection, tables, output, figures, marks)
         days = _calendar(figures, standing)
         for number, day in enumerate(days):
-            with output.unit(day, key_of(past.basis(day), _outside(standing, day))) as unit:
+            with output.unit(day, key_of(past.basis(day), _outside_range(standing, day))) as unit:
                 if not unit.done:
                     past.load(day)
                     unit.facts[WITHOUT] = _judge(connection, output, day, settings, standing)
@@ -83,32 +83,36 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, stan
             without[day] = unit.facts.get(WITHOUT)
             output.progress(number + 1, len(days), day)
     if None not in without.values():
-        output.facts[WITHOUT] = {day: found for day, found in without.items() if found}
+        output.facts[WITHOUT] = {day: tenants for day, tenants in without.items() if tenants}
     rows = sum(counts.values())
     dropped = {f"the day is {state}": counts[state] for state in OUT if counts[state]}
     output.count(FunnelStep("admit_days", "impressions", rows, "impressions", rows - sum(dropped.values()), dropped))
 
 
-def _outside(standing: Standing, day: str) -> list[Json]:
+def _outside_range(standing: TenantHistory, day: str) -> list[Json]:
     return [day in standing.read, identity({day: standing.decided.get(day, ())})]
 
 
-def _calendar(figures: Days, standing: Standing) -> list[str]:
+def _calendar(figures: Days, standing: TenantHistory) -> list[str]:
     """The log's days and those between them; of a gap its first eight weeks, as a wrong clock may say 1970."""
-    known = sorted(date.fromisoformat(day) for day in {*figures, *standing.read})
+    day_dates = sorted(date.fromisoformat(day) for day in {*figures, *standing.read})
     gaps = (
-        one + timedelta(number)
-        for one, following in pairwise(known)
-        for number in range(1, min(following - one, WINDOW).days)
+        current + timedelta(number)
+        for current, following in pairwise(day_dates)
+        for number in range(1, min(following - current, WINDOW).days)
     )
-    return [day.isoformat() for day in sorted([*known, *gaps])]
+    return [day.isoformat() for day in sorted([*day_dates, *gaps])]
 
 
 def _judge(
-    connection: duckdb.DuckDBPyConnection, output: Output, day: str, settings: AdmissionSettings, standing: Standing
+    connection: duckdb.DuckDBPyConnection,
+    output: Output,
+    day: str,
+    settings: AdmissionSettings,
+    standing: TenantHistory,
 ) -> dict[str, Any]:
     """Write a day's measures and states; the tenants that are left out, and whether any rows are left."""
-    measures = distances(connection, measured(connection, day), day)
+    measures = distances(connection, compute_measures(connection, day), day)
     output.write("day_measures", measures.cast(TABLES["day_measures"].schema))
     connection.register("measures", measures)
     reasons: dict[str, list[str]] = {}
@@ -116,29 +120,31 @@ def _judge(
         reasons.setdefault(row["tenant"], []).append(reason(row))
     rows = []
     for row in connection.sql(SEEN).to_arrow_table().to_pylist():
-        found, decision = reasons.get(row["tenant"], []), standing.verdict(day, row["tenant"])
-        if row["rows"] or found or decision:
-            state = _state(bool(row["rows"]) or day in standing.read, bool(found) and settings.hold, decision)
-            said = {"decided": decision.at, "because": decision.because} if decision else {}
-            rows.append(row | {"date": date.fromisoformat(day), "state": state, "reasons": found} | said)
+        tenant_reasons, decision = reasons.get(row["tenant"], []), standing.verdict(day, row["tenant"])
+        if row["rows"] or tenant_reasons or decision:
+            state = _state(bool(row["rows"]) or day in standing.read, bool(tenant_reasons) and settings.hold, decision)
+            decision_columns = {"decided": decision.at, "because": decision.because} if decision else {}
+            rows.append(
+                row | {"date": date.fromisoformat(day), "state": state, "reasons": tenant_reasons} | decision_columns
+            )
     output.write("log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
     out = sorted(row["tenant"] for row in rows if row["state"] in OUT)
     return {"tenants": out, "some": any(row["rows"] and row["state"] not in OUT for row in rows)} if out else {}
 
 
-def _state(there: bool, implausible: bool, decision: Decision | None) -> str:
+def _state(is_present: bool, implausible: bool, decision: Decision | None) -> str:
     if decision:
         return decision.verdict
-    return "admitted" if not implausible else "held" if there else "missing"
+    return "admitted" if not implausible else "held" if is_present else "missing"
 
 
 def reason(row: Mapping[str, Any]) -> str:
     """A measure that is far from what was expected, in words."""
-    one = WORDS[row["measure"]]
-    return f"{one.plain(row['value'])} {one.words}, {one.plain(row['expected'])} expected"
+    measure = WORDS[row["measure"]]
+    return f"{measure.plain(row['value'])} {measure.words}, {measure.plain(row['expected'])} expected"
 
 
-class _Past:
+class PastDays:
     """The admitted days before the one that is judged, in the connection's tables: what it is held against."""
 
     def __init__(
@@ -170,11 +176,11 @@ class _Past:
 
     def load(self, day: str) -> None:
         """Bring the connection's tables to a day: `figures` and `marks` of its own, and those before it."""
-        wanted = set(self._window(day))
+        wanted_days = set(self._window(day))
         for name in self._parts:
-            self._forget(name, sorted(self._loaded - wanted))
-            self._insert(name, sorted(wanted - self._loaded))
-        self._loaded = wanted
+            self._forget(name, sorted(self._loaded - wanted_days))
+            self._insert(name, sorted(wanted_days - self._loaded))
+        self._loaded = wanted_days
         for name in ("figures", "marks"):
             self._view(name, name, [day])
 
@@ -191,16 +197,16 @@ class _Past:
         if days:
             self._view("more_days", name, days)
             out = [f"{day}\0{tenant}" for day in days for tenant in self._out[day]]
-            left = "NOT list_contains($out, concat_ws(chr(0), date, tenant))"
-            self._connection.execute(f"INSERT INTO {name}_before FROM more_days WHERE {left}", {"out": out})
+            left_out_sql = "NOT list_contains($out, concat_ws(chr(0), date, tenant))"
+            self._connection.execute(f"INSERT INTO {name}_before FROM more_days WHERE {left_out_sql}", {"out": out})
 
     def _view(self, view: str, name: str, days: Sequence[str]) -> None:
         parts = [part for day in days for part in self._parts[name].get(day, [])]
-        self._tables.of(f"day_{name}", parts).view(self._connection, view, f"day_{name}")
+        self._tables.with_parts(f"day_{name}", parts).view(self._connection, view, f"day_{name}")
 
 
 def _rows_by_state(states: list[dict[str, Any]]) -> Counter[str]:
-    found = Counter[str]()
+    counts = Counter[str]()
     for row in states:
-        found[row["state"]] += row["rows"]
-    return found
+        counts[row["state"]] += row["rows"]
+    return counts

@@ -12,12 +12,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.mine.association.lenders import (
     EVERYBODY,
-    Keys,
-    borrowing,
-    bounded,
+    TermKeys,
+    borrowing_queries,
+    bounded_parties,
     cut_by_date,
     keys_of,
     pairs_since,
@@ -40,7 +40,7 @@ _PLACED = """
 """
 
 
-class Numbers(NamedTuple):
+class TermNumbers(NamedTuple):
     """Queries and terms as numbers: what the joins run on.
 
     Attributes:
@@ -55,10 +55,10 @@ class Numbers(NamedTuple):
     placed: Relation
 
 
-def number(connection: duckdb.DuckDBPyConnection) -> Numbers:
+def number(connection: duckdb.DuckDBPyConnection) -> TermNumbers:
     """Number the queries and terms of the tables `log_queries` and `query_terms`."""
-    queries, terms = keep(connection, _QUERIES), keep(connection, _TERMS)
-    return Numbers(queries, terms, keep(connection, _PLACED, queries=queries, terms=terms))
+    queries, terms = materialize(connection, _QUERIES), materialize(connection, _TERMS)
+    return TermNumbers(queries, terms, materialize(connection, _PLACED, queries=queries, terms=terms))
 
 
 _TOPS = """
@@ -71,7 +71,7 @@ _TOPS = """
 """
 
 
-class Names:
+class TermNames:
     """What the numbers stand for, in memory: about 60 bytes a query, and the best terms' numbers of those that borrow.
 
     Args:
@@ -82,9 +82,9 @@ class Names:
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, numbers: Numbers, wanted: Relation, borrowing: Relation
+        self, connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, query_relation: Relation, borrowing: Relation
     ) -> None:
-        tops = _TOPS.format(**numbers._asdict(), wanted=wanted, borrowing=borrowing)
+        tops = _TOPS.format(**numbers._asdict(), wanted=query_relation, borrowing=borrowing)
         queries = connection.sql(tops).to_arrow_table()
         self._tenants = queries["tenant"].combine_chunks().dictionary_encode()
         self._ids = queries["query_id"].cast(pa.large_string()).combine_chunks()
@@ -99,13 +99,13 @@ class Names:
             "query_id": self._ids.take(pairs["q"]).cast(pa.string()),
             "associated_query_id": self._ids.take(pairs["lender"]).cast(pa.string()),
             "kind": pairs["kind"],
-            "terms": self._matched(pairs),
+            "terms": self._match_terms(pairs),
             "score": pairs["score"],
             "date": pairs["date"],
         }
         return ASSOCIATIONS.rows(columns)
 
-    def _matched(self, pairs: pa.Table) -> pa.Array:
+    def _match_terms(self, pairs: pa.Table) -> pa.Array:
         """The borrower's terms that its kind of association asks for, the best first."""
         borrowers = pairs["q"].combine_chunks()
         click = pc.equal(pairs["kind"].combine_chunks(), "click")
@@ -163,7 +163,7 @@ _PAIRS = """
 
 
 def wide_pairs(
-    connection: duckdb.DuckDBPyConnection, placed: Relation, keys: Keys, settings: AssociateSettings, borrow: range
+    connection: duckdb.DuckDBPyConnection, placed: Relation, keys: TermKeys, settings: AssociateSettings, borrow: range
 ) -> Relation:
     """Relevance associations of queries whose Top4 differ: only where both score more than 4 terms above th_rel.
 
@@ -173,12 +173,12 @@ def wide_pairs(
     Returns:
         q, lender, date, lender_date, score; both directions, of those who `borrow`.
     """
-    terms = keep(connection, _STRONG, {"th_rel": settings.th_rel}, placed=placed)
-    wide = keep(connection, _WIDE, terms=terms, borrowers=keys.relevance)
-    rarest = keep(connection, _RAREST, terms=terms, sets=keys.sets, wide=wide)
-    covers = keep(connection, _COVERS, terms=terms, rarest=rarest, wide=wide, sets=keys.sets)
-    mutual = keep(connection, _MUTUAL, covers=covers, sets=keys.sets, terms=terms)
-    pairs = keep(connection, _PAIRS, {"first": borrow.start, "last": borrow.stop}, mutual=mutual)
+    terms = materialize(connection, _STRONG, {"th_rel": settings.th_rel}, placed=placed)
+    wide = materialize(connection, _WIDE, terms=terms, borrowers=keys.relevance)
+    rarest = materialize(connection, _RAREST, terms=terms, sets=keys.sets, wide=wide)
+    covers = materialize(connection, _COVERS, terms=terms, rarest=rarest, wide=wide, sets=keys.sets)
+    mutual = materialize(connection, _MUTUAL, covers=covers, sets=keys.sets, terms=terms)
+    pairs = materialize(connection, _PAIRS, {"first": borrow.start, "last": borrow.stop}, mutual=mutual)
     drop(connection, terms, wide, rarest, covers, mutual)
     return pairs
 
@@ -190,7 +190,7 @@ class Associations:
     """The associations of the queries in a connection's `log_queries` and `query_terms`.
 
     Everything grows with the queries and their associations, none with the pairs of queries, and spills to disk past
-    the connection's memory limit; only the queries' ids and best terms are kept in memory (`Names`).
+    the connection's memory limit; only the queries' ids and best terms are kept in memory (`TermNames`).
 
     Args:
         connection: with the tables.
@@ -214,11 +214,11 @@ class Associations:
         borrow = _borrow(connection, numbers, *share)
         keys = keys_of(connection, numbers.placed, settings, borrow)
         wide = wide_pairs(connection, numbers.placed, keys, settings, borrow)
-        parties = bounded(connection, keys, numbers.queries, settings.max_lenders)
-        self._names = Names(connection, numbers, keys.wanted, borrowing(connection, keys, wide, since))
+        parties = bounded_parties(connection, keys, numbers.queries, settings.max_lenders)
+        self._names = TermNames(connection, numbers, keys.required, borrowing_queries(connection, keys, wide, since))
         self.cut: dict[date, int] = cut_by_date(connection, parties)
         self._query = pairs_since(parties, wide)
-        drop(connection, keys.wanted, keys.click_lenders, keys.sets, numbers.placed)
+        drop(connection, keys.required, keys.click_lenders, keys.sets, numbers.placed)
 
     def rows(self) -> Iterator[tuple[date, pa.Table]]:
         """The associations by date, tenant, query, kind and lender.
@@ -231,11 +231,11 @@ class Associations:
             yield day, self._names.rows(pairs)
 
 
-def _borrow(connection: duckdb.DuckDBPyConnection, numbers: Numbers, place: int, places: int) -> range:
+def _borrow(connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, shard_number: int, places: int) -> range:
     if places == 1:
         return EVERYBODY
     (count,) = connection.sql(f"SELECT count(*) FROM {numbers.queries}").fetchall()[0]
-    return range(count * place // places, count * (place + 1) // places)
+    return range(count * shard_number // places, count * (shard_number + 1) // places)
 
 
 def by_date(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[date, pa.Table]]:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from darklode.pipeline.base.relations import Relation, drop, keep
+from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.schemas.mining import AssociateSettings
 
 PAPER = "SELECT q, date, t, place FROM {placed} WHERE place <= 2"
@@ -82,14 +82,14 @@ _WITHIN = "FROM {relation} WHERE q >= $first AND q < $last"
 _RELEVANCE = "SELECT key, q, date, floor FROM {tops} JOIN {sets} USING (terms)"
 
 
-class Keys(NamedTuple):
+class TermKeys(NamedTuple):
     """Who may borrow and lend by which key.
 
-    All but `wanted` and `sets` have key, q, date and floor: the least importance of the key's terms in the query (of a
-    click's borrower: infinity, as it does not count).
+    All but `required` and `sets` have key, q, date and floor: the least importance of the key's terms in the query
+    (infinity for the borrower of a click, whose own importance does not count).
 
     Attributes:
-        wanted: the terms that a query borrows clicks by: q, date, t, place.
+        required: the terms that a query borrows clicks by: q, date, t, place.
         click_borrowers: by these.
         click_lenders: by each key that somebody borrows by.
         relevance_borrowers: borrow by their Top4.
@@ -97,7 +97,7 @@ class Keys(NamedTuple):
         sets: the Top4 by their keys: terms, key, queries.
     """
 
-    wanted: Relation
+    required: Relation
     click_borrowers: Relation
     click_lenders: Relation
     relevance_borrowers: Relation
@@ -110,7 +110,7 @@ EVERYBODY = range(1 << 31)
 
 def keys_of(
     connection: duckdb.DuckDBPyConnection, placed: Relation, settings: AssociateSettings, borrow: range = EVERYBODY
-) -> Keys:
+) -> TermKeys:
     """The keys of all queries.
 
     Args:
@@ -121,16 +121,16 @@ def keys_of(
     """
     within = {"first": borrow.start, "last": borrow.stop}
     guarded = settings.rule == "guarded"
-    wanted = keep(connection, GUARDED if guarded else PAPER, placed=placed)
-    borrowers = keep(connection, _CLICK_BORROWERS, within, wanted=wanted)
-    given = {"th_click": settings.th_click, "guarded": guarded}
-    lenders = keep(connection, _CLICK_LENDERS, given, placed=placed, borrowers=borrowers)
-    tops = keep(connection, _TOPS, {"th_rel": settings.th_rel}, placed=placed)
-    sets = keep(connection, _SETS, tops=tops)
-    relevance = keep(connection, _RELEVANCE, tops=tops, sets=sets)
+    required = materialize(connection, GUARDED if guarded else PAPER, placed=placed)
+    borrowers = materialize(connection, _CLICK_BORROWERS, within, wanted=required)
+    parameters = {"th_click": settings.th_click, "guarded": guarded}
+    lenders = materialize(connection, _CLICK_LENDERS, parameters, placed=placed, borrowers=borrowers)
+    tops = materialize(connection, _TOPS, {"th_rel": settings.th_rel}, placed=placed)
+    sets = materialize(connection, _SETS, tops=tops)
+    relevance = materialize(connection, _RELEVANCE, tops=tops, sets=sets)
     drop(connection, tops)
-    some = relevance if borrow is EVERYBODY else keep(connection, _WITHIN, within, relation=relevance)
-    return Keys(wanted, borrowers, lenders, some, relevance, sets)
+    some = relevance if borrow is EVERYBODY else materialize(connection, _WITHIN, within, relation=relevance)
+    return TermKeys(required, borrowers, lenders, some, relevance, sets)
 
 
 _BORROWING = """
@@ -138,7 +138,7 @@ _BORROWING = """
 """
 
 
-def borrowing(connection: duckdb.DuckDBPyConnection, keys: Keys, wide: Relation, since: date) -> Relation:
+def borrowing_queries(connection: duckdb.DuckDBPyConnection, keys: TermKeys, wide: Relation, since: date) -> Relation:
     """The queries that may borrow where one of the two is of `since` or later: q.
 
     Args:
@@ -149,7 +149,7 @@ def borrowing(connection: duckdb.DuckDBPyConnection, keys: Keys, wide: Relation,
     """
     click = _BORROWING.format(borrowers=keys.click_borrowers, lenders=keys.click_lenders)
     relevance = _BORROWING.format(borrowers=keys.relevance_borrowers, lenders=keys.relevance)
-    return keep(connection, f"{click} UNION {relevance} UNION SELECT q FROM {wide}", {"since": since})
+    return materialize(connection, f"{click} UNION {relevance} UNION SELECT q FROM {wide}", {"since": since})
 
 
 _LENDERS = """
@@ -196,7 +196,7 @@ _NEW = """
 """
 
 
-class Parties(NamedTuple):
+class AssociationParties(NamedTuple):
     """Borrowers of one kind of association, and its lenders within the bound.
 
     Attributes:
@@ -210,34 +210,36 @@ class Parties(NamedTuple):
     lenders: Relation
 
 
-def bounded(connection: duckdb.DuckDBPyConnection, keys: Keys, queries: Relation, most: int) -> list[Parties]:
-    """Say who may lend; `most` 0 leaves nobody out.
+def bounded_parties(
+    connection: duckdb.DuckDBPyConnection, keys: TermKeys, queries: Relation, max_pairs: int
+) -> list[AssociationParties]:
+    """Say who may lend; `max_pairs` 0 leaves nobody out.
 
     Args:
         connection: holds the relations.
         keys: who could lend.
         queries: `algorithm.Numbers.queries`.
-        most: lenders of a key.
+        max_pairs: lenders of a key.
     """
-    bound = {"most": most or 1 << 62}
+    bound = {"most": max_pairs or 1 << 62}
     kinds = (
         ("click", keys.click_borrowers, keys.click_lenders),
         ("relevance", keys.relevance_borrowers, keys.relevance),
     )
     return [
-        Parties(kind, borrowers, keep(connection, _LENDERS, bound, lenders=lenders, queries=queries))
+        AssociationParties(kind, borrowers, materialize(connection, _LENDERS, bound, lenders=lenders, queries=queries))
         for kind, borrowers, lenders in kinds
     ]
 
 
-def cut_by_date(connection: duckdb.DuckDBPyConnection, parties: Iterable[Parties]) -> dict[date, int]:
+def cut_by_date(connection: duckdb.DuckDBPyConnection, parties: Iterable[AssociationParties]) -> dict[date, int]:
     """How many associations the bound costs, by the date that they would have."""
     counted = " UNION ALL ".join(f"FROM ({_CUT.format(**each._asdict())})" for each in parties)
-    found = connection.sql(f"SELECT date, sum(pairs)::BIGINT FROM ({counted}) GROUP BY date").fetchall()
-    return {day: pairs for day, pairs in found if pairs}
+    date_rows = connection.sql(f"SELECT date, sum(pairs)::BIGINT FROM ({counted}) GROUP BY date").fetchall()
+    return {day: pairs for day, pairs in date_rows if pairs}
 
 
-def pairs_since(parties: Iterable[Parties], wide: Relation) -> str:
+def pairs_since(parties: Iterable[AssociationParties], wide: Relation) -> str:
     """SQL of the associations with a date of `$since` or later: date, q, lender, kind and score, in that order.
 
     One of the two queries is that new: new ones borrow of all, old ones of new ones.

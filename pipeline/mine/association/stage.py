@@ -33,7 +33,7 @@ SHARD_QUERIES = 1 << 12
 
 
 @dataclass(frozen=True)
-class Borrowers:
+class AssociationShard:
     """A shard: what the queries borrow that come in one place of `places`, in order of tenant and query_id."""
 
     tables: Tables
@@ -49,7 +49,7 @@ class Borrowers:
         return f"associate {self.number + 1} of {self.places}"
 
     @property
-    def place(self) -> str:
+    def folder(self) -> str:
         """See `Shard`."""
         return f"progress/{ASSOCIATE.name}/{key_of(self.basis, self.since.isoformat(), self.number, self.places)}"
 
@@ -62,48 +62,52 @@ def associate(tables: Tables, output: Output, settings: AssociateSettings, sprea
     """
     totals: Counter[str] = Counter()
     with tables.connect() as connection:
-        bases = chained(connection)
-    missing = [day for day, basis in bases.items() if not output.stands(str(day), basis)]
+        bases = chained_fingerprints(connection)
+    missing = [day for day, basis in bases.items() if not output.is_done(str(day), basis)]
     cut = Counter[date]()
     shards = _shards(tables, settings, missing, output.unit_key("", key_of(*bases.values())), spread.places)
-    pieces = [_Pieces(one, cut) for one in spread(associated, shards)]
+    pieces = [_Pieces(shard_pieces, cut) for shard_pieces in spread(associate_shard, shards)]
     for done, (day, basis) in enumerate(bases.items()):
         with output.unit(str(day), basis) as unit:
             if pieces and not unit.done:
-                unit.facts["kept"] = _write(_of_day(pieces, day), output)
+                unit.facts["kept"] = _write(_day_batches(pieces, day), output)
                 unit.facts["cut"] = cut[day]
         totals.update(unit.facts)
         output.progress(done + 1, len(bases), str(day))
-    kept, every = totals["kept"], totals["kept"] + totals["cut"]
+    n_kept, every = totals["kept"], totals["kept"] + totals["cut"]
     output.count(FunnelStep("associate", "queries", tables.rows("log_queries"), "associations", every))
     crowded = {"key has enough lenders": totals["cut"]} if totals["cut"] else {}
-    output.count(FunnelStep("bound lenders", "associations", every, "associations", kept, crowded))
+    output.count(FunnelStep("bound lenders", "associations", every, "associations", n_kept, crowded))
 
 
 def _shards(
     tables: Tables, settings: AssociateSettings, missing: Sequence[date], basis: str, places: int
-) -> list[Borrowers]:
+) -> list[AssociationShard]:
     """Of the first missing date and all after it; none where nothing is missing."""
     count = max(1, min(places, tables.rows("log_queries") // SHARD_QUERIES)) if missing else 0
-    return [Borrowers(tables, settings, missing[0], number, count, basis) for number in range(count)]
+    return [AssociationShard(tables, settings, missing[0], number, count, basis) for number in range(count)]
 
 
-def associated(shard: Borrowers) -> Pieces:
+def associate_shard(shard: AssociationShard) -> Pieces:
     """How many associations of a shard the bound left out, by date; then they, by date, query, kind and lender."""
     with shard.tables.connect() as connection:
-        found = Associations(connection, shard.settings, shard.since, (shard.number, shard.places))
-        yield pa.table({"date": pa.array(found.cut, pa.date32()), "cut": pa.array(found.cut.values(), pa.int64())})
-        for _, rows in found.rows():
+        associations = Associations(connection, shard.settings, shard.since, (shard.number, shard.places))
+        yield pa.table(
+            {"date": pa.array(associations.cut, pa.date32()), "cut": pa.array(associations.cut.values(), pa.int64())}
+        )
+        for _, rows in associations.rows():
             yield rows
 
 
-def _of_day(pieces: Sequence[_Pieces], day: date) -> Iterator[pa.Table]:
+def _day_batches(pieces: Sequence[_Pieces], day: date) -> Iterator[pa.Table]:
     """The associations of one date, of all shards."""
-    batches = (batch for one in pieces for rows in one.of(day) for batch in rows.to_batches())
+    batches = (
+        batch for pieces_of_shard in pieces for rows in pieces_of_shard.of_day(day) for batch in rows.to_batches()
+    )
     return (rows.cast(ASSOCIATIONS.schema) for _, rows in by_date(batches))
 
 
-def chained(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
+def chained_fingerprints(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
     """What each date's associations depend on: a hash of all queries and terms up to it, dates ascending."""
     digests = dict(connection.sql(_CONTENT).fetchall())
     return dict(zip(digests, accumulate(digests.values(), key_of), strict=True))
@@ -125,7 +129,7 @@ class _Pieces:
         self._pieces = ((rows["date"][0].as_py(), rows) for rows in pieces)
         self._ahead = next(self._pieces, None)
 
-    def of(self, day: date) -> Iterator[pa.Table]:
+    def of_day(self, day: date) -> Iterator[pa.Table]:
         """The pieces of one date; those of earlier ones are passed over."""
         while self._ahead and self._ahead[0] <= day:
             if self._ahead[0] == day:

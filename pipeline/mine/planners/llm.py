@@ -12,12 +12,12 @@ from darklode.pipeline.base.memory.heritage import Heritage
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
 from darklode.pipeline.base.quoting import REVISION
-from darklode.pipeline.base.remote.asked_once import AskedOnce, Question, Unreadable, object_in
+from darklode.pipeline.base.remote.asked_once import Question, SingleFlight, UnreadableReply, object_in
 from darklode.pipeline.base.remote.budget import Counters
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.mine.planners.kinds.llm import LlmPlannerSettings
-from darklode.pipeline.mine.planners.port import Planner, Tokens, planned
+from darklode.pipeline.mine.planners.port import Planner, Tokenizer, plan_terms
 from darklode.schemas.mined_tables import QUERY_TERMS
 
 
@@ -30,7 +30,7 @@ def planner_prompt(name: str = "default") -> ChatPrompt:
     return ChatPrompt.load("planner", name, "query")
 
 
-def importances(reply: object, query: str, tokens: Tokens) -> dict[str, float]:
+def importances(reply: object, query: str, tokens: Tokenizer) -> dict[str, float]:
     """Term → importance of the terms whose words stand side by side in the query; others are ignored.
 
     Terms are compared by stems and named by them; of two that are the same the greater importance counts.
@@ -38,15 +38,15 @@ def importances(reply: object, query: str, tokens: Tokens) -> dict[str, float]:
     Raises:
         Unreadable: the reply is no JSON object, or has a value that is no number from 0 to 1.
     """
-    held = f" {' '.join(tokens.of(query))} "
-    found: dict[str, float] = {}
+    padded_query = f" {' '.join(tokens.tokenize(query))} "
+    weights: dict[str, float] = {}
     for term, share in object_in(reply).items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise Unreadable(f"importance {share!r} is no number from 0 to 1")
-        name = " ".join(tokens.of(term))
-        if name and f" {name} " in held:
-            found[name] = max(found.get(name, 0.0), float(share))
-    return found
+            raise UnreadableReply(f"importance {share!r} is no number from 0 to 1")
+        name = " ".join(tokens.tokenize(term))
+        if name and f" {name} " in padded_query:
+            weights[name] = max(weights.get(name, 0.0), float(share))
+    return weights
 
 
 QUERIES_AT_ONCE = 1 << 12
@@ -84,10 +84,10 @@ class LlmPlanner(Planner):
 
     def __init__(self, settings: LlmPlannerSettings, root: str | None = None, prompt: ChatPrompt | None = None) -> None:
         self._prompt = prompt or planner_prompt()
-        self._tokens = Tokens(every_word=True)
+        self._tokens = Tokenizer(every_word=True)
         self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, PLANS)
         request = {"model": settings.model, "temperature": 0, **settings.parameters}
-        self._asking = AskedOnce(self._client, self._store, request)
+        self._asking = SingleFlight(self._client, self._store, request)
         sent = f" {json.dumps(settings.parameters, sort_keys=True)}" if settings.parameters else ""
         self.version, earlier = (
             f"llm planner 1 {settings.model} {self._prompt.digest(revision)}{sent}" for revision in (REVISION, 1)
@@ -105,29 +105,29 @@ class LlmPlanner(Planner):
         Raises:
             DarklodeError: no call can succeed, or none has for `give_up_after` seconds. What was answered is kept.
         """
-        self._store.tidy(self.version)
+        self._store.merge_small_parts(self.version)
         entries, every = self._store.open(self.version), pc.unique(queries["text"])
-        self._inherit(_unknown(every, entries))
+        self._inherit_replies(_not_cached(every, entries))
         entries.refresh()
-        self._ask(_unknown(every, entries))
+        self._ask(_not_cached(every, entries))
         entries.refresh()
         blocks = (queries.slice(at, QUERIES_AT_ONCE) for at in range(0, queries.num_rows, QUERIES_AT_ONCE))
         return pa.concat_tables([QUERY_TERMS.empty(), *(self._read(block, entries) for block in blocks)])
 
     def _read(self, queries: pa.Table, entries: Entries) -> pa.Table:
         """Rows of `query_terms` by the replies that are kept."""
-        found = entries.find(_hashed(queries["text"]))
-        texts, replies = queries["text"].take(pa.array(found.rows)).to_pylist(), found.values["reply"].to_pylist()
+        cached = entries.find(_hash_texts(queries["text"]))
+        texts, replies = queries["text"].take(pa.array(cached.rows)).to_pylist(), cached.values["reply"].to_pylist()
         read = {
             text: {} if reply is None else importances(reply, text, self._tokens)
             for text, reply in zip(texts, replies, strict=True)
         }
-        return planned(queries, lambda _tenant, text: read[text])
+        return plan_terms(queries, lambda _tenant, text: read[text])
 
-    def _inherit(self, texts: pa.Array) -> None:
+    def _inherit_replies(self, texts: pa.Array) -> None:
         """Take over what was said before the quoting of today, where it shows a text as it was shown then."""
         if self._heritage:
-            self._heritage.hand_down(_hashed(texts.filter(pa.array(self._prompt.quoting.as_before(texts)))))
+            self._heritage.hand_down(_hash_texts(texts.filter(pa.array(self._prompt.quoting.as_before(texts)))))
 
     def _question(self, text: str, key: str) -> Question:
         return Question(
@@ -140,29 +140,29 @@ class LlmPlanner(Planner):
     def _ask(self, texts: pa.Array) -> None:
         """Ask about texts, and keep each reply."""
         if len(texts):
-            keys = _hashed(texts)["query_hash"].to_pylist()
+            keys = _hash_texts(texts)["query_hash"].to_pylist()
             self._asking.ask(self.version, map(self._question, texts.to_pylist(), keys))
 
 
-def _unknown(texts: pa.Array, entries: Entries) -> pa.Array:
+def _not_cached(texts: pa.Array, entries: Entries) -> pa.Array:
     """The texts that have no entry."""
-    return texts.take(pa.array(np.delete(np.arange(len(texts)), entries.find(_hashed(texts)).rows)))
+    return texts.take(pa.array(np.delete(np.arange(len(texts)), entries.find(_hash_texts(texts)).rows)))
 
 
-def _hashed(texts: pa.Array | pa.ChunkedArray) -> pa.Table:
+def _hash_texts(texts: pa.Array | pa.ChunkedArray) -> pa.Table:
     """The keys of queries' texts."""
     digests = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts.to_pylist()]
     return pa.table({"query_hash": pa.array(digests, pa.string())})
 
 
-def _endpoint(given: LlmPlannerSettings) -> Endpoint:
+def _endpoint(settings: LlmPlannerSettings) -> Endpoint:
     return Endpoint(
         section="planner",
-        model=given.model,
-        base_urls=(given.base_url,),
+        model=settings.model,
+        base_urls=(settings.base_url,),
         path="/chat/completions",
-        key_env=given.key_env,
-        max_in_flight=given.max_in_flight,
-        timeout=given.timeout,
-        give_up_after=given.give_up_after,
+        key_env=settings.key_env,
+        max_in_flight=settings.max_in_flight,
+        timeout=settings.timeout,
+        give_up_after=settings.give_up_after,
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest
-from darklode.pipeline.mine.planners.port import Planner, Tokens, planned
+from darklode.pipeline.mine.planners.port import Planner, Tokenizer, plan_terms
 from darklode.schemas.mined_tables import PLANNER_TERMS
 
 UNSEEN = 1.0
@@ -30,7 +30,7 @@ class LogPlanner(Planner):
 
     def __init__(self, learned: pa.Table, version: str) -> None:
         self.version = f"log planner 2 {version}"
-        self._tokens = Tokens()
+        self._tokens = Tokenizer()
         self._weights: dict[str, dict[str, float]] = defaultdict(dict)
         columns = (learned[name].to_pylist() for name in ("tenant", "term", "weight"))
         for tenant, term, weight in zip(*columns, strict=True):
@@ -38,27 +38,27 @@ class LogPlanner(Planner):
 
     def terms(self, queries: pa.Table) -> pa.Table:
         """Rows of `query_terms` for rows of tenant, query_id and text, a query's in the order of its text."""
-        return planned(queries, self.plan)
+        return plan_terms(queries, self.plan)
 
     def plan(self, tenant: str, text: str) -> dict[str, float]:
         """Term → importance; phrases are found from left to right, and their words are no terms of their own there."""
         weights = self._weights.get(tenant, {})
-        found = {term: weights.get(term, UNSEEN) for term in self._segmented(text, weights)}
-        if len(found) > 1 and not weights.keys() & found:
+        importances = {term: weights.get(term, UNSEEN) for term in self._segment(text, weights)}
+        if len(importances) > 1 and not weights.keys() & importances:
             return {}
-        best = max(found.values(), default=0.0)
-        return {term: weight / best for term, weight in found.items()} if best else {}
+        max_importance = max(importances.values(), default=0.0)
+        return {term: weight / max_importance for term, weight in importances.items()} if max_importance else {}
 
-    def _segmented(self, text: str, weights: dict[str, float]) -> list[str]:
-        words = self._tokens.of(text)
-        found: list[str] = []
+    def _segment(self, text: str, weights: dict[str, float]) -> list[str]:
+        words = self._tokens.tokenize(text)
+        segments: list[str] = []
         at = 0
         while at < len(words):
             pair = " ".join(words[at : at + 2])
             size = 2 if at + 1 < len(words) and pair in weights else 1
-            found.append(pair if size == 2 else words[at])
+            segments.append(pair if size == 2 else words[at])
             at += size
-        return found
+        return segments
 
 
 ROWS = pa.schema(
@@ -74,37 +74,37 @@ def count_into(connection: duckdb.DuckDBPyConnection, table: str, texts: Iterabl
         table: its name.
         texts: rows of tenant, id and text; a missing text is empty.
     """
-    tokens = Tokens()
+    tokens = Tokenizer()
     connection.register("no_rows", ROWS.empty_table())
     connection.execute(f"CREATE TABLE {table} AS FROM no_rows")
     for rows in texts:
-        connection.register("counted", _counted(rows, tokens))
+        connection.register("counted", _count_terms(rows, tokens))
         connection.execute(f"INSERT INTO {table} FROM counted")
         connection.unregister("counted")
     connection.unregister("no_rows")
 
 
-def _counted(rows: pa.Table, tokens: Tokens) -> pa.Table:
-    held: list[tuple[int, str, int, bool]] = []
+def _count_terms(rows: pa.Table, tokens: Tokenizer) -> pa.Table:
+    term_rows: list[tuple[int, str, int, bool]] = []
     for at, text in enumerate(rows["text"].to_pylist()):
-        terms = tokens.of(text or "")
-        held += [(at, term, n, False) for term, n in Counter(terms).items()]
-        held += [(at, pair, n, True) for pair, n in Counter(_pairs(terms)).items()]
-    at_row = pa.array([place for place, *_ in held], pa.int64())
+        terms = tokens.tokenize(text or "")
+        term_rows += [(at, term, n, False) for term, n in Counter(terms).items()]
+        term_rows += [(at, pair, n, True) for pair, n in Counter(_pairs(terms)).items()]
+    at_row = pa.array([row for row, *_ in term_rows], pa.int64())
     columns = {
         "tenant": rows["tenant"].take(at_row),
         "id": rows["id"].take(at_row),
-        "term": [term for _, term, _, _ in held],
-        "n": [n for _, _, n, _ in held],
-        "pair": [pair for *_, pair in held],
+        "term": [term for _, term, _, _ in term_rows],
+        "n": [n for _, _, n, _ in term_rows],
+        "pair": [pair for *_, pair in term_rows],
     }
     return pa.table(columns, schema=ROWS)
 
 
 def _pairs(terms: list[str]) -> Iterator[str]:
-    for one, other in pairwise(terms):
-        if one != other and " " not in one and " " not in other:
-            yield f"{one} {other}"
+    for first, other in pairwise(terms):
+        if first != other and " " not in first and " " not in other:
+            yield f"{first} {other}"
 
 
 FIT_PLANNER = Stage("fit_planner", 3, (), ("planner_terms",), consults=("documents", "log_queries", "click_evidence"))
@@ -208,8 +208,8 @@ def fit_planner(tables: Tables, output: Output, *, through: date | None) -> None
         count_into(connection, "document_terms", _documents(tables))
         count_into(connection, "log_terms", _queries(tables, through))
         connection.execute(_PHRASES)
-        for held, terms in (("held_by_documents", "document_terms"), ("held_by_queries", "log_terms")):
-            connection.execute(_HELD.format(held=held, terms=terms))
+        for counts_table, terms in (("held_by_documents", "document_terms"), ("held_by_queries", "log_terms")):
+            connection.execute(_HELD.format(held=counts_table, terms=terms))
         connection.execute(_LIFT, {"through": through or date.min})
         learned = connection.sql(_WEIGHTS).to_arrow_table()
     for start in range(0, learned.num_rows, PART_ROWS):
@@ -230,5 +230,7 @@ def _queries(tables: Tables, through: date | None) -> Iterator[pa.Table]:
     if through is None:
         return
     for rows in tables.batches("log_queries", ["tenant", "query_id", "normal_form", "date"]):
-        known = rows.filter(pc.less_equal(rows["date"], pa.scalar(through)))
-        yield pa.table({"tenant": known["tenant"], "id": known["query_id"], "text": known["normal_form"]})
+        rows_through = rows.filter(pc.less_equal(rows["date"], pa.scalar(through)))
+        yield pa.table(
+            {"tenant": rows_through["tenant"], "id": rows_through["query_id"], "text": rows_through["normal_form"]}
+        )

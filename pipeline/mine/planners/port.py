@@ -40,7 +40,7 @@ _VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+)(?![\w.]*\d)", re.I)
 _SHORT_NUMBER = re.compile(r"\d{1,2}")
 
 
-class Tokens:
+class Tokenizer:
     """Texts to terms of one word.
 
     Stop words are left out. A number of one or two digits is one term with the word that it stands behind ("iphone
@@ -57,7 +57,7 @@ class Tokens:
         self._analyzer = Analyzer(stop_words=not every_word)
         self._every_word = every_word
 
-    def of(self, text: str) -> list[str]:
+    def tokenize(self, text: str) -> list[str]:
         """The terms, in order."""
         return [term for piece in self._pieces(text) for term in piece]
 
@@ -92,20 +92,20 @@ Plan = Callable[[str, str], Mapping[str, float]]
 """Term → importance, of a tenant and a query's text."""
 
 
-def planned(queries: pa.Table, plan: Plan) -> pa.Table:
+def plan_terms(queries: pa.Table, plan: Plan) -> pa.Table:
     """Rows of `query_terms` for rows of tenant, query_id and text, a query's terms in the order that `plan` gives."""
     places: list[int] = []
     terms: list[str] = []
     importances: list[float] = []
     texts = zip(queries["tenant"].to_pylist(), queries["text"].to_pylist(), strict=True)
-    for place, (tenant, text) in enumerate(texts):
-        found = plan(tenant, text)
-        places += [place] * len(found)
-        terms += found
-        importances += found.values()
+    for row, (tenant, text) in enumerate(texts):
+        query_terms = plan(tenant, text)
+        places += [row] * len(query_terms)
+        terms += query_terms
+        importances += query_terms.values()
     rows = pa.array(places, pa.int64())
-    named = {name: queries[name].take(rows) for name in ("tenant", "query_id")}
-    return QUERY_TERMS.rows(named | {"term": terms, "importance": pa.array(importances, pa.float32())})
+    id_columns = {name: queries[name].take(rows) for name in ("tenant", "query_id")}
+    return QUERY_TERMS.rows(id_columns | {"term": terms, "importance": pa.array(importances, pa.float32())})
 
 
 PLAN_QUERIES = Stage("plan_queries", 2, ("log_queries",), ("query_terms",))
@@ -116,7 +116,7 @@ SHARD_QUERIES = 1 << 12
 """Queries in a shard, at least: each shard loads what the planner has learned."""
 
 
-class Maker(Protocol):
+class PlannerFactory(Protocol):
     """Makes the planner wherever that is; it can be pickled, as a planner need not."""
 
     def __call__(self) -> Planner: ...
@@ -128,7 +128,7 @@ class Planning:
 
     tables: Tables
     parts: tuple[Part, ...]
-    maker: Maker
+    maker: PlannerFactory
     basis: str
 
     @property
@@ -137,13 +137,13 @@ class Planning:
         return f"plan {sum(part.rows for part in self.parts)} queries from {self.parts[0].day} on"
 
     @property
-    def place(self) -> str:
+    def folder(self) -> str:
         """See `Shard`."""
         return f"progress/{PLAN_QUERIES.name}/{key_of(self.basis, [part.sha256 for part in self.parts])}"
 
 
 def plan_queries(
-    tables: Tables, output: Output, *, planner: Planner, maker: Maker | None = None, spread: Spread = here
+    tables: Tables, output: Output, *, planner: Planner, maker: PlannerFactory | None = None, spread: Spread = here
 ) -> None:
     """Write the importance of each query's terms, by tenant and query; each part of `log_queries` is a unit.
 
@@ -160,9 +160,9 @@ def plan_queries(
     """
     parts = tables.parts("log_queries")
     bases = [key_of(part.sha256, planner.version) for part in parts]
-    missing = [part for part, basis in zip(parts, bases, strict=True) if not output.stands(part.sha256, basis)]
-    named = output.unit_key("", planner.version)
-    shards = _shards(tables, missing, maker, named, spread.places) if maker and spread is not here else []
+    missing = [part for part, basis in zip(parts, bases, strict=True) if not output.is_done(part.sha256, basis)]
+    unit_key = output.unit_key("", planner.version)
+    shards = _shards(tables, missing, maker, unit_key, spread.places) if maker and spread is not here else []
     pieces = chain.from_iterable(spread(plan, shards)) if len(shards) > 1 else _terms(tables, missing, planner)
     planned = 0
     for done, (part, basis) in enumerate(zip(parts, bases, strict=True)):
@@ -186,14 +186,14 @@ def _terms(tables: Tables, parts: Iterable[Part], planner: Planner) -> Pieces:
     for part in parts:
         queries = tables.part(part)
         for start in range(0, queries.num_rows, QUERIES_AT_ONCE):
-            asked = queries.slice(start, QUERIES_AT_ONCE).select(["tenant", "query_id", "normal_form"])
-            yield planner.terms(asked.rename_columns(["tenant", "query_id", "text"]))
+            query_rows = queries.slice(start, QUERIES_AT_ONCE).select(["tenant", "query_id", "normal_form"])
+            yield planner.terms(query_rows.rename_columns(["tenant", "query_id", "text"]))
 
 
-def _shards(tables: Tables, parts: Sequence[Part], maker: Maker, basis: str, places: int) -> list[Planning]:
+def _shards(tables: Tables, parts: Sequence[Part], maker: PlannerFactory, basis: str, places: int) -> list[Planning]:
     sizes = [part.rows for part in parts]
-    most = max(SHARD_QUERIES, -(-sum(sizes) // (SHARDS * max(1, places))))
-    return [Planning(tables, tuple(parts[low:high]), maker, basis) for low, high in cuts(sizes, most)]
+    max_shard_queries = max(SHARD_QUERIES, -(-sum(sizes) // (SHARDS * max(1, places))))
+    return [Planning(tables, tuple(parts[low:high]), maker, basis) for low, high in cuts(sizes, max_shard_queries)]
 
 
 def _write(pieces: Iterable[pa.Table], output: Output) -> int:

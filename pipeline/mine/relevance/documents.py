@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.judge.pairs import check_known
+from darklode.pipeline.judge.pairs import check_chunks_exist
 from darklode.pipeline.judge.session import as_numbers
 from darklode.pipeline.mine.relevance.ranker import OpenTenant
 from darklode.pipeline.mine.relevance.ranking import scores
@@ -19,21 +19,21 @@ CHUNKS_SEEN = 16
 
 
 @dataclass(frozen=True)
-class AskedDocuments:
+class JudgedDocuments:
     """Some queries' documents, each query and document once, and the chunks to judge.
 
     Attributes:
-        place: which of them each document that was asked for is, shape (n_asked,).
+        document_index: which of them each document that was asked for is, shape (n_asked,).
         member: which of them each chunk belongs to, shape (n_chunks,).
         shown: the chunks as rows of `PAIRS`, by query, then chunk.
     """
 
-    place: NDArray[np.int64]
+    document_index: NDArray[np.int64]
     member: NDArray[np.int64]
     shown: pa.Table
 
     @classmethod
-    def of(cls, opened: OpenTenant, queries: pa.Table, docs: pa.ChunkedArray) -> AskedDocuments:
+    def from_queries(cls, opened: OpenTenant, queries: pa.Table, docs: pa.ChunkedArray) -> JudgedDocuments:
         """Look up the documents' first chunks.
 
         Args:
@@ -44,26 +44,28 @@ class AskedDocuments:
         Raises:
             ArtifactError: a query has no text.
         """
-        check_known(queries, opened.chunks.tenant, "query_id", queries["query"])
+        check_chunks_exist(queries, opened.chunks.tenant, "query_id", queries["query"])
         doc = pc.fill_null(pc.index_in(docs, opened.doc_ids, skip_nulls=True), -1).to_numpy().astype(np.int64)
         query = queries["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
         key = np.tile(query, len(doc) // max(1, len(query))) * (len(opened.doc_ids) + 1) + doc
-        _, first, place = np.unique(key, return_index=True, return_inverse=True)
+        _, first, document_index = np.unique(key, return_index=True, return_inverse=True)
         member, row = opened.documents.first_chunks(doc[first], CHUNKS_SEEN)
-        asked = first[member] % max(1, queries.num_rows)
-        order = np.lexsort((opened.documents.places[row], query[asked]))
-        return cls(place, member[order], opened.pairs(queries, asked[order], row[order]))
+        query_row = first[member] % max(1, queries.num_rows)
+        order = np.lexsort((opened.documents.places[row], query[query_row]))
+        return cls(document_index, member[order], opened.pairs(queries, query_row[order], row[order]))
 
     @property
-    def seen(self) -> NDArray[np.bool_]:
+    def is_read(self) -> NDArray[np.bool_]:
         """Which of the documents are there."""
-        return np.bincount(self.member, minlength=int(self.place.max(initial=-1)) + 1) > 0
+        return np.bincount(self.member, minlength=int(self.document_index.max(initial=-1)) + 1) > 0
 
-    def worth(self, replies: pa.Table) -> tuple[pa.Array, pa.Array]:
+    def label_documents(self, replies: pa.Table) -> tuple[pa.Array, pa.Array]:
         """Whether each document is relevant, and its probability; null where that is not known."""
-        labels, seen = as_numbers(replies["relevant"]), self.seen
-        yes, unread = (np.bincount(self.member, what, len(seen)) > 0 for what in (labels == 1, np.isnan(labels)))
-        probability = np.full(len(seen), np.nan)
+        labels, is_read = as_numbers(replies["relevant"]), self.is_read
+        yes, unread = (
+            np.bincount(self.member, member_mask, len(is_read)) > 0 for member_mask in (labels == 1, np.isnan(labels))
+        )
+        probability = np.full(len(is_read), np.nan)
         np.fmax.at(probability, self.member, scores(replies))
-        unknown = ~seen | (~yes & unread)
+        unknown = ~is_read | (~yes & unread)
         return pa.array(yes, mask=unknown), pa.array(probability, mask=np.isnan(probability))

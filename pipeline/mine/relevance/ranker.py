@@ -20,7 +20,7 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.judge.pairs import ChunkTexts, pair_rows
 from darklode.pipeline.judge.port import Judge
-from darklode.pipeline.mine.relevance.ranking import Documents
+from darklode.pipeline.mine.relevance.ranking import DocumentIndex
 from darklode.pipeline.retrieve.encoders.deferred import release
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
@@ -74,12 +74,12 @@ class OpenTenant:
         return pc.unique(self._docs).sort()
 
     @cached_property
-    def documents(self) -> Documents:
+    def documents(self) -> DocumentIndex:
         """The documents, numbered in the order of their ids."""
-        of = pc.index_in(self._docs, self.doc_ids).to_numpy().astype(np.int64)
-        places = np.empty(len(of), np.int64)
-        places[pc.array_sort_indices(self.chunks.chunk_ids).to_numpy()] = np.arange(len(of))
-        return Documents(of, places, len(self.doc_ids))
+        document_index = pc.index_in(self._docs, self.doc_ids).to_numpy().astype(np.int64)
+        places = np.empty(len(document_index), np.int64)
+        places[pc.array_sort_indices(self.chunks.chunk_ids).to_numpy()] = np.arange(len(document_index))
+        return DocumentIndex(document_index, places, len(self.doc_ids))
 
     def pairs(self, queries: pa.Table, query: NDArray[np.int64], row: NDArray[np.int64]) -> pa.Table:
         """Rows of `PAIRS` from rows of `queries` (query_id, query, query_hash) and of chunks, in their order."""
@@ -96,7 +96,7 @@ class OpenTenant:
         return pa.concat_arrays([batch["doc_id"] for batch in self.chunks.scan(["doc_id"])])
 
 
-class Tenants:
+class OpenTenants:
     """Opens tenants as they come up, and keeps those used last.
 
     Args:
@@ -123,15 +123,15 @@ class Tenants:
 
     def get(self, tenant: str) -> OpenTenant | None:
         """A tenant, or None where it has no chunks."""
-        opened = self._open.pop(tenant, None) or self._opened(tenant)
+        opened = self._open.pop(tenant, None) or self._open_tenant(tenant)
         if opened is None:
             return None
         self._open[tenant] = opened  # the one used last comes last
-        while len(self._open) > 1 and sum(one.chunks.n for one in self._open.values()) > OPEN_CHUNKS:
+        while len(self._open) > 1 and sum(open_tenant.chunks.n for open_tenant in self._open.values()) > OPEN_CHUNKS:
             self._open.pop(next(iter(self._open))).scratch.close()
         return opened
 
-    def _opened(self, tenant: str) -> OpenTenant | None:
+    def _open_tenant(self, tenant: str) -> OpenTenant | None:
         chunks = TenantChunks(self._tables, tenant)
         if not chunks.n:
             return None

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.doubt import doubted
+from darklode.pipeline.base.doubt import is_doubtful
 from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.schemas.mining import RelevanceSettings
 
@@ -29,34 +29,34 @@ _Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Documents:
+class DocumentIndex:
     """A tenant's documents as retrievers' chunks.
 
     Attributes:
-        of: chunk row → number of its document, shape (n_chunks,).
+        document_of_chunk: chunk row → number of its document, shape (n_chunks,).
         places: chunk row → its place by chunk_id, shape (n_chunks,).
         n: how many documents there are.
     """
 
-    of: _Ints
+    document_of_chunk: _Ints
     places: _Ints
     n: int
 
-    def first_chunks(self, docs: _Ints, most: int) -> tuple[_Ints, _Ints]:
+    def first_chunks(self, docs: _Ints, max_chunks: int) -> tuple[_Ints, _Ints]:
         """Rows of the first chunks of documents, and for each row its place in `docs`; -1 has none."""
-        starts = np.searchsorted(self._sorted, docs)
-        counts = np.minimum(np.searchsorted(self._sorted, docs, side="right") - starts, most)
+        starts = np.searchsorted(self._chunks_by_document, docs)
+        counts = np.minimum(np.searchsorted(self._chunks_by_document, docs, side="right") - starts, max_chunks)
         begins = np.cumsum(counts) - counts
         within = np.arange(counts.sum()) - np.repeat(begins, counts)
         return np.repeat(np.arange(len(docs)), counts), self._order[np.repeat(starts, counts) + within]
 
     @cached_property
     def _order(self) -> _Ints:
-        return np.argsort(self.of, kind="stable")
+        return np.argsort(self.document_of_chunk, kind="stable")
 
     @cached_property
-    def _sorted(self) -> _Ints:
-        return self.of[self._order]
+    def _chunks_by_document(self) -> _Ints:
+        return self.document_of_chunk[self._order]
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,16 @@ class Candidates:
     doc: _Ints
     fused: NDArray[np.float64]
 
-    def of(self, first: int, end: int) -> Candidates:
+    def slice_queries(self, first: int, end: int) -> Candidates:
         """Those of the queries from `first` up to `end`."""
         start, stop = np.searchsorted(self.query, [first, end])
         own = slice(int(start), int(stop))
         return Candidates(self.query[own], self.row[own], self.doc[own], self.fused[own])
 
 
-def nominate(retrievers: Sequence[Retriever], texts: Sequence[str], documents: Documents, top: int) -> Candidates:
+def top_candidates(
+    retrievers: Sequence[Retriever], texts: Sequence[str], documents: DocumentIndex, top: int
+) -> Candidates:
     """The `top` best documents of each retriever for each query, as the chunks that each retriever ranks highest.
 
     Args:
@@ -93,42 +95,42 @@ def nominate(retrievers: Sequence[Retriever], texts: Sequence[str], documents: D
     """
     lists = [_best(retriever, texts, documents, top) for retriever in retrievers]
     query, row, rank = (np.concatenate(columns) for columns in zip(*lists, strict=True))
-    doc = documents.of[row]
+    doc = documents.document_of_chunk[row]
     _, member = np.unique(query * documents.n + doc, return_inverse=True)
     sums: NDArray[np.float64] = np.bincount(member, 1 / (FUSION + rank)).astype(np.float64)
     fused: NDArray[np.float64] = sums.round(12)[member]
-    _, once = np.unique(query * len(documents.of) + documents.places[row], return_index=True)
+    _, once = np.unique(query * len(documents.document_of_chunk) + documents.places[row], return_index=True)
     return Candidates(query[once], row[once], doc[once], fused[once])
 
 
-def _best(retriever: Retriever, texts: Sequence[str], documents: Documents, top: int) -> tuple[_Ints, _Ints, _Ints]:
+def _best(retriever: Retriever, texts: Sequence[str], documents: DocumentIndex, top: int) -> tuple[_Ints, _Ints, _Ints]:
     """Query, best chunk's row and rank of each of its best documents, whose ranks count from 1.
 
     Lists grow for those queries alone whose chunks belong to too few documents.
     """
-    n_chunks = len(documents.of)
-    depth, asked = min(n_chunks, FIRST_DEPTH * top), np.arange(len(texts))
-    found = []
-    while len(asked):
+    n_chunks = len(documents.document_of_chunk)
+    depth, query_rows = min(n_chunks, FIRST_DEPTH * top), np.arange(len(texts))
+    blocks = []
+    while len(query_rows):
         short = []
         step = max(1, CELLS // depth)
-        for own in (asked[start : start + step] for start in range(0, len(asked), step)):
+        for own in (query_rows[start : start + step] for start in range(0, len(query_rows), step)):
             rows = retriever.search([texts[number] for number in own], depth).rows
             query, row, rank = _first_of_each(rows, documents, top)
             more = (np.bincount(query, minlength=len(own)) < top) & (rows[:, -1] >= 0) & (depth < n_chunks)
-            kept = ~more[query]
-            found.append((own[query[kept]], row[kept], rank[kept]))
+            is_complete = ~more[query]
+            blocks.append((own[query[is_complete]], row[is_complete], rank[is_complete]))
             short.append(own[more])
-        asked, depth = np.concatenate(short), min(n_chunks, FURTHER * depth)
-    query, row, rank = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        query_rows, depth = np.concatenate(short), min(n_chunks, FURTHER * depth)
+    query, row, rank = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
     return query, row, rank
 
 
-def _first_of_each(rows: _Ints, documents: Documents, top: int) -> tuple[_Ints, _Ints, _Ints]:
+def _first_of_each(rows: _Ints, documents: DocumentIndex, top: int) -> tuple[_Ints, _Ints, _Ints]:
     """From lists of chunk rows, shape (n_queries, depth): the first of each document, with the document's rank."""
-    query, place = np.nonzero(rows >= 0)
-    row = rows[query, place]
-    _, first = np.unique(query * documents.n + documents.of[row], return_index=True)
+    query, column = np.nonzero(rows >= 0)
+    row = rows[query, column]
+    _, first = np.unique(query * documents.n + documents.document_of_chunk[row], return_index=True)
     first.sort()
     query, row = query[first], row[first]
     rank = np.arange(len(query)) - np.searchsorted(query, query) + 1
@@ -146,7 +148,7 @@ DRAWN = """
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedDocuments:
     """Documents with a score, by query, best first; all of shape (n_documents,).
 
     Attributes:
@@ -164,12 +166,12 @@ class Ranked:
 
 def scores(replies: pa.Table) -> _Floats:
     """Each reply's probability; without one 1 or 0 by its label, .5 where the judge doubts it, NaN without a label."""
-    label = pc.if_else(doubted(replies), 0.5, replies["relevant"].cast(pa.float64()))
-    known = pc.coalesce(replies["probability"].cast(pa.float64()), label)
-    return np.asarray(pc.fill_null(known, float("nan")).to_numpy())
+    label = pc.if_else(is_doubtful(replies), 0.5, replies["relevant"].cast(pa.float64()))
+    score = pc.coalesce(replies["probability"].cast(pa.float64()), label)
+    return np.asarray(pc.fill_null(score, float("nan")).to_numpy())
 
 
-def ranked(candidates: Candidates, score: _Floats) -> Ranked:
+def rank_candidates(candidates: Candidates, score: _Floats) -> RankedDocuments:
     """Order documents by their best chunk's score, then fused retrieval score, then doc_id.
 
     A document without any readable reply has no rank.
@@ -182,20 +184,20 @@ def ranked(candidates: Candidates, score: _Floats) -> Ranked:
     query, doc, fused, score = candidates.query[read], candidates.doc[read], candidates.fused[read], score[read]
     by_document = np.lexsort((-score, doc, query))
     query, doc, fused, score = query[by_document], doc[by_document], fused[by_document], score[by_document]
-    best = np.flatnonzero((np.diff(query, prepend=-1) != 0) | (np.diff(doc, prepend=-1) != 0))
-    order = best[np.lexsort((doc[best], -fused[best], -score[best], query[best]))]
+    best_rows = np.flatnonzero((np.diff(query, prepend=-1) != 0) | (np.diff(doc, prepend=-1) != 0))
+    order = best_rows[np.lexsort((doc[best_rows], -fused[best_rows], -score[best_rows], query[best_rows]))]
     query = query[order]
-    return Ranked(query, doc[order], score[order], np.arange(len(query)) - np.searchsorted(query, query) + 1)
+    return RankedDocuments(query, doc[order], score[order], np.arange(len(query)) - np.searchsorted(query, query) + 1)
 
 
-def positives(found: Ranked) -> _Ints:
+def positives(ranking: RankedDocuments) -> _Ints:
     """Places of the documents that rank first with a score above 0, one for a query at most."""
-    return np.flatnonzero((found.rank == 1) & (found.score > 0))
+    return np.flatnonzero((ranking.rank == 1) & (ranking.score > 0))
 
 
 def negatives(
     connection: duckdb.DuckDBPyConnection,
-    found: Ranked,
+    ranking: RankedDocuments,
     names: tuple[str, pa.Array, pa.Array],
     settings: RelevanceSettings,
     seed: int,
@@ -204,7 +206,7 @@ def negatives(
 
     Args:
         connection: any.
-        found: the ranking.
+        ranking: the ranking.
         names: tenant, query_id of each number, doc_id of each number.
         settings: K and T.
         seed: of the draw.
@@ -212,13 +214,13 @@ def negatives(
     Returns:
         Queries, ascending, and the place of a document of theirs in the ranking; both of shape (n_drawn,).
     """
-    places = np.flatnonzero((found.rank > settings.top_k) & (found.rank <= settings.top_t))
+    places = np.flatnonzero((ranking.rank > settings.top_k) & (ranking.rank <= settings.top_t))
     tenant, query_ids, doc_ids = names
     rows = {
-        "query": pa.array(found.query[places]),
+        "query": pa.array(ranking.query[places]),
         "place": pa.array(places),
-        "query_id": query_ids.take(pa.array(found.query[places])),
-        "doc_id": doc_ids.take(pa.array(found.doc[places])),
+        "query_id": query_ids.take(pa.array(ranking.query[places])),
+        "doc_id": doc_ids.take(pa.array(ranking.doc[places])),
     }
     connection.register("between_k_and_t", pa.table(rows))
     drawn = connection.sql(DRAWN, params={"seed": str(seed), "tenant": tenant}).to_arrow_table()

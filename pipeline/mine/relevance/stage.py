@@ -17,8 +17,16 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Ta
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.judge.port import QUERY_BLOCK, Judge
 from darklode.pipeline.judge.session import JudgingSession, facts_of
-from darklode.pipeline.mine.relevance.ranker import OpenTenant, Ranker, Tenants
-from darklode.pipeline.mine.relevance.ranking import Candidates, Ranked, negatives, nominate, positives, ranked, scores
+from darklode.pipeline.mine.relevance.ranker import OpenTenant, OpenTenants, Ranker
+from darklode.pipeline.mine.relevance.ranking import (
+    Candidates,
+    RankedDocuments,
+    negatives,
+    positives,
+    rank_candidates,
+    scores,
+    top_candidates,
+)
 from darklode.schemas.mined_tables import RELEVANCE_EVIDENCE
 from darklode.schemas.mining import RelevanceSettings
 
@@ -66,7 +74,7 @@ def relevance(tables: Tables, output: Output, settings: RelevanceSettings, *, ra
         return
     total = tables.rows("log_queries")
     session = JudgingSession(output, total, measure="queries")
-    with Tenants(tables, ranker) as tenants, session, tables.connect() as connection:
+    with OpenTenants(tables, ranker) as tenants, session, tables.connect() as connection:
         by_day = DayRanker(tenants, session, connection, settings, seed)
         for day, parts in tables.by_day("log_queries").items():
             basis = key_of(sorted(part.sha256 for part in parts), ranker.version)
@@ -108,7 +116,7 @@ class DayRanker:
         seed: of the draws.
     """
 
-    tenants: Tenants
+    tenants: OpenTenants
     session: JudgingSession
     connection: duckdb.DuckDBPyConnection
     settings: RelevanceSettings
@@ -133,54 +141,59 @@ class DayRanker:
             else:
                 for start in range(first, end, SEARCH_BLOCK):
                     block = queries.slice(start, min(SEARCH_BLOCK, end - start))
-                    candidates = nominate(
+                    candidates = top_candidates(
                         opened.retrievers, block["query"].to_pylist(), opened.documents, self.settings.top_t
                     )
-                    found = ranked(candidates, self._scores(opened, block, candidates, start))
-                    yield self._chosen(opened, block, candidates, found, counts)
+                    ranking = rank_candidates(candidates, self._scores(opened, block, candidates, start))
+                    yield self._choose_pairs(opened, block, candidates, ranking, counts)
             first = end
 
     def _scores(self, opened: OpenTenant, block: pa.Table, candidates: Candidates, before: int) -> NDArray[np.float64]:
         """Each pair's score by the judge, who sees `QUERY_BLOCK` queries at a time."""
-        found = [np.empty(0)]
+        score_blocks = [np.empty(0)]
         for first in range(0, block.num_rows, QUERY_BLOCK):
-            some = candidates.of(first, first + QUERY_BLOCK)
+            some = candidates.slice_queries(first, first + QUERY_BLOCK)
             ahead = before + first
-            self.session.tell(opened.judge, ahead)
+            self.session.report(opened.judge, ahead)
             if len(some.row):
                 pairs = opened.pairs(block, some.query, some.row)
-                found.append(scores(self.session.replies(opened.judge, pairs, ahead=ahead)))
-        return np.concatenate(found)
+                score_blocks.append(scores(self.session.replies(opened.judge, pairs, ahead=ahead)))
+        return np.concatenate(score_blocks)
 
-    def _chosen(
-        self, opened: OpenTenant, block: pa.Table, candidates: Candidates, found: Ranked, counts: Counter[str]
+    def _choose_pairs(
+        self,
+        opened: OpenTenant,
+        block: pa.Table,
+        candidates: Candidates,
+        ranking: RankedDocuments,
+        counts: Counter[str],
     ) -> pa.Table:
         """The positives of a block and their negatives."""
-        best, query_ids = positives(found), block["query_id"].combine_chunks()
+        best_rows, query_ids = positives(ranking), block["query_id"].combine_chunks()
         names = opened.chunks.tenant, query_ids, opened.doc_ids
-        asked, drawn = negatives(self.connection, found, names, self.settings, self.seed)
-        at, drawn = _of_queries(found.query[best], asked, drawn)
-        counts_of = np.bincount(at, minlength=len(best))
+        negative_query, drawn = negatives(self.connection, ranking, names, self.settings, self.seed)
+        at, drawn = _rows_of_queries(ranking.query[best_rows], negative_query, drawn)
+        counts_of = np.bincount(at, minlength=len(best_rows))
         searched = len(np.unique(candidates.query))
-        counts.update({"positives": len(best), "without_negative": int((counts_of == 0).sum())})
-        counts.update({NO_CANDIDATE: block.num_rows - searched, NO_POSITIVE: searched - len(best)})
-        doc, score = pa.array(found.doc), pa.array(found.score)
+        counts.update({"positives": len(best_rows), "without_negative": int((counts_of == 0).sum())})
+        counts.update({NO_CANDIDATE: block.num_rows - searched, NO_POSITIVE: searched - len(best_rows)})
+        doc, score = pa.array(ranking.doc), pa.array(ranking.score)
         ends = pa.array(np.concatenate([[0], counts_of.cumsum()]), pa.int32())
         listed = {"ids": opened.doc_ids.take(doc.take(drawn)), "scores": score.take(drawn).cast(pa.float32())}
         return RELEVANCE_EVIDENCE.rows(
             {
-                "tenant": pa.repeat(opened.chunks.tenant, len(best)),
-                "query_id": query_ids.take(pa.array(found.query[best])),
-                "positive_id": opened.doc_ids.take(doc.take(pa.array(best))),
-                "positive_score": score.take(pa.array(best)),
+                "tenant": pa.repeat(opened.chunks.tenant, len(best_rows)),
+                "query_id": query_ids.take(pa.array(ranking.query[best_rows])),
+                "positive_id": opened.doc_ids.take(doc.take(pa.array(best_rows))),
+                "positive_score": score.take(pa.array(best_rows)),
                 "negative_ids": pa.ListArray.from_arrays(ends, listed["ids"]),
                 "negative_scores": pa.ListArray.from_arrays(ends, listed["scores"]),
             }
         )
 
 
-def _of_queries(wanted: _Ints, query: _Ints, place: _Ints) -> tuple[_Ints, _Ints]:
-    """Those of the wanted queries, as places in `wanted`, both ascending."""
-    at = np.searchsorted(wanted, query)
-    own = np.append(wanted, -1)[at] == query
-    return at[own], place[own]
+def _rows_of_queries(query_rows: _Ints, query: _Ints, row_index: _Ints) -> tuple[_Ints, _Ints]:
+    """Those of the wanted queries, as places in `query_rows`, both ascending."""
+    at = np.searchsorted(query_rows, query)
+    own = np.append(query_rows, -1)[at] == query
+    return at[own], row_index[own]

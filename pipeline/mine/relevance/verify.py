@@ -15,8 +15,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.corpora import Digest, TenantChunks
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession, label_counts
-from darklode.pipeline.mine.relevance.documents import AskedDocuments
-from darklode.pipeline.mine.relevance.ranker import OpenTenant, Ranker, Tenants
+from darklode.pipeline.mine.relevance.documents import JudgedDocuments
+from darklode.pipeline.mine.relevance.ranker import OpenTenant, OpenTenants, Ranker
 from darklode.pipeline.mine.tiers import LOTS, TIERS, tier_of
 from darklode.schemas.mined_tables import MINED_VERDICTS
 from darklode.schemas.mining import MiningSettings
@@ -31,7 +31,7 @@ BUCKETS = 8
 """So many blocks a sample is cut into, whatever day its pairs are of."""
 GONE = "document is gone"
 
-_NESTED = " ".join(f"WHEN '{tier}' THEN {list(TIERS[place:])}" for place, tier in enumerate(TIERS))
+_NESTED = " ".join(f"WHEN '{tier}' THEN {list(TIERS[tier_index:])}" for tier_index, tier in enumerate(TIERS))
 _PAIRS = f"""
     CREATE TEMP TABLE lots AS
     SELECT tenant, date, query_id, positive_id, negative_id, source, CASE {tier_of("p")} {_NESTED} END AS tiers,
@@ -96,8 +96,8 @@ def verify(
     """
     if settings.verify_share == 0:
         return
-    with Tenants(tables, Ranker(judge_for, {}, "")) as tenants, tables.connect() as db:
-        blocks, total = _drawn(db, settings, seed)
+    with OpenTenants(tables, Ranker(judge_for, {}, "")) as tenants, tables.connect() as db:
+        blocks, total = _drawn_pairs(db, settings, seed)
         with JudgingSession(output, total) as session:
             for tenant, name, pairs in blocks:
                 opened = tenants.get(tenant)
@@ -111,7 +111,7 @@ def verify(
     output.facts |= {name: counts[name] for name in ("relevant", "not_relevant", "unreadable")}
 
 
-def _drawn(
+def _drawn_pairs(
     connection: duckdb.DuckDBPyConnection, settings: MiningSettings, seed: int
 ) -> tuple[Iterator[tuple[str, str, pa.Table]], int]:
     """The blocks of pairs that are drawn, by tenant and name, and how many pairs there are."""
@@ -124,9 +124,9 @@ def _drawn(
         connection.execute(_CHOSEN.format(drawn=_SHARE, block=_BLOCK["share"]), {"last": last})
     blocks = connection.sql(_BLOCKS).fetchall()
     rows = _in_sizes(connection.sql(_ROWS).to_arrow_reader(1 << 13), [size for *_, size in blocks])
-    named = ((tenant, f"{tenant}/{folder}/{number}") for tenant, folder, number, _ in blocks)
-    found = ((tenant, name, pairs) for (tenant, name), pairs in zip(named, rows, strict=True))
-    return found, sum(size for *_, size in blocks)
+    block_names = ((tenant, f"{tenant}/{folder}/{number}") for tenant, folder, number, _ in blocks)
+    named_pairs = ((tenant, name, pairs) for (tenant, name), pairs in zip(block_names, rows, strict=True))
+    return named_pairs, sum(size for *_, size in blocks)
 
 
 @dataclass(frozen=True)
@@ -144,42 +144,44 @@ class _DrawnBlock:
         drawn = {name: self.drawn[name] for name in ("query_id", "positive_id", "negative_id", "source", "tiers")}
         drawn |= {"tiers": pc.binary_join(drawn["tiers"], " "), "negative_id": pc.fill_null(drawn["negative_id"], "")}
         pairs.update(list(drawn.values()))
-        texts.update(self._asked.shown.select(["query_id", "chunk_id", "query_hash", "chunk_hash"]).columns)
+        texts.update(self._judged_documents.shown.select(["query_id", "chunk_id", "query_hash", "chunk_hash"]).columns)
         basis = f"{judge.judge_id} {pairs.hexdigest()} {texts.hexdigest()}"
         self.session.unit(name, basis, self._write, judge)
 
     @cached_property
-    def _asked(self) -> AskedDocuments:
+    def _judged_documents(self) -> JudgedDocuments:
         docs = [*self.drawn["positive_id"].chunks, *self.drawn["negative_id"].chunks]
-        return AskedDocuments.of(self.opened, self.drawn, pa.chunked_array(docs))
+        return JudgedDocuments.from_queries(self.opened, self.drawn, pa.chunked_array(docs))
 
     def _write(self) -> Mapping[str, int]:
-        verdicts = self._verdicts() if self._asked.shown.num_rows else MINED_VERDICTS.empty()
+        verdicts = self._verdicts() if self._judged_documents.shown.num_rows else MINED_VERDICTS.empty()
         self.output.write(MINED_VERDICTS.name, verdicts)
         return label_counts(verdicts["relevant"]) | {GONE: self.drawn.num_rows - verdicts.num_rows}
 
     def _verdicts(self) -> pa.Table:
-        judge, asked = self.opened.judge, self._asked
-        replies = self.session.replies(judge, asked.shown, ahead=0)  # it counts mined pairs, the judge their chunks
-        relevant, probability = asked.worth(replies)
+        judge, documents = self.opened.judge, self._judged_documents
+        replies = self.session.replies(judge, documents.shown, ahead=0)  # it counts mined pairs, the judge their chunks
+        relevant, probability = documents.label_documents(replies)
         pairs = self.drawn.num_rows
-        positive, negative = (pa.array(half) for half in (asked.place[:pairs], asked.place[pairs:]))
+        positive, negative = (
+            pa.array(half) for half in (documents.document_index[:pairs], documents.document_index[pairs:])
+        )
         columns = {"relevant": relevant.take(positive), "probability": probability.take(positive)}
         columns |= {"negative_relevant": relevant.take(negative), "negative_probability": probability.take(negative)}
         own = ("query_id", "positive_id", "negative_id", "source", "tiers")
         names = {"tenant": self.opened.chunks.tenant, "judge_id": judge.judge_id}
         repeated = {name: pa.repeat(pa.scalar(value, pa.string()), pairs) for name, value in names.items()}
         rows = MINED_VERDICTS.rows({**repeated, **{name: self.drawn[name] for name in own}, **columns})
-        return rows.filter(pa.array(asked.seen).take(positive))
+        return rows.filter(pa.array(documents.is_read).take(positive))
 
 
 def _in_sizes(reader: pa.RecordBatchReader, sizes: list[int]) -> Iterator[pa.Table]:
     """A reader's rows in tables of the given sizes."""
-    rest = reader.schema.empty_table()
+    remainder = reader.schema.empty_table()
     for size in sizes:
-        pieces = [rest]
+        pieces = [remainder]
         while sum(piece.num_rows for piece in pieces) < size:
             pieces.append(pa.Table.from_batches([reader.read_next_batch()]))
         joined = pa.concat_tables(pieces).combine_chunks()
         yield joined.slice(0, size)
-        rest = joined.slice(size)
+        remainder = joined.slice(size)

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from darklode.pipeline.report.charts import Whisker, curves, whiskers
 from darklode.pipeline.report.drawing import Chart, Curves, Facts
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.numbers import number
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 Row = dict[str, Any]
 
@@ -41,11 +41,11 @@ WATCHED = {
 }
 
 
-def _facts(table: pa.Table, _source: Source) -> list[Facts]:
-    return [Facts(list(_named(row))) for row in table.to_pylist()]
+def _facts(table: pa.Table, _source: ReportSource) -> list[Facts]:
+    return [Facts(list(_setting_names(row))) for row in table.to_pylist()]
 
 
-def _named(row: Row) -> Iterator[tuple[str, str]]:
+def _setting_names(row: Row) -> Iterator[tuple[str, str]]:
     yield "handed over", row["shipped"]
     if row["difference"] is not None:
         between = f" ({row['low']:+.3f} to {row['high']:+.3f})" if row["low"] is not None else ""
@@ -59,7 +59,7 @@ def _named(row: Row) -> Iterator[tuple[str, str]]:
     yield "share of the way from the base", f"{row['share']:g}"
 
 
-def _lifts(table: pa.Table, _source: Source) -> list[Chart]:
+def _lifts(table: pa.Table, _source: ReportSource) -> list[Chart]:
     rows = [row for row in table.to_pylist() if not row["measure"].startswith("Judged")]
     measures = dict.fromkeys(row["measure"] for row in rows)
     return [_lift([row for row in rows if row["measure"] == measure], measure) for measure in measures]
@@ -74,32 +74,32 @@ def _difference(row: Row) -> Whisker:
     return Whisker(row["part"], row["difference"], low, high, f"{number(row['queries'])} queries")
 
 
-def _headroom(table: pa.Table, _source: Source) -> list[Chart]:
+def _headroom(table: pa.Table, _source: ReportSource) -> list[Chart]:
     rows = table.to_pylist()
     measures = dict.fromkeys(row["measure"] for row in rows)
-    return [whiskers(list(_reached(rows, measure)), measure, "a") for measure in measures]
+    return [whiskers(list(_score_whiskers(rows, measure)), measure, "a") for measure in measures]
 
 
-def _reached(rows: Sequence[Row], measure: str) -> Iterator[Whisker]:
+def _score_whiskers(rows: Sequence[Row], measure: str) -> Iterator[Whisker]:
     for row in rows:
         if row["measure"] == measure:
             value = row["value"]
             yield Whisker(row["system"], value, value, value, f"{number(row['queries'])} queries")
 
 
-def _course(table: pa.Table, _source: Source) -> list[Curves]:
-    known = [name for name in WATCHED if table[name].null_count < len(table)]
-    return [curves(table, ("step", "steps"), name, WATCHED[name]) for name in known]
+def _training_curves(table: pa.Table, _source: ReportSource) -> list[Curves]:
+    measured_columns = [name for name in WATCHED if table[name].null_count < len(table)]
+    return [curves(table, ("step", "steps"), name, WATCHED[name]) for name in measured_columns]
 
 
-def _shares(table: pa.Table, _source: Source) -> list[Curves]:
+def _shares(table: pa.Table, _source: ReportSource) -> list[Curves]:
     return [curves(table, ("share", "share of the way from the base"), "validation", "nDCG@10 on validation")]
 
 
-def _learned(source: Source) -> pa.Table:
+def _training_data(source: ReportSource) -> pa.Table:
     """Nothing of a distilled tower, which these queries are none of, nor of laws, whose cells each learn from some."""
-    others = source.laws or "tower_queries" in source.written
-    return source.tables.sql(LEARNED).slice(0, 0 if others else None)
+    has_other_sources = source.laws or "tower_queries" in source.written_tables
+    return source.tables.sql(LEARNED).slice(0, 0 if has_other_sources else None)
 
 
 SECTION = FigureSection(
@@ -111,7 +111,7 @@ SECTION = FigureSection(
             "What is handed over",
             "The adapted encoder only where its lift is shown on test queries whose clusters and positives training "
             "never saw: at least 10 clusters, interval, test and lower bound (docs/adapt.md).",
-            asked("FROM adapter_verdict ORDER BY tenant"),
+            sql_source("FROM adapter_verdict ORDER BY tenant"),
             _facts,
             ("adapter_verdict",),
             wide=True,
@@ -121,7 +121,7 @@ SECTION = FigureSection(
             "Adapted less base, on the test queries",
             "With 95 % bootstrap intervals over groups of queries; own positive: training saw neither the query's "
             "cluster nor a positive of it, and these alone decide; shared positive: it may know the answer by heart.",
-            asked(PAIRS),
+            sql_source(PAIRS),
             _lifts,
             ("adapter_verdict", "evaluation_pairs"),
             wide=True,
@@ -141,26 +141,26 @@ SECTION = FigureSection(
             "How training went",
             "Each trial's looks at the validation queries; a falling loss with falling validation is a collapse, and "
             "ends the trial.",
-            asked(COURSE),
-            _course,
+            sql_source(COURSE),
+            _training_curves,
             ("training_log", "adaptation_trials"),
             wide=True,
-            most=2000,
+            max_rows=2000,
         ),
         Figure(
             "adapter-trials",
             "What was tried",
             "Each trial's best weights, and points on the way back to the base, which is 0; the highest is chosen.",
-            asked(TRIALS),
+            sql_source(TRIALS),
             _shares,
             ("adaptation_trials",),
-            most=500,
+            max_rows=500,
         ),
         Figure(
             "adapter-learned",
             "What it learned from",
             "Queries by side, the clusters they make, and how many share a positive with training.",
-            _learned,
+            _training_data,
             needs=("adaptation_queries",),
         ),
     ),

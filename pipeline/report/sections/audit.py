@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.charts import Whisker, small_whiskers, stacked, whiskers
-from darklode.pipeline.report.drawing import Cell, Chart, Drawing, Matrix
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.charts import Whisker, small_whiskers, stacked_bars, whiskers
+from darklode.pipeline.report.drawing import Chart, Drawing, Matrix, MatrixCell
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.numbers import number
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 GROUPED = 6
 """More tenants have a small chart each."""
@@ -32,7 +32,7 @@ ALONE = """
 """
 
 
-def _audit(table: pa.Table, source: Source) -> list[Drawing]:
+def _audit(table: pa.Table, source: ReportSource) -> list[Drawing]:
     pool, rows = source.settings.pool, table.to_pylist()
     measures = {
         "recall": (f"Recall@{pool.search_depth}, each list alone", "a"),
@@ -41,10 +41,10 @@ def _audit(table: pa.Table, source: Source) -> list[Drawing]:
     together = [row for row in rows if row["tenant"] is None]
     each = [list(same) for tenant, same in groupby(rows, lambda row: row["tenant"]) if tenant is not None]
     many = len(each) > GROUPED
-    charts: list[Drawing] = list(_shallow(rows))
+    charts: list[Drawing] = list(_recall_at_ten(rows))
     charts += [whiskers(_estimates(together if many else rows, name), *how) for name, how in measures.items()]
     if many:
-        order = {row["retriever"]: place for place, row in enumerate(together)}
+        order = {row["retriever"]: position for position, row in enumerate(together)}
         drawn = [row for same in each[:TENANTS] for row in sorted(same, key=lambda row: order[row["retriever"]])]
         note = f"The {TENANTS} tenants with the most queries are drawn." if len(each) > TENANTS else ""
         charts += [
@@ -54,12 +54,12 @@ def _audit(table: pa.Table, source: Source) -> list[Drawing]:
     return charts
 
 
-def _shallow(rows: list[dict[str, Any]]) -> Iterator[Chart]:
+def _recall_at_ten(rows: list[dict[str, Any]]) -> Iterator[Chart]:
     """Recall at ten, of which no interval is known; where lists hold much of the corpus it alone tells them apart."""
-    known = [row for row in rows if row["recall_at_10"] is not None]
-    if known:
-        found = [_whisker(row, [row["recall_at_10"]] * 3) for row in known]
-        yield whiskers(sorted(found, key=lambda one: -one.middle), "Recall@10, each list alone", "c")
+    rows_with_recall = [row for row in rows if row["recall_at_10"] is not None]
+    if rows_with_recall:
+        whisker_rows = [_whisker(row, [row["recall_at_10"]] * 3) for row in rows_with_recall]
+        yield whiskers(sorted(whisker_rows, key=lambda whisker: -whisker.middle), "Recall@10, each list alone", "c")
 
 
 def _estimates(rows: list[dict[str, Any]], measure: str) -> list[Whisker]:
@@ -74,20 +74,20 @@ def _whisker(row: dict[str, Any], ends: Sequence[float], group: str = "") -> Whi
     return Whisker(row["retriever"], middle, low, high, f"{number(row['queries'])} queries", group)
 
 
-def _overlap(table: pa.Table, _source: Source) -> list[Matrix]:
+def _overlap(table: pa.Table, _source: ReportSource) -> list[Matrix]:
     names = table["retriever"].to_pylist()
     columns = [column.to_pylist() for column in table.columns[1:]]  # in the order of the names, as the rows are
-    pairs = [(one, other) for one in range(len(names)) for other in range(len(names))]
-    cells = [_cell(names[one], names[other], columns[other][one]) for one, other in pairs]
-    return [Matrix(names, [cells[place : place + len(names)] for place in range(0, len(cells), len(names))])]
+    pairs = [(row_name, other) for row_name in range(len(names)) for other in range(len(names))]
+    cells = [_cell(names[row_name], names[other], columns[other][row_name]) for row_name, other in pairs]
+    return [Matrix(names, [cells[start : start + len(names)] for start in range(0, len(cells), len(names))])]
 
 
-def _cell(one: str, other: str, jaccard: float | None) -> Cell:
+def _cell(row_name: str, other: str, jaccard: float | None) -> MatrixCell:
     """A cell of the heat map; its shade is the overlap itself, from 0 to 1, so that equal values look alike."""
     if jaccard is None:
-        return Cell("–", None, f"{one} and {other}: neither found any")
-    depth = None if one == other else min(DEPTHS - 1, int(jaccard * DEPTHS))
-    return Cell(f"{jaccard:.2f}", depth, f"{one} and {other}: {jaccard:.3f}")
+        return MatrixCell("–", None, f"{row_name} and {other}: neither found any")
+    depth = None if row_name == other else min(DEPTHS - 1, int(jaccard * DEPTHS))
+    return MatrixCell(f"{jaccard:.2f}", depth, f"{row_name} and {other}: {jaccard:.3f}")
 
 
 SECTION = FigureSection(
@@ -104,7 +104,7 @@ SECTION = FigureSection(
             _audit,
             ("audit_retrievers",),
             wide=True,
-            most=MOST_ROWS,
+            max_rows=MOST_ROWS,
         ),
         Figure(
             "audit-overlap",
@@ -119,9 +119,9 @@ SECTION = FigureSection(
             "only-one-found",
             "What only one retriever found",
             "Positives of the pool that would be missing without the retriever.",
-            asked(ALONE),
+            sql_source(ALONE),
             lambda table, _: [
-                stacked(
+                stacked_bars(
                     table,
                     "retriever",
                     {"positives_it_alone_found": ("positives it alone found", "a")},

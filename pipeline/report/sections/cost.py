@@ -8,7 +8,7 @@ import pyarrow as pa
 from darklode.pipeline.report.drawing import AxisScale, Bar, Chart, Row
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import UNKNOWN, duration
-from darklode.pipeline.report.source import COMPLETE, Source, standing
+from darklode.pipeline.report.source import COMPLETE, ReportSource, valid_stages
 from darklode.pipeline.retrieve.search import retrieval_of
 
 STAGES = pa.schema(
@@ -38,21 +38,21 @@ COST = pa.schema(
 )
 
 
-def _stages(source: Source) -> pa.Table:
+def _stages(source: ReportSource) -> pa.Table:
     rows = []
-    for stage, state in standing(source).items():
+    for stage, state in valid_stages(source).items():
         manifest = source.manifests.get(stage)
-        known = {"seconds": manifest.seconds, "finished": manifest.finished or None} if manifest else {}
-        rows.append({"stage": stage, "state": state, **known})
+        timing = {"seconds": manifest.seconds, "finished": manifest.finished or None} if manifest else {}
+        rows.append({"stage": stage, "state": state, **timing})
     return pa.Table.from_pylist(rows, STAGES)
 
 
-def _seconds(table: pa.Table, _source: Source) -> list[Chart]:
+def _seconds(table: pa.Table, _source: ReportSource) -> list[Chart]:
     rows = table.to_pylist()
-    known = [row["seconds"] for row in rows if row["seconds"] is not None]
-    scale = AxisScale.up_to(max(known, default=0))
+    seconds = [row["seconds"] for row in rows if row["seconds"] is not None]
+    scale = AxisScale.up_to(max(seconds, default=0))
     drawn = [_stage(row, scale) for row in rows]
-    return [Chart(drawn, scale.axis("seconds"), title=f"{duration(sum(known))} in all")]
+    return [Chart(drawn, scale.axis("seconds"), title=f"{duration(sum(seconds))} in all")]
 
 
 def _stage(row: dict[str, Any], scale: AxisScale) -> Row:
@@ -60,15 +60,15 @@ def _stage(row: dict[str, Any], scale: AxisScale) -> Row:
     if row["seconds"] is None:
         return Row(row["stage"], (), "–", note)
     took = duration(row["seconds"])
-    return Row(row["stage"], [Bar(0, scale.at(row["seconds"]), "a", f"{row['stage']}: {took}")], took, note)
+    return Row(row["stage"], [Bar(0, scale.position_of(row["seconds"]), "a", f"{row['stage']}: {took}")], took, note)
 
 
-def _cost(source: Source) -> pa.Table:
+def _cost(source: ReportSource) -> pa.Table:
     members = source.tables.rows("panel_verdicts") > 0
-    found = source.tables.sql(TOKENS.format(table="panel_verdicts" if members else "verdicts")).to_pylist()
+    token_rows = source.tables.sql(TOKENS.format(table="panel_verdicts" if members else "verdicts")).to_pylist()
     judge = source.settings.judge
     prices = (0.0, 0.0) if members else judge.prices()
-    rows = [_judge(row, *prices) for row in found] + list(_encoders(source))
+    rows = [_judge(row, *prices) for row in token_rows] + list(_encoders(source))
     return pa.Table.from_pylist(rows, COST)
 
 
@@ -81,7 +81,7 @@ def _judge(row: dict[str, Any], prompt_price: float, completion_price: float) ->
     return {"what": row["judge_id"], "asked": row["verdicts"], "with_token_counts": counted, "cost": cost} | tokens
 
 
-def _encoders(source: Source) -> Iterator[dict[str, Any]]:
+def _encoders(source: ReportSource) -> Iterator[dict[str, Any]]:
     """What the latest search embedded; where no price is set, what it cost is not known."""
     search = source.manifests.get("search")
     for name, work in (search.facts.get("embedding", {}) if search else {}).items():
@@ -110,7 +110,7 @@ SECTION = FigureSection(
             _cost,
             needs=("verdicts",),
             wide=True,
-            most=20,
+            max_rows=20,
             null=UNKNOWN,
         ),
         Figure(

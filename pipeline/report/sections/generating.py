@@ -1,6 +1,6 @@
 """Generated queries: what became of them, how like real ones they are, and which documents nobody reached."""
 
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 
 OUTCOMES = """
     SELECT coalesce(reason, 'kept') AS outcome, count(*) AS queries,
@@ -37,7 +37,7 @@ SECTION = FigureSection(
             "generated-outcomes",
             "What became of them",
             "Each goes by the first filter that it does not pass; what is kept is learned from, and never tested by.",
-            asked(OUTCOMES),
+            sql_source(OUTCOMES),
             needs=("generated_queries",),
         ),
         Figure(
@@ -45,7 +45,7 @@ SECTION = FigureSection(
             "Like real queries",
             "Real are the run's train queries; a cluster is covered where a generated query is as near to one of its "
             "queries as real ones of two clusters usually are.",
-            asked(CHECK),
+            sql_source(CHECK),
             needs=("generation_check",),
             wide=True,
         ),
@@ -53,7 +53,7 @@ SECTION = FigureSection(
             "generated-clusters",
             "Clusters of real queries, those far from every generated one first",
             "Similarity is a cosine of letters, 1 being the same text.",
-            asked(CLUSTERS),
+            sql_source(CLUSTERS),
             needs=("generation_clusters", "generated_queries"),
             wide=True,
         ),
@@ -61,14 +61,14 @@ SECTION = FigureSection(
             "generated-reached",
             "Documents that queries reach",
             "A real query reaches a document where one of its texts is labelled as relevant for it.",
-            asked(REACHED),
+            sql_source(REACHED),
             needs=("generation_documents", "generation_texts", "generated_queries"),
         ),
         Figure(
             "generated-never",
             "Documents that no real query ever reached",
             "Those with most texts first; all of them are in the table generation_documents.",
-            asked(NEVER),
+            sql_source(NEVER),
             needs=("generation_documents",),
             wide=True,
         ),

@@ -4,11 +4,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.charts import Bin, Histogram, histograms, stacked
-from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule, nice
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.charts import Histogram, HistogramBin, histograms, stacked_bars
+from darklode.pipeline.report.drawing import AxisScale, Chart, Drawing, Facts, Rule, round_up_nicely
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.numbers import number, share
-from darklode.pipeline.report.source import Source, thresholds
+from darklode.pipeline.report.source import ReportSource, thresholds
 
 BINS = 20
 """About the most; their ends are round numbers."""
@@ -41,20 +41,22 @@ NULLS = f"""
 """
 
 
-def _binned(source: Source) -> pa.Table:
+def _probability_bins(source: ReportSource) -> pa.Table:
     """Verdicts by probability, in bins as fine as their range allows; that of the highest end holds it, too."""
     (ends,) = source.tables.sql(ENDS).to_pylist()
-    scale = AxisScale.around(ends["low"] or 0.0, ends["high"] or 0.0, LEAST_SPAN)
-    each = round(1 / nice((scale.high - scale.low) / BINS))
+    scale = AxisScale.including(ends["low"] or 0.0, ends["high"] or 0.0, LEAST_SPAN)
+    each = round(1 / round_up_nicely((scale.high - scale.low) / BINS))
     return source.tables.sql(PROBABILITIES, [each, round(scale.high * each)])
 
 
-def _probabilities(table: pa.Table, source: Source) -> list[Chart]:
+def _probabilities(table: pa.Table, source: ReportSource) -> list[Chart]:
     drawn = [row["threshold"] for row in thresholds(source).to_pylist()[:MOST_THRESHOLDS]]
     lowest, highest = pc.min(table["probability_from"]).as_py(), pc.max(table["probability_to"]).as_py()
-    scale = AxisScale.around(min([lowest, *drawn]), max([highest, *drawn]), LEAST_SPAN)
+    scale = AxisScale.including(min([lowest, *drawn]), max([highest, *drawn]), LEAST_SPAN)
     ends = zip(table["probability_from"].to_pylist(), table["probability_to"].to_pylist(), strict=True)
-    bins = [Bin(scale.at(low), scale.span(low, high), f"{low:.2f} to {high:.2f}") for low, high in ends]
+    bins = [
+        HistogramBin(scale.position_of(low), scale.span(low, high), f"{low:.2f} to {high:.2f}") for low, high in ends
+    ]
     series = []
     for name, tone in (("relevant", "a"), ("not_relevant", "b"), ("unreadable", "c")):
         counts = table[name].to_pylist()
@@ -63,28 +65,29 @@ def _probabilities(table: pa.Table, source: Source) -> list[Chart]:
     return [histograms(bins, series, scale.axis("probability of being relevant", 10), _rules(source, scale))]
 
 
-def _rules(source: Source, scale: AxisScale) -> list[Rule]:
-    found = thresholds(source).to_pylist()[:MOST_THRESHOLDS]
+def _rules(source: ReportSource, scale: AxisScale) -> list[Rule]:
+    threshold_rows = thresholds(source).to_pylist()[:MOST_THRESHOLDS]
     return [
         Rule(
-            scale.at(row["threshold"]), " ".join(["threshold", f"{row['threshold']:.3g}", row["tenant"] or ""]).strip()
+            scale.position_of(row["threshold"]),
+            " ".join(["threshold", f"{row['threshold']:.3g}", row["tenant"] or ""]).strip(),
         )
-        for row in found
+        for row in threshold_rows
     ]
 
 
-def _nulls(table: pa.Table, _source: Source) -> list[Drawing]:
+def _nulls(table: pa.Table, _source: ReportSource) -> list[Drawing]:
     everything, *errors = table.to_pylist()
     facts = Facts([("unreadable", number(everything["verdicts"])), ("of all verdicts", share(everything["share"], 2))])
     if not errors:
         return [facts]
-    return [facts, stacked(table.slice(1), "error", {"verdicts": ("verdicts", "b")}, axis="verdicts", most=10)]
+    return [facts, stacked_bars(table.slice(1), "error", {"verdicts": ("verdicts", "b")}, axis="verdicts", max_bars=10)]
 
 
-def _judges(table: pa.Table, _source: Source) -> list[Chart]:
+def _judges(table: pa.Table, _source: ReportSource) -> list[Chart]:
     series = {"relevant": ("relevant", "a"), "not_relevant": ("not relevant", "b"), "unreadable": ("unreadable", "c")}
-    said = {name: how for name, how in series.items() if any(table[name].to_pylist())}
-    return [stacked(table, "judge_id", said, axis="pairs", most=8)]
+    label_by_column = {name: how for name, how in series.items() if any(table[name].to_pylist())}
+    return [stacked_bars(table, "judge_id", label_by_column, axis="pairs", max_bars=8)]
 
 
 SECTION = FigureSection(
@@ -100,14 +103,14 @@ SECTION = FigureSection(
             _judges,
             ("verdicts",),
             wide=True,
-            most=20,
+            max_rows=20,
         ),
         Figure(
             "verdict-probabilities",
             "Probabilities of the verdicts",
             "How sure the judge was, by what it said; the line is the threshold from which on a pair is relevant, and "
             "each row has its own height.",
-            _binned,
+            _probability_bins,
             _probabilities,
             ("verdicts",),
         ),
@@ -115,10 +118,10 @@ SECTION = FigureSection(
             "unreadable",
             "Verdicts that could not be read",
             "Their number and share of all verdicts, and by error; they are null: neither positives nor negatives.",
-            asked(NULLS),
+            sql_source(NULLS),
             _nulls,
             ("verdicts",),
-            most=11,
+            max_rows=11,
         ),
         Figure(
             "stopping",
@@ -129,7 +132,7 @@ SECTION = FigureSection(
             lambda source: statistics.stopping(source.tables),
             needs=("stopping",),
             wide=True,
-            most=20,
+            max_rows=20,
         ),
     ),
     of_labels=True,

@@ -23,10 +23,10 @@ from darklode.pipeline.laws.page import (
 )
 from darklode.pipeline.laws.points import LawKey
 from darklode.pipeline.report.charts import LEAST_SPAN, TONES
-from darklode.pipeline.report.drawing import Axis, AxisScale, Curve, CurvePoint, Curves
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.drawing import Axis, AxisScale, CurveLine, CurvePoint, Curves
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.numbers import number
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 Row = dict[str, Any]
 
@@ -48,7 +48,7 @@ CURVES = """
 """
 
 
-def _curves(table: pa.Table, _source: Source) -> list[Curves]:
+def _curves(table: pa.Table, _source: ReportSource) -> list[Curves]:
     rows = [row for row in table.to_pylist() if row["size"] > 0]
     return [
         _law(f"{key.measure}, {key.label}", list(same))
@@ -59,43 +59,46 @@ def _curves(table: pa.Table, _source: Source) -> list[Curves]:
 def _law(title: str, rows: list[Row]) -> Curves:
     """Of one measure and source; a tone a model."""
     values = [row[name] for row in rows for name in ("loss", "predicted", "low", "high") if row[name] is not None]
-    upward = AxisScale.around(min(values), max(values), min(LEAST_SPAN, max(values) / 10))
+    upward = AxisScale.including(min(values), max(values), min(LEAST_SPAN, max(values) / 10))
     sizes = sorted({row["size"] for row in rows})
     across = AxisScale(log2(sizes[0]), log2(sizes[-1]))
     drawn, legend = [], []
-    for place, (model, same) in enumerate(groupby(rows, lambda row: row["parameters"])):
-        tone = TONES[min(place, len(TONES) - 1)]
+    for index, (model, same) in enumerate(groupby(rows, lambda row: row["parameters"])):
+        tone = TONES[min(index, len(TONES) - 1)]
         drawn += list(_model(list(same), across, upward, tone))
         legend.append((tone, "no model named" if model is None else f"{number(int(model))} parameters"))
-    ticks = [(across.at(log2(size)), f"{size:,}") for size in _spaced(sizes, across)]
+    ticks = [(across.position_of(log2(size)), f"{size:,}") for size in _spaced_ticks(sizes, across)]
     axis = Axis("labelled queries; ★ held out, band: 95 % of a new point", ticks)
     return Curves(drawn, axis, upward.axis("", 4), title, legend if len(legend) > 1 else [])
 
 
-def _model(rows: list[Row], across: AxisScale, upward: AxisScale, tone: str) -> Iterator[Curve]:
+def _model(rows: list[Row], across: AxisScale, upward: AxisScale, tone: str) -> Iterator[CurveLine]:
     def points(name: str, some: list[Row]) -> list[CurvePoint]:
-        found = [row for row in some if row[name] is not None]
-        return [CurvePoint(across.at(log2(row["size"])), upward.at(row[name]), _tip(row)) for row in found]
+        rows_with_value = [row for row in some if row[name] is not None]
+        return [
+            CurvePoint(across.position_of(log2(row["size"])), upward.position_of(row[name]), _tip(row))
+            for row in rows_with_value
+        ]
 
-    yield Curve([*points("low", rows), *reversed(points("high", rows))], tone, "band")
-    yield Curve(points("predicted", rows), tone, "line")
-    yield Curve(points("loss", [row for row in rows if row["part"] != HELD_OUT]), tone, "dots")
-    yield Curve(points("loss", [row for row in rows if row["part"] == HELD_OUT]), tone, "stars")
+    yield CurveLine([*points("low", rows), *reversed(points("high", rows))], tone, "band")
+    yield CurveLine(points("predicted", rows), tone, "line")
+    yield CurveLine(points("loss", [row for row in rows if row["part"] != HELD_OUT]), tone, "dots")
+    yield CurveLine(points("loss", [row for row in rows if row["part"] == HELD_OUT]), tone, "stars")
 
 
-def _spaced(sizes: list[int], across: AxisScale) -> Iterator[int]:
+def _spaced_ticks(sizes: list[int], across: AxisScale) -> Iterator[int]:
     """Those that have room for their number."""
     last = float("-inf")
     for size in sizes:
-        if across.at(log2(size)) - last >= ROOM:
-            last = across.at(log2(size))
+        if across.position_of(log2(size)) - last >= ROOM:
+            last = across.position_of(log2(size))
             yield size
 
 
 def _tip(row: Row) -> str:
-    seen = "" if row["loss"] is None else f"{row['loss']:.4f}, "
+    loss_text = "" if row["loss"] is None else f"{row['loss']:.4f}, "
     ends = "" if row["low"] is None else f" ({row['low']:.4f} to {row['high']:.4f})"
-    return f"{row['size']:,} labelled queries: {seen}predicted {row['predicted']:.4f}{ends}, {row['part']}"
+    return f"{row['size']:,} labelled queries: {loss_text}predicted {row['predicted']:.4f}{ends}, {row['part']}"
 
 
 SECTION = FigureSection(
@@ -107,7 +110,7 @@ SECTION = FigureSection(
             "Is there a law?",
             "The largest size is held out and predicted: held_out_error is how far it is missed, naive_error how far "
             "as the size before misses it. R² proves nothing.",
-            asked(VERDICTS),
+            sql_source(VERDICTS),
             needs=("law_verdicts",),
             wide=True,
         ),
@@ -116,17 +119,17 @@ SECTION = FigureSection(
             "How loss falls with labels",
             "Losses, means over seeds; a measure of which more is better stands as 1 − its value. The curve and its "
             "band are of the fit that never saw the largest size, and beyond it of the law, where one stands.",
-            asked(CURVES),
+            sql_source(CURVES),
             _curves,
             ("law_predictions",),
             wide=True,
-            most=400,
+            max_rows=400,
         ),
         Figure(
             "law-plan",
             "What may be done next",
             " ".join(PLANNING.split()),
-            asked(SAID),
+            sql_source(SAID),
             needs=("law_plan",),
             wide=True,
             null="",
@@ -135,7 +138,7 @@ SECTION = FigureSection(
             "law-costs",
             "What labels took",
             "Of the runs that the grid learned from, and of its encoders; intervals are 95 % bootstrap ones.",
-            asked(COSTS),
+            sql_source(COSTS),
             needs=("law_costs",),
             wide=True,
         ),
@@ -143,7 +146,7 @@ SECTION = FigureSection(
             "law-depths",
             "Positives by depth of the pool",
             " ".join(DEEPER.split()),
-            asked(DEPTHS),
+            sql_source(DEPTHS),
             needs=("depth_costs",),
             wide=True,
         ),
@@ -152,7 +155,7 @@ SECTION = FigureSection(
             "To label next",
             "The most asked query of each cluster without a label, then by disagreement of its cluster, in turns; what "
             "it teaches could not be told from what drawn queries teach.",
-            asked(f"{BATCH} ORDER BY place"),
+            sql_source(f"{BATCH} ORDER BY place"),
             needs=("next_queries",),
             wide=True,
         ),
@@ -169,7 +172,7 @@ SECTION = FigureSection(
             "law-correlations",
             "Contrastive entropy and ranking",
             " ".join(CORRELATED.split()),
-            asked(CORRELATIONS),
+            sql_source(CORRELATIONS),
             needs=("law_correlations",),
         ),
     ),

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.charts import Whisker, evidence, stacked, whiskers
+from darklode.pipeline.report.charts import Whisker, evidence, stacked_bars, whiskers
 from darklode.pipeline.report.drawing import Chart
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.numbers import number
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 DAYS = 120
 BY_TENANT = """
@@ -28,30 +28,30 @@ BY_TENANT = """
 """
 
 
-def _by_source(table: pa.Table, _source: Source) -> list[Chart]:
+def _by_source(table: pa.Table, _source: ReportSource) -> list[Chart]:
     summed = table.group_by(["source", "split"]).aggregate([("triplets", "sum")]).to_pylist()
     names = sorted({row["source"] for row in summed})
     counts = {(row["source"], row["split"]): row["triplets_sum"] for row in summed}
     columns = {split: [counts.get((name, split), 0) for name in names] for split in ("train", "validation")}
     series = {"train": ("train", "a"), "validation": ("validation", "b")}
-    return [stacked(pa.table({"source": names} | columns), "source", series, axis="triplets", shares=True)]
+    return [stacked_bars(pa.table({"source": names} | columns), "source", series, axis="triplets", shares=True)]
 
 
 SHARES = {"relevant": ("positives", "a"), "of_negatives": ("negatives", "b")}
 
 
-def _confirmed(table: pa.Table, _source: Source) -> list[Chart]:
+def _confirmed_charts(table: pa.Table, _source: ReportSource) -> list[Chart]:
     several = len(pc.unique(table["judge_id"])) > 1
     rows = sorted(table.to_pylist(), key=lambda row: (row["source"], row["judge_id"]))
-    found = [_share(row, name, several=several) for row in rows for name in SHARES if row[name] is not None]
-    return [whiskers(found, "", "a")] if found else []
+    bars = [_share(row, name, several=several) for row in rows for name in SHARES if row[name] is not None]
+    return [whiskers(bars, "", "a")] if bars else []
 
 
 def _share(row: dict[str, Any], name: str, *, several: bool) -> Whisker:
     middle, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    what, tone = SHARES[name]
+    label, tone = SHARES[name]
     group = f"{row['source']}, {row['judge_id']}" if several else row["source"]
-    return Whisker(f"{row['tier']}, {what}", middle, low, high, f"{number(row[what])} looked at", group, tone)
+    return Whisker(f"{row['tier']}, {label}", middle, low, high, f"{number(row[label])} looked at", group, tone)
 
 
 SECTION = FigureSection(
@@ -67,7 +67,7 @@ SECTION = FigureSection(
             evidence,
             ("click_evidence", "log_queries", "mined_pairs"),
             wide=True,
-            most=DAYS,
+            max_rows=DAYS,
             last=True,
         ),
         Figure(
@@ -78,7 +78,7 @@ SECTION = FigureSection(
             lambda source: statistics.days(source.tables),
             needs=("log_days",),
             wide=True,
-            most=DAYS,
+            max_rows=DAYS,
         ),
         Figure(
             "mined-triplets",
@@ -100,9 +100,9 @@ SECTION = FigureSection(
             "mined-tenants",
             "By tenant",
             "Distinct queries of the log, associations, pairs and triplets; tenants never mix.",
-            asked(BY_TENANT),
+            sql_source(BY_TENANT),
             needs=("log_queries", "associations", "mined_pairs", "triplets"),
-            most=20,
+            max_rows=20,
         ),
         Figure(
             "confirmed",
@@ -111,10 +111,10 @@ SECTION = FigureSection(
             "95 % intervals. A tier holds the smaller ones, so large stands for its source. Where the negatives are "
             "relevant as often as the positives, a source is noise; an embedded judge is weak.",
             lambda source: statistics.confirmed(source.tables),
-            _confirmed,
+            _confirmed_charts,
             ("mined_verdicts",),
             wide=True,
-            most=36,
+            max_rows=36,
         ),
         Figure(
             "tiers",

@@ -11,12 +11,12 @@ from darklode.pipeline.report.drawing import Axis, AxisScale, Bar, Chart, Row
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.funnel import funnel_of
 from darklode.pipeline.report.numbers import number
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 REASONS = 4
 
 
-def _funnel(table: pa.Table, _source: Source) -> list[Chart]:
+def _funnel(table: pa.Table, _source: ReportSource) -> list[Chart]:
     steps = _steps(table)
     rows = [row for _, same in groupby(steps, _scale_group) for row in _bars(list(same))]
     return [Chart(rows, Axis(), height=16, legend=[("a", "went on"), ("faint", "dropped")])]
@@ -25,13 +25,13 @@ def _funnel(table: pa.Table, _source: Source) -> list[Chart]:
 def _steps(table: pa.Table) -> list[dict[str, Any]]:
     """One dictionary a step, its reasons gathered."""
     names = ("step", "unit_in", "rows_in", "unit_out", "rows_out")
-    found = []
+    steps = []
     for key, rows in groupby(table.to_pylist(), lambda row: tuple(row[name] for name in names)):
         reasons = sorted(
-            ((row["dropped"], row["reason"]) for row in rows if row["reason"]), key=lambda one: (-one[0], one[1])
+            ((row["dropped"], row["reason"]) for row in rows if row["reason"]), key=lambda drop: (-drop[0], drop[1])
         )
-        found.append(dict(zip(names, key, strict=True)) | {"reasons": reasons})
-    return found
+        steps.append(dict(zip(names, key, strict=True)) | {"reasons": reasons})
+    return steps
 
 
 def _scale_group(step: dict[str, Any]) -> str | None:
@@ -49,21 +49,21 @@ def _bars(steps: list[dict[str, Any]]) -> Iterator[Row]:
     for step in steps:
         came, went, unit = step["rows_in"], step["rows_out"], step["unit_out"]
         if _scale_group(step) is None:
-            said = f"{number(came)} {step['unit_in']} → {number(went)} {unit}"
-            yield Row(step["step"], (), "", " · ".join(filter(None, (said, _reasons(step)))))
+            label = f"{number(came)} {step['unit_in']} → {number(went)} {unit}"
+            yield Row(step["step"], (), "", " · ".join(filter(None, (label, _reasons(step)))))
             continue
-        parts = [Bar(0, scale.at(went), "a", f"{number(went)} {unit} went on")]
+        parts = [Bar(0, scale.position_of(went), "a", f"{number(went)} {unit} went on")]
         if came > went:
             tip = f"{number(came - went)} {unit} dropped"
-            parts.append(Bar(scale.at(went), scale.span(went, came), "faint", tip))
+            parts.append(Bar(scale.position_of(went), scale.span(went, came), "faint", tip))
         value = f"{number(came)} → {number(went)} {unit}" if came > went else f"{number(went)} {unit}"
         yield Row(step["step"], parts, value, _reasons(step))
 
 
 def _reasons(step: dict[str, Any]) -> str:
-    named = [f"{reason} {number(dropped)}" for dropped, reason in step["reasons"][:REASONS]]
-    left = len(step["reasons"]) - REASONS
-    return " · ".join([*named, f"{left} more"] if left > 0 else named)
+    reason_texts = [f"{reason} {number(dropped)}" for dropped, reason in step["reasons"][:REASONS]]
+    n_more = len(step["reasons"]) - REASONS
+    return " · ".join([*reason_texts, f"{n_more} more"] if n_more > 0 else reason_texts)
 
 
 SECTION = FigureSection(
@@ -78,7 +78,7 @@ SECTION = FigureSection(
             lambda source: funnel_of(source.manifests, list(source.stages)).drop_columns(["position"]),
             _funnel,
             wide=True,
-            most=200,
+            max_rows=200,
         ),
         Figure(
             "sizes",
@@ -86,7 +86,7 @@ SECTION = FigureSection(
             "Rows of each table; tenants never mix.",
             lambda source: statistics.sizes(source.tables),
             needs=("documents", "raw_queries"),
-            most=20,
+            max_rows=20,
         ),
     ),
 )

@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from darklode.pipeline.judge import panel as agreement
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.drawing import AxisScale, Multiples, Point, Square
+from darklode.pipeline.report.drawing import AxisScale, Multiples, ScatterPoint, Square
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import number, share
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 TENANTS = 12
 LEAST_SPAN = 0.1
@@ -21,10 +21,10 @@ AGREEMENT = """
 """What is asked first comes first: the table is wide."""
 
 
-def _curves(table: pa.Table, _source: Source) -> list[Multiples]:
+def _curves(table: pa.Table, _source: ReportSource) -> list[Multiples]:
     rows = table.to_pylist()
     ends = [row[name] for row in rows for name in ("mean_probability", "share_low", "share_high")]
-    scale = AxisScale.around(min(ends), max(ends), LEAST_SPAN)
+    scale = AxisScale.including(min(ends), max(ends), LEAST_SPAN)
     ticks = scale.axis("", 4).ticks
     squares = [
         Square([_point(row, scale) for row in same], ticks, "what the judge said", "what people said", tenant)
@@ -34,11 +34,13 @@ def _curves(table: pa.Table, _source: Source) -> list[Multiples]:
     return [Multiples(squares[:TENANTS], note=note)]
 
 
-def _point(row: dict[str, Any], scale: AxisScale) -> Point:
-    said, people = row["mean_probability"], row["relevant_share"]
-    tip = f"judge {said:.3f}, people {share(people)} of {number(row['labels'])}"
-    x, y, low, high = (scale.at(one) for one in (said, people, row["share_low"], row["share_high"]))
-    return Point(x, y, low, high, tip)
+def _point(row: dict[str, Any], scale: AxisScale) -> ScatterPoint:
+    mean_probability, people = row["mean_probability"], row["relevant_share"]
+    tip = f"judge {mean_probability:.3f}, people {share(people)} of {number(row['labels'])}"
+    x, y, low, high = (
+        scale.position_of(value) for value in (mean_probability, people, row["share_low"], row["share_high"])
+    )
+    return ScatterPoint(x, y, low, high, tip)
 
 
 SECTION = FigureSection(
@@ -53,7 +55,7 @@ SECTION = FigureSection(
             lambda source: statistics.calibration(source.tables).select(AGREEMENT),
             needs=("calibration",),
             wide=True,
-            most=20,
+            max_rows=20,
         ),
         Figure(
             "reliability",
@@ -64,7 +66,7 @@ SECTION = FigureSection(
             _curves,
             ("reliability",),
             wide=True,
-            most=10 * TENANTS,
+            max_rows=10 * TENANTS,
         ),
         Figure(
             "panel",
@@ -72,7 +74,7 @@ SECTION = FigureSection(
             "What each member said; the vote is above.",
             lambda source: statistics.members(source.tables),
             needs=("panel_verdicts",),
-            most=20,
+            max_rows=20,
         ),
         Figure(
             "panel-alpha",
@@ -88,7 +90,7 @@ SECTION = FigureSection(
             lambda source: agreement.pairwise_kappa(source.tables),
             needs=("panel_verdicts",),
             wide=True,
-            most=20,
+            max_rows=20,
         ),
     ),
     of_labels=True,

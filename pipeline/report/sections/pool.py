@@ -3,11 +3,11 @@
 import pyarrow as pa
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.charts import Bin, Histogram, histograms, stacked
+from darklode.pipeline.report.charts import Histogram, HistogramBin, histograms, stacked_bars
 from darklode.pipeline.report.drawing import AxisScale, Chart, Facts, whole_step
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import number
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 BINS = 24
 
@@ -21,18 +21,18 @@ SIZES = """
 """
 
 
-def _sizes(source: Source) -> pa.Table:
+def _sizes(source: ReportSource) -> pa.Table:
     summary = statistics.pool_sizes(source.tables).to_pylist()
     return source.tables.sql(SIZES, [whole_step(max([row["max"] for row in summary], default=0) / BINS)])
 
 
-def _histogram(table: pa.Table, _source: Source) -> list[Chart]:
+def _histogram(table: pa.Table, _source: ReportSource) -> list[Chart]:
     rows = table.to_pylist()
     scale = AxisScale.up_to(max(row["candidates_to"] for row in rows))
     width = max(row["candidates_to"] - row["candidates_from"] + 1 for row in rows)
     bins = [
-        Bin(
-            scale.at(row["candidates_from"] - 1),
+        HistogramBin(
+            scale.position_of(row["candidates_from"] - 1),
             scale.span(0, width),
             f"{number(row['candidates_from'])} to {number(row['candidates_to'])} candidates",
         )
@@ -41,11 +41,11 @@ def _histogram(table: pa.Table, _source: Source) -> list[Chart]:
     ]
     counts = [row["queries"] for row in rows if row["candidates_to"]]
     none = sum(row["queries"] for row in rows if not row["candidates_to"])
-    said = f"{number(none)} without any" if none else ""
-    return [histograms(bins, [Histogram("queries", "a", counts, "queries", said)], scale.axis("candidates per query"))]
+    note = f"{number(none)} without any" if none else ""
+    return [histograms(bins, [Histogram("queries", "a", counts, "queries", note)], scale.axis("candidates per query"))]
 
 
-def _facts(table: pa.Table, _source: Source) -> list[Facts]:
+def _facts(table: pa.Table, _source: ReportSource) -> list[Facts]:
     (row,) = table.to_pylist()
     return [Facts([(name, number(row[name])) for name in ("queries", "min", "median", "mean", "max")])]
 
@@ -78,7 +78,7 @@ SECTION = FigureSection(
             "missing without it.",
             lambda source: statistics.pool_found_by(source.tables),
             lambda table, _: [
-                stacked(table, "retrievers", {"candidates": ("candidates", "a")}, axis="candidates", shares=True)
+                stacked_bars(table, "retrievers", {"candidates": ("candidates", "a")}, axis="candidates", shares=True)
             ],
             ("pool",),
         ),

@@ -3,11 +3,11 @@
 import pyarrow as pa
 
 from darklode.pipeline.report import statistics
-from darklode.pipeline.report.charts import Histogram, histograms, whole_bins
+from darklode.pipeline.report.charts import Histogram, histograms, integer_bins
 from darklode.pipeline.report.drawing import Chart
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.numbers import number
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 MOST_POSITIVES = 30
 """Queries with more share a bin."""
@@ -31,9 +31,9 @@ WITHOUT = """
 """
 
 
-def _positives(table: pa.Table, _source: Source) -> list[Chart]:
+def _positives(table: pa.Table, _source: ReportSource) -> list[Chart]:
     values, queries = table["positives"].to_pylist(), table["queries"].to_pylist()
-    bins, axis = whole_bins(values, MOST_POSITIVES, "positives")
+    bins, axis = integer_bins(values, MOST_POSITIVES, "positives")
     none = sum(count for value, count in zip(values, queries, strict=True) if value == 0)
     return [histograms(bins, [Histogram("queries", "a", queries, "queries", f"{number(none)} without any")], axis)]
 
@@ -47,7 +47,7 @@ SECTION = FigureSection(
             "Positives per query",
             "Queries by how many candidates are relevant to them; those at 0 have no answer in the corpus, or none "
             "that was found, and 31 stands for all that have more.",
-            asked(POSITIVES),
+            sql_source(POSITIVES),
             _positives,
             ("queries", "qrels"),
         ),
@@ -55,9 +55,9 @@ SECTION = FigureSection(
             "queries-without-positives",
             "Queries without a positive",
             "Nothing relevant was found for them: a gap in the documents, or in the retrievers.",
-            asked(WITHOUT),
+            sql_source(WITHOUT),
             needs=("queries", "pool", "qrels"),
-            most=10,
+            max_rows=10,
         ),
         Figure(
             "labels",

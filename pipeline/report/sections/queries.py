@@ -5,12 +5,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.segmentation import count_words
-from darklode.pipeline.report.charts import Histogram, histograms, stacked, whole_bins
+from darklode.pipeline.report.charts import Histogram, histograms, integer_bins, stacked_bars
 from darklode.pipeline.report.drawing import Chart, Quote, Quotes
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.passages import plain
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 LONGEST = 30
 """Longer queries share a bin."""
@@ -61,14 +61,14 @@ LARGEST = f"""
 """
 
 
-def _counted(source: Source) -> pa.Table:
+def _word_counts(source: ReportSource) -> pa.Table:
     """How many queries have so many words: raw, cleaned, and kept."""
     tables = source.tables
     raw = _by_words(count_words(tables.read("raw_queries", ["text"])["text"]))
     sampled = _by_words(count_words(tables.sql(SAMPLED)["payload"]))
-    kept = _by_words(tables.read("cleaned_queries", ["n_words"])["n_words"])
-    words = np.flatnonzero(raw + sampled + kept)
-    counts = {"raw": raw, "cleaned": sampled + kept, "kept": kept}
+    retained_counts = _by_words(tables.read("cleaned_queries", ["n_words"])["n_words"])
+    words = np.flatnonzero(raw + sampled + retained_counts)
+    counts = {"raw": raw, "cleaned": sampled + retained_counts, "kept": retained_counts}
     return pa.table({"words": words} | {name: count[words] for name, count in counts.items()})
 
 
@@ -76,9 +76,9 @@ def _by_words(words: pa.ChunkedArray) -> NDArray[np.int64]:
     return np.bincount(np.minimum(words.to_numpy(), LONGEST + 1), minlength=LONGEST + 2)
 
 
-def _lengths(table: pa.Table, _source: Source) -> list[Chart]:
+def _lengths(table: pa.Table, _source: ReportSource) -> list[Chart]:
     words = table["words"].to_pylist()
-    bins, axis = whole_bins(words, LONGEST, "words")
+    bins, axis = integer_bins(words, LONGEST, "words")
     series = []
     for name, tone in (("raw", "faint"), ("cleaned", "c"), ("kept", "a")):
         counts = table[name].to_pylist()
@@ -89,15 +89,15 @@ def _lengths(table: pa.Table, _source: Source) -> list[Chart]:
 
 def _median(values: list[int], counts: list[int]) -> str:
     """The lower median of counted values."""
-    left = (sum(counts) + 1) // 2
+    remaining = (sum(counts) + 1) // 2
     for value, count in zip(values, counts, strict=True):
-        left -= count
-        if left <= 0:
+        remaining -= count
+        if remaining <= 0:
             return str(value) if value <= LONGEST else f"more than {LONGEST}"
     return "–"
 
 
-def _largest(table: pa.Table, _source: Source) -> list[Quotes]:
+def _largest(table: pa.Table, _source: ReportSource) -> list[Quotes]:
     return [
         Quotes(
             [
@@ -122,7 +122,7 @@ SECTION = FigureSection(
             "Queries by number of words: as they came in, cleaned (no noise, within the length percentiles, in the "
             "language asked for, no duplicates), and kept after cluster sampling; each row has its own height, and 31 "
             "stands for all longer ones.",
-            _counted,
+            _word_counts,
             _lengths,
             ("raw_queries", "cleaned_queries"),
             wide=True,
@@ -132,26 +132,28 @@ SECTION = FigureSection(
             "Languages",
             "Queries by likeliest language, kept or dropped for it; short queries are often misread and are kept "
             "unless another language is likely.",
-            asked(LANGUAGES),
+            sql_source(LANGUAGES),
             lambda table, _: [
-                stacked(table, "language", {"kept": ("kept", "a"), "dropped": ("dropped", "faint")}, axis="queries")
+                stacked_bars(
+                    table, "language", {"kept": ("kept", "a"), "dropped": ("dropped", "faint")}, axis="queries"
+                )
             ],
             ("cleaned_queries",),
-            most=20,
+            max_rows=20,
         ),
         Figure(
             "cluster-sizes",
             "Sizes of the query clusters",
             "Clusters of like queries by the number of raw queries they stand for.",
-            asked(CLUSTERS),
-            lambda table, _: [stacked(table, "raw_queries", {"clusters": ("clusters", "a")}, axis="clusters")],
+            sql_source(CLUSTERS),
+            lambda table, _: [stacked_bars(table, "raw_queries", {"clusters": ("clusters", "a")}, axis="clusters")],
             ("cleaned_queries",),
         ),
         Figure(
             "largest-clusters",
             "The largest clusters",
             "What is asked most: a kept query, and others of its cluster.",
-            asked(LARGEST),
+            sql_source(LARGEST),
             _largest,
             ("cleaned_queries",),
             wide=True,

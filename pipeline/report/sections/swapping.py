@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.pipeline.report.charts import Bin, Histogram, histograms
+from darklode.pipeline.report.charts import Histogram, HistogramBin, histograms
 from darklode.pipeline.report.drawing import Axis, Chart, Quote, Quotes, Text
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.passages import plain
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 DEPTH = 10
 SHOWN, NAMED = 20, 5
@@ -25,24 +25,26 @@ CHANGED = f"""
 """
 
 
-def _overlaps(table: pa.Table, _source: Source) -> list[Chart]:
+def _overlaps(table: pa.Table, _source: ReportSource) -> list[Chart]:
     rows = {row["overlap"]: row for row in table.to_pylist()}
     width = 100 / (DEPTH + 1)
-    bins = [Bin(round(place * width, 2), round(width, 2), f"{place} stay") for place in range(DEPTH + 1)]
-    ticks = [(round((place + 0.5) * width, 2), str(place)) for place in range(DEPTH + 1)]
+    bins = [
+        HistogramBin(round(n_shared * width, 2), round(width, 2), f"{n_shared} stay") for n_shared in range(DEPTH + 1)
+    ]
+    ticks = [(round((n_shared + 0.5) * width, 2), str(n_shared)) for n_shared in range(DEPTH + 1)]
     axis = Axis("texts of the first ten that stay", ticks)
-    series = [_counted(rows, "queries", "a")]
+    series = [_overlap_histogram(rows, "queries", "a")]
     if any(row["searches"] is not None for row in rows.values()):
-        series.append(_counted(rows, "searches", "b"))
+        series.append(_overlap_histogram(rows, "searches", "b"))
     return [histograms(bins, series, axis)]
 
 
-def _counted(rows: dict[int, dict[str, Any]], what: str, tone: str) -> Histogram:
-    counts = [rows[place][what] or 0 if place in rows else 0 for place in range(DEPTH + 1)]
-    return Histogram(what, tone, counts, what, number(sum(counts)))
+def _overlap_histogram(rows: dict[int, dict[str, Any]], column: str, tone: str) -> Histogram:
+    counts = [rows[n_shared][column] or 0 if n_shared in rows else 0 for n_shared in range(DEPTH + 1)]
+    return Histogram(column, tone, counts, column, number(sum(counts)))
 
 
-def _changed(table: pa.Table, _source: Source) -> list[Quotes]:
+def _changed_queries(table: pa.Table, _source: ReportSource) -> list[Quotes]:
     return [Quotes([_quote(row) for row in table.to_pylist()])]
 
 
@@ -51,14 +53,16 @@ def _quote(row: dict[str, Any]) -> Quote:
     if row["searches"] is not None:
         tags.append(f"{number(row['searches'])} searches")
     return Quote(
-        row["query"], tags, [*_listed(row, "base", "adapted", "goes"), *_listed(row, "adapted", "base", "comes")]
+        row["query"],
+        tags,
+        [*_result_texts(row, "base", "adapted", "goes"), *_result_texts(row, "adapted", "base", "comes")],
     )
 
 
-def _listed(row: dict[str, Any], mine: str, other: str, role: str) -> list[Text]:
+def _result_texts(row: dict[str, Any], system: str, other: str, role: str) -> list[Text]:
     """The titles that only one of the lists has, a line each."""
-    found = zip(row[f"{mine}_ids"], row[f"{mine}_titles"], strict=True)
-    titles = list(dict.fromkeys(title for one, title in found if one not in row[f"{other}_ids"]))
+    ids_and_titles = zip(row[f"{system}_ids"], row[f"{system}_titles"], strict=True)
+    titles = list(dict.fromkeys(title for text_id, title in ids_and_titles if text_id not in row[f"{other}_ids"]))
     more = [f"and {number(len(titles) - NAMED)} more"] if len(titles) > NAMED else []
     return [replace(plain("\n".join([*titles[:NAMED], *more])), role=role)] if titles else []
 
@@ -72,7 +76,7 @@ SECTION = FigureSection(
             "How much stays",
             "Queries by how many of the base's first ten texts are among the adapted encoder's: what changes, not what "
             "gets better.",
-            asked(OVERLAPS),
+            sql_source(OVERLAPS),
             _overlaps,
             ("swap",),
             wide=True,
@@ -81,8 +85,8 @@ SECTION = FigureSection(
             "swap-queries",
             "Queries that change most",
             "By the titles of what leaves their first ten and of what comes; often asked ones before others.",
-            asked(CHANGED),
-            _changed,
+            sql_source(CHANGED),
+            _changed_queries,
             ("swap",),
             wide=True,
         ),

@@ -12,7 +12,7 @@ from darklode.pipeline.report.drawing import Quote, Quotes
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.passages import Key, Passages
-from darklode.pipeline.report.source import Source, thresholds
+from darklode.pipeline.report.source import ReportSource, thresholds
 
 FIRST_LOOK = 1000
 WIDER = 100
@@ -42,7 +42,7 @@ REFUTED = """
 """
 
 
-def doubtful(source: Source, connection: duckdb.DuckDBPyConnection, wanted: int) -> pa.Table:
+def most_doubtful(source: ReportSource, connection: duckdb.DuckDBPyConnection, n_wanted: int) -> pa.Table:
     """Tenant, query_id, chunk_id, relevant, probability, threshold, margin and triplet_id, the smallest margin first.
 
     A pair is named once, with the first of the triplets that hold it. The pairs of the smallest margins are looked up
@@ -52,18 +52,18 @@ def doubtful(source: Source, connection: duckdb.DuckDBPyConnection, wanted: int)
     Args:
         source: the run; mined triplets are doubted where the judge looked at them (`mined_verdicts`).
         connection: to its tables.
-        wanted: pairs at most.
+        n_wanted: pairs at most.
     """
     connection.register("thresholds", thresholds(source))
     if source.mined:
-        return connection.sql(REFUTED, params={"wanted": wanted}).to_arrow_table()
-    most, pairs = FIRST_LOOK, source.tables.rows("verdicts")
+        return connection.sql(REFUTED, params={"wanted": n_wanted}).to_arrow_table()
+    limit, pairs = FIRST_LOOK, source.tables.rows("verdicts")
     while True:
-        connection.register("near", connection.sql(NEAREST, params={"most": most}).to_arrow_table())
-        found: pa.Table = connection.sql(FOUND, params={"wanted": wanted}).to_arrow_table()
-        if found.num_rows == wanted or most >= pairs:
-            return found
-        most *= WIDER
+        connection.register("near", connection.sql(NEAREST, params={"most": limit}).to_arrow_table())
+        rows: pa.Table = connection.sql(FOUND, params={"wanted": n_wanted}).to_arrow_table()
+        if rows.num_rows == n_wanted or limit >= pairs:
+            return rows
+        limit *= WIDER
 
 
 READ = 10
@@ -95,26 +95,26 @@ DOUBTFUL = f"""
 """
 
 
-def _random(source: Source) -> pa.Table:
+def _random(source: ReportSource) -> pa.Table:
     seed = str(source.settings.seed)
     with source.tables.connect(DRAWN + RANDOM) as connection:
         drawn = connection.sql(DRAWN, params={"seed": seed, "wanted": READ}).to_arrow_table()
         connection.register("chosen", drawn)
-        found: pa.Table = connection.sql(RANDOM, params={"seed": seed}).to_arrow_table()
-        return found
+        rows: pa.Table = connection.sql(RANDOM, params={"seed": seed}).to_arrow_table()
+        return rows
 
 
-def _doubtful(source: Source) -> pa.Table:
+def _doubtful(source: ReportSource) -> pa.Table:
     with source.tables.connect(NEAREST + FOUND + REFUTED + DOUBTFUL) as connection:
-        connection.register("chosen", doubtful(source, connection, READ))
-        found: pa.Table = connection.sql(DOUBTFUL).to_arrow_table()
-        return found
+        connection.register("chosen", most_doubtful(source, connection, READ))
+        rows: pa.Table = connection.sql(DOUBTFUL).to_arrow_table()
+        return rows
 
 
-def _quotes(table: pa.Table, source: Source) -> list[Quotes]:
+def _quotes(table: pa.Table, source: ReportSource) -> list[Quotes]:
     rows = table.to_pylist()
-    wanted = [_key(row, one) for row in rows for one in (row["positive_id"], *row["negative_ids"])]
-    passages = Passages(source, wanted)
+    keys = [_key(row, document_id) for row in rows for document_id in (row["positive_id"], *row["negative_ids"])]
+    passages = Passages(source, keys)
     return [Quotes([_quote(row, passages) for row in rows])]
 
 
@@ -123,29 +123,33 @@ def _key(row: Mapping[str, Any], text: str) -> Key:
 
 
 def _quote(row: dict[str, Any], passages: Passages) -> Quote:
-    query, held = row["query"], zip(row["negative_ids"], row["negatives"], strict=True)
+    query, id_and_text = row["query"], zip(row["negative_ids"], row["negatives"], strict=True)
     positive = passages.text(_key(row, row["positive_id"]), query, row["positive"], "positive")
-    negatives = [passages.text(_key(row, one), query, text, "negative") for one, text in held]
-    left = row["all_negatives"] - len(negatives)
-    if left:
+    negatives = [passages.text(_key(row, document_id), query, text, "negative") for document_id, text in id_and_text]
+    n_more = row["all_negatives"] - len(negatives)
+    if n_more:
         last = negatives[-1]
-        negatives[-1] = replace(last, note=", ".join(filter(None, (last.note, f"and {number(left)} more negatives"))))
+        negatives[-1] = replace(last, note=", ".join(filter(None, (last.note, f"and {number(n_more)} more negatives"))))
     return Quote(query, (row["tenant"], row["split"], row["source"]), [positive, *negatives[:1]], negatives[1:])
 
 
-def _doubts(table: pa.Table, source: Source) -> list[Quotes]:
+def _doubtful_notes(table: pa.Table, source: ReportSource) -> list[Quotes]:
     rows = table.to_pylist()
     passages = Passages(source, [_key(row, row[name]) for row in rows for name in ("chunk_id", "positive_id")])
     return [Quotes([_doubt(row, passages) for row in rows])]
 
 
 def _doubt(row: dict[str, Any], passages: Passages) -> Quote:
-    said = f"probability {row['probability']:.4f}, threshold {row['threshold']:.4g}"
+    probability_text = f"probability {row['probability']:.4f}, threshold {row['threshold']:.4g}"
     tags = (row["tenant"], row["split"], row["source"], f"{row['doubtful']} in doubt")
-    query, positive, note = row["query"], _key(row, row["positive_id"]), said if row["negative"] is None else ""
+    query, positive, note = (
+        row["query"],
+        _key(row, row["positive_id"]),
+        probability_text if row["negative"] is None else "",
+    )
     texts = [passages.text(positive, query, row["positive"], "positive", note)]
     if row["negative"] is not None:
-        texts.insert(0, passages.text(_key(row, row["chunk_id"]), query, row["negative"], "negative", said))
+        texts.insert(0, passages.text(_key(row, row["chunk_id"]), query, row["negative"], "negative", probability_text))
     return Quote(query, tags, texts)
 
 
@@ -185,7 +189,7 @@ SECTION = FigureSection(
             "Positives whose probability lies nearest above the threshold and negatives nearest below it, or on the "
             "wrong side: the smallest margin first, each pair once. Read them first.",
             _doubtful,
-            _doubts,
+            _doubtful_notes,
             ("triplets", "verdicts"),
             wide=True,
         ),
@@ -194,7 +198,7 @@ SECTION = FigureSection(
             "The ten most doubtful mined triplets",
             "Of the pairs that the judge looked at, the positives to which it gave the lowest probability.",
             _doubtful,
-            _doubts,
+            _doubtful_notes,
             ("triplets", "mined_verdicts"),
             wide=True,
         ),

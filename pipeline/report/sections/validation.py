@@ -8,10 +8,10 @@ import pyarrow as pa
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, whiskers
 from darklode.pipeline.report.drawing import Chart, Quote, Quotes
-from darklode.pipeline.report.figure import Figure, FigureSection, asked
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.passages import Key, Passages, plain
-from darklode.pipeline.report.source import Source
+from darklode.pipeline.report.source import ReportSource
 
 READ = 10
 SCOPES = 24
@@ -30,10 +30,10 @@ FIGURES = """
 RELEASE = "SELECT * FROM release ORDER BY figure"
 
 
-def _figures(table: pa.Table, _source: Source) -> list[Chart]:
+def _figures(table: pa.Table, _source: ReportSource) -> list[Chart]:
     rows = table.to_pylist()
     drawn = {measure: list(_estimates(rows, measure)) for measure in MEASURES}
-    return [whiskers(found, *MEASURES[measure]) for measure, found in drawn.items() if found]
+    return [whiskers(estimates, *MEASURES[measure]) for measure, estimates in drawn.items() if estimates]
 
 
 def _estimates(rows: list[dict[str, Any]], measure: str) -> Iterator[Whisker]:
@@ -41,16 +41,16 @@ def _estimates(rows: list[dict[str, Any]], measure: str) -> Iterator[Whisker]:
         middle, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
         if None in (middle, low, high):
             continue
-        of = f"{number(row['labelled'])} labelled pairs"
+        basis = f"{number(row['labelled'])} labelled pairs"
         if row["retriever"] is not None:
-            yield Whisker(row["retriever"], middle, low, high, of, "by retriever")
+            yield Whisker(row["retriever"], middle, low, high, basis, "by retriever")
         elif row["tenant"] is not None:
-            yield Whisker(row["tenant"], middle, low, high, of, "by tenant")
+            yield Whisker(row["tenant"], middle, low, high, basis, "by tenant")
         else:
-            yield Whisker("all pairs", middle, low, high, of)
+            yield Whisker("all pairs", middle, low, high, basis)
 
 
-def _quotes(table: pa.Table, source: Source) -> list[Quotes]:
+def _quotes(table: pa.Table, source: ReportSource) -> list[Quotes]:
     rows = table.to_pylist()
     passages = Passages(source, [_key(row) for row in rows])
     return [Quotes([_quote(row, passages) for row in rows])]
@@ -61,9 +61,9 @@ def _key(row: dict[str, Any]) -> Key:
 
 
 def _quote(row: dict[str, Any], passages: Passages) -> Quote:
-    said = "" if row["probability"] is None else f", probability {row['probability']:.3f}"
+    probability_text = "" if row["probability"] is None else f", probability {row['probability']:.3f}"
     role = "positive" if row["people"] else "negative"
-    note = f"to people; the judge: {row['verdict']}{said}; stands for {number(round(row['weight']))} pairs"
+    note = f"to people; the judge: {row['verdict']}{probability_text}; stands for {number(round(row['weight']))} pairs"
     reasons = [plain(row[name]) for name in ("reasons", "judge_says") if row[name]]
     chunk = passages.text(_key(row), row["query"], row["chunk"], role, note)
     return Quote(row["query"], (row["tenant"], row["kind"]), [chunk], reasons)
@@ -77,7 +77,7 @@ SECTION = FigureSection(
             "release",
             "Release gate",
             "What was asked of the judge, and whether it was reached; a figure that is unknown does not pass.",
-            asked(RELEASE),
+            sql_source(RELEASE),
             needs=("release",),
         ),
         Figure(
@@ -93,11 +93,11 @@ SECTION = FigureSection(
             "Precision, recall and agreement, estimated for the whole run",
             "Each labelled pair counts for all that it stands for; whiskers are 95 % intervals. Recall is of the pool: "
             "what no retriever found, nobody saw.",
-            asked(FIGURES),
+            sql_source(FIGURES),
             _figures,
             ("validation",),
             wide=True,
-            most=SCOPES,
+            max_rows=SCOPES,
         ),
         Figure(
             "validation-thresholds",
@@ -115,7 +115,7 @@ SECTION = FigureSection(
             lambda source: statistics.reviewers(source.tables),
             needs=("reviewer_agreement",),
             wide=True,
-            most=20,
+            max_rows=20,
         ),
         Figure(
             "disagreements",

@@ -60,9 +60,9 @@ class Work:
 
 
 def _mean(*parts: tuple[float | None, float]) -> float | None:
-    known = [(share, seconds) for share, seconds in parts if share is not None and seconds]
-    whole = sum(seconds for _, seconds in known)
-    return sum(share * seconds for share, seconds in known) / whole if known else None
+    measured = [(share, seconds) for share, seconds in parts if share is not None and seconds]
+    total_seconds = sum(seconds for _, seconds in measured)
+    return sum(share * seconds for share, seconds in measured) / total_seconds if measured else None
 
 
 def cache_id(encoder_id: str, *, queries: bool = False) -> str:
@@ -102,14 +102,14 @@ def encode_missing(
         DarklodeError: the encoder failed for good; what it gave before is kept.
     """
     name = cache_id(encoder.encoder_id, queries=queries)
-    shards, seen, texts_seen = cache.open(name), KeyIndex(), 0
+    shards, seen_keys, texts_seen = cache.open(name), KeyIndex(), 0
     waiting: HashedTexts = (pa.array([], pa.string()), pa.array([], pa.string()))
     with ExitStack() as stack:
         rounds = _Rounds(encoder, cache, name, queries, stack)
         for hashes, batch in texts:
-            new = _new(shards, seen, hashes)
+            new = _select_new(shards, seen_keys, hashes)
             texts_seen += len(hashes)
-            waiting = _joined(waiting[0], hashes.take(new)), _joined(waiting[1], batch.take(new))
+            waiting = _concat_arrays(waiting[0], hashes.take(new)), _concat_arrays(waiting[1], batch.take(new))
             while len(waiting[0]) >= at_once:
                 yield rounds.encode(waiting[0][:at_once], waiting[1][:at_once], texts_seen)
                 waiting, texts_seen = (waiting[0][at_once:], waiting[1][at_once:]), 0
@@ -126,9 +126,9 @@ class _Rounds:
         self._stack = stack
         self._writer: VectorWriter | None = None
 
-    def encode(self, hashes: pa.Array, texts: pa.Array, seen: int) -> Work:
+    def encode(self, hashes: pa.Array, texts: pa.Array, n_seen: int) -> Work:
         if not len(hashes):
-            return Work(texts=seen)
+            return Work(texts=n_seen)
         began, paid, shares, size = time.perf_counter(), self._encoder.cost, [], 0
         names = hashes.to_pylist()
         with closing(self._encoder.encode_batches(texts.to_pylist(), queries=self._queries, ids=names)) as batches:
@@ -137,9 +137,9 @@ class _Rounds:
                 size += vectors.size * np.dtype(self._cache.dtype).itemsize
                 shares.append(utilisation())
         seconds = time.perf_counter() - began
-        known = [share for share in shares if share is not None]
-        gpu = sum(known) / len(known) if known else None
-        return Work(seen, len(hashes), seconds, size, self._encoder.cost - paid, gpu)
+        measured_shares = [share for share in shares if share is not None]
+        gpu = sum(measured_shares) / len(measured_shares) if measured_shares else None
+        return Work(n_seen, len(hashes), seconds, size, self._encoder.cost - paid, gpu)
 
     def _open(self) -> VectorWriter:
         if self._writer is None:
@@ -147,22 +147,22 @@ class _Rounds:
         return self._writer
 
 
-def _joined(first: pa.Array, second: pa.Array) -> pa.Array:
+def _concat_arrays(first: pa.Array, second: pa.Array) -> pa.Array:
     return pa.concat_arrays([first, second.cast(pa.string())])
 
 
-def _new(shards: Shards | None, seen: KeyIndex, hashes: pa.Array) -> pa.Array:
+def _select_new(shards: Shards | None, seen_keys: KeyIndex, hashes: pa.Array) -> pa.Array:
     keys = keys_of(hashes)
-    wanted = np.ones(len(keys), dtype=np.bool_) if shards is None else shards.find(keys) < 0
-    wanted[wanted] = seen.add_new(keys[wanted])
-    return pa.array(np.flatnonzero(wanted))
+    is_missing = np.ones(len(keys), dtype=np.bool_) if shards is None else shards.find(keys) < 0
+    is_missing[is_missing] = seen_keys.add_new(keys[is_missing])
+    return pa.array(np.flatnonzero(is_missing))
 
 
-def hashed_queries(texts: Sequence[str]) -> HashedTexts:
+def hash_queries(texts: Sequence[str]) -> HashedTexts:
     """Queries under the SHA-256 of their text; blank ones are left out, since no encoder knows anything of them."""
-    known = [text for text in texts if text.strip()]
-    hashes = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in known]
-    return pa.array(hashes, pa.string()), pa.array(known, pa.string())
+    non_empty = [text for text in texts if text.strip()]
+    hashes = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in non_empty]
+    return pa.array(hashes, pa.string()), pa.array(non_empty, pa.string())
 
 
 class CachedTexts:
@@ -226,7 +226,7 @@ class CachedQueries:
         Raises:
             ArtifactError: vectors were pruned while they were in use.
         """
-        known = self._texts(hashed_queries(texts))
-        vectors = np.zeros((len(texts), known.shape[1]), np.float32)
-        vectors[[bool(text.strip()) for text in texts]] = known
+        hashes = self._texts(hash_queries(texts))
+        vectors = np.zeros((len(texts), hashes.shape[1]), np.float32)
+        vectors[[bool(text.strip()) for text in texts]] = hashes
         return vectors

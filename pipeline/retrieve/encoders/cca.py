@@ -53,12 +53,12 @@ def fit_cca(terms: TermSpace, dimensions: int, share: float = 0.35, ridge: float
     weights = np.maximum(entropy_weights(sample), 0) + np.float32(1e-3)
     _, _, right = truncated_svd(unit_sparse_rows(log_counts(sample, weights)), _BASE_DIMENSIONS)
     base = (weights[:, None] * right.T).astype(np.float32)
-    queries, documents = _correlated(*_parts(sample, weights, right, share), ridge, dimensions)
+    queries, documents = _correlated_directions(*_project_parts(sample, weights, right, share), ridge, dimensions)
     name = f"cca-{dimensions}-{share}-{ridge}-1"
     return TermVectors(name, terms, base @ documents, base @ queries)
 
 
-def _parts(
+def _project_parts(
     sample: sparse.csr_matrix, weights: NDArray[np.float32], right: NDArray[np.float32], share: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Second moments of the parts, of the rests, and between them, each of shape (rank, rank)."""
@@ -67,22 +67,22 @@ def _parts(
     sums = np.zeros((3, rank, rank))
     for _ in range(_ROUNDS):
         parts = split_counts(sample, share, random)
-        one, two = (unit_sparse_rows(log_counts(part, weights)) @ right.T for part in parts)
-        sums += np.stack([one.T @ one, two.T @ two, one.T @ two])
+        first, two = (unit_sparse_rows(log_counts(part, weights)) @ right.T for part in parts)
+        sums += np.stack([first.T @ first, two.T @ two, first.T @ two])
     return sums[0], sums[1], sums[2]
 
 
-def _correlated(
+def _correlated_directions(
     own: NDArray[np.float64],
-    rest: NDArray[np.float64],
+    context: NDArray[np.float64],
     both: NDArray[np.float64],
     ridge: float,
     dimensions: int,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    left, right = _whitener(own, ridge), _whitener(rest, ridge)
-    u, values, v = np.linalg.svd(left @ both @ right)
+    own_whitener, right = _whitener(own, ridge), _whitener(context, ridge)
+    u, values, v = np.linalg.svd(own_whitener @ both @ right)
     strength = np.sqrt(values[:dimensions])
-    queries = (left @ u[:, :dimensions] * strength).astype(np.float32)
+    queries = (own_whitener @ u[:, :dimensions] * strength).astype(np.float32)
     return queries, (right @ v[:dimensions].T * strength).astype(np.float32)
 
 

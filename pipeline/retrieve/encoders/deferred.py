@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.port import ModelEncoder, Vectors
 
-_held: list[tuple[str, ModelEncoder]] = []
+_cached_model: list[tuple[str, ModelEncoder]] = []
 
 
 def release() -> None:
     """Let go of the encoder that this process holds, and of its memory."""
-    _held.clear()
+    _cached_model.clear()
 
 
-def _loaded(settings: EncoderKind, root: str | None) -> ModelEncoder:
+def _load(settings: EncoderKind, root: str | None) -> ModelEncoder:
     """A process holds one encoder at a time: six large models do not fit on one GPU together."""
     key = f"{settings.model_dump_json()} {root}"
-    if not _held or _held[0][0] != key:
+    if not _cached_model or _cached_model[0][0] != key:
         release()
-        _held.append((key, settings.load(root)))
-    return _held[0][1]
+        _cached_model.append((key, settings.load(root)))
+    return _cached_model[0][1]
 
 
 class Deferred:
@@ -46,23 +46,23 @@ class Deferred:
     @property
     def dimensions(self) -> int:
         """Length of a vector."""
-        return _loaded(self._settings, self._root).dimensions
+        return _load(self._settings, self._root).dimensions
 
     @property
     def cost(self) -> float:
         """Money spent by the encoder that this process holds."""
-        return _loaded(self._settings, self._root).cost
+        return _load(self._settings, self._root).cost
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Encoder`."""
-        return _loaded(self._settings, self._root).encode_queries(texts)
+        return _load(self._settings, self._root).encode_queries(texts)
 
     def encode_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See `Encoder`."""
-        return _loaded(self._settings, self._root).encode_documents(texts)
+        return _load(self._settings, self._root).encode_documents(texts)
 
     def encode_batches(
         self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
     ) -> Generator[Vectors, None, None]:
         """See `ModelEncoder`."""
-        return _loaded(self._settings, self._root).encode_batches(texts, queries=queries, ids=ids)
+        return _load(self._settings, self._root).encode_batches(texts, queries=queries, ids=ids)

@@ -87,9 +87,9 @@ def fit_character_map(terms: TermSpace, dimensions: int) -> NDArray[np.float32]:
     grams = ngram_counts(terms.frequent_terms)
     sample = terms.sample(_CHARACTER_SAMPLE_CHUNKS)
     frequency = np.bincount((sample @ grams).indices, minlength=grams.shape[1])
-    kept = np.sort(np.argsort(-frequency, kind="stable")[:_MAX_NGRAMS])
-    idf = inverse_frequency(frequency[kept], sample.shape[0])
-    weighted = (grams[:, kept] @ sparse.diags(idf)).tocsr()
+    retained_columns = np.sort(np.argsort(-frequency, kind="stable")[:_MAX_NGRAMS])
+    idf = inverse_frequency(frequency[retained_columns], sample.shape[0])
+    weighted = (grams[:, retained_columns] @ sparse.diags(idf)).tocsr()
     _, _, right = truncated_svd(unit_sparse_rows((log_counts(sample) @ weighted).tocsr()), dimensions)
     return np.asarray(weighted @ right.T)
 
@@ -122,12 +122,12 @@ def ngram_counts(terms: Iterable[str]) -> sparse.csr_matrix:
     """How often each n-gram occurs in each term: CSR, shape (n_terms, n_ngrams)."""
     from scipy import sparse
 
-    known: dict[str, int] = {}
-    columns = [[known.setdefault(gram, len(known)) for gram in ngrams(term)] for term in terms]
+    columns_by_ngram: dict[str, int] = {}
+    columns = [[columns_by_ngram.setdefault(gram, len(columns_by_ngram)) for gram in ngrams(term)] for term in terms]
     rows = np.repeat(np.arange(len(columns)), [len(row) for row in columns])
     flat = np.array([column for row in columns for column in row], dtype=np.int64)
     ones = np.ones(len(flat), dtype=np.float32)
-    return sparse.csr_matrix((ones, (rows, flat)), shape=(len(columns), max(1, len(known))))
+    return sparse.csr_matrix((ones, (rows, flat)), shape=(len(columns), max(1, len(columns_by_ngram))))
 
 
 def unit_rows(vectors: NDArray[Any]) -> NDArray[np.float32]:
@@ -172,8 +172,8 @@ def truncated_svd(
         right vector is positive, which settles the sign.
     """
     if not matrix.nnz:
-        left, right = np.zeros((matrix.shape[0], 1), np.float32), np.zeros((1, matrix.shape[1]), np.float32)
-        return left, np.zeros(1, np.float32), right
+        left_vectors, right = np.zeros((matrix.shape[0], 1), np.float32), np.zeros((1, matrix.shape[1]), np.float32)
+        return left_vectors, np.zeros(1, np.float32), right
     width = min(rank + _OVERSAMPLING, *matrix.shape)
     start = np.random.default_rng(_SEED).standard_normal((matrix.shape[1], width), dtype=np.float32)
     transposed = matrix.T.tocsr()
@@ -183,11 +183,11 @@ def truncated_svd(
     projected = transposed @ basis
     squares, rotation = np.linalg.eigh(projected.T.astype(np.float64) @ projected)
     values = np.sqrt(np.maximum(squares[::-1][:rank], 0))
-    kept = max(1, int(np.count_nonzero(values > _SMALLEST * values[0])))
-    rotation = rotation[:, ::-1][:, :kept].astype(np.float32)
-    values = values[:kept].astype(np.float32)
+    n_significant = max(1, int(np.count_nonzero(values > _SMALLEST * values[0])))
+    rotation = rotation[:, ::-1][:, :n_significant].astype(np.float32)
+    values = values[:n_significant].astype(np.float32)
     right = (projected @ rotation / values).T
-    signs = np.where(right[np.arange(kept), np.abs(right).argmax(axis=1)] < 0, -1, 1).astype(np.float32)
+    signs = np.where(right[np.arange(n_significant), np.abs(right).argmax(axis=1)] < 0, -1, 1).astype(np.float32)
     return (basis @ rotation) * signs, values, right * signs[:, None]
 
 

@@ -18,7 +18,7 @@ from darklode.pipeline.base.remote.budget import Counters, SpendingBook, Usage
 from darklode.pipeline.base.remote.client import Call, Client, Lane
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.base.remote.faults import BadReply, Refused
-from darklode.pipeline.base.remote.tokens import Batch, fill
+from darklode.pipeline.base.remote.tokens import TokenBatch, fill
 from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings
 from darklode.pipeline.retrieve.encoders.port import Vectors
 
@@ -100,15 +100,15 @@ class OpenAIEncoder:
             yield from background.iterate(self._batches(texts, queries, ids))
 
     async def _batches(self, texts: Sequence[str], queries: bool, ids: Sequence[str] | None) -> AsyncGenerator[Vectors]:
-        given = self._settings
-        prompt = given.query_prompt if queries else given.document_prompt
-        parameters = given.query_parameters if queries else given.document_parameters
+        settings = self._settings
+        prompt = settings.query_prompt if queries else settings.document_prompt
+        parameters = settings.query_parameters if queries else settings.document_parameters
 
-        async def work(batch: Batch, lane: Lane) -> Vectors:
-            names = [ids[place] if ids else repr(texts[place][:60]) for place in batch.places]
+        async def work(batch: TokenBatch, lane: Lane) -> Vectors:
+            names = [ids[position] if ids else repr(texts[position][:60]) for position in batch.places]
             return batch.places, await self._embed(lane, batch, parameters, names)
 
-        batches = fill(texts, prompt, given.max_tokens, given.batch_texts, given.batch_tokens)
+        batches = fill(texts, prompt, settings.max_tokens, settings.batch_texts, settings.batch_tokens)
         async with (
             self._client.session() as session,
             aclosing(session.results(([batch] for batch in batches), work)) as results,
@@ -118,13 +118,13 @@ class OpenAIEncoder:
                     yield vectors
 
     async def _embed(
-        self, lane: Lane, batch: Batch, parameters: Mapping[str, object], names: list[str]
+        self, lane: Lane, batch: TokenBatch, parameters: Mapping[str, object], names: list[str]
     ) -> NDArray[np.float32]:
         """The batch's vectors, all checked."""
         where, body = self._client.endpoint.name, json.dumps({**self._request(batch.texts), **parameters}).encode()
 
-        def read(found: Mapping[str, Any]) -> NDArray[np.float32]:
-            return read_vectors(found, names, self._dimensions)
+        def read(response: Mapping[str, Any]) -> NDArray[np.float32]:
+            return read_vectors(response, names, self._dimensions)
 
         try:
             call = Call(body, Usage(batch.tokens, 0), f"text {names[0]}", read, {BadReply: BAD_REPLIES})
@@ -153,24 +153,24 @@ class OpenAIEncoder:
     def _all(self, texts: Sequence[str], *, queries: bool) -> NDArray[np.float32]:
         batches = list(self.encode_batches(texts, queries=queries))
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
-        for places, found in batches:
-            vectors[places] = found
+        for places, batch_vectors in batches:
+            vectors[places] = batch_vectors
         return vectors
 
 
-def _endpoint(given: OpenAISettings) -> Endpoint:
+def _endpoint(settings: OpenAISettings) -> Endpoint:
     return Endpoint(
         section="encoder",
-        model=given.model,
-        base_urls=(given.base_url,),
+        model=settings.model,
+        base_urls=(settings.base_url,),
         path="/embeddings",
-        key_env=given.key_env,
-        max_in_flight=given.in_flight,
-        timeout=given.timeout,
-        give_up_after=given.give_up_after,
-        requests_per_minute=given.requests_per_minute,
-        prompt_price=given.price_per_million,
-        spending_limit=given.spending_limit,
+        key_env=settings.key_env,
+        max_in_flight=settings.in_flight,
+        timeout=settings.timeout,
+        give_up_after=settings.give_up_after,
+        requests_per_minute=settings.requests_per_minute,
+        prompt_price=settings.price_per_million,
+        spending_limit=settings.spending_limit,
     )
 
 
@@ -191,18 +191,18 @@ def read_vectors(body: Mapping[str, Any], names: Sequence[str], dimensions: int 
         raise BadReply("has no list of vectors")
     if len(items) != len(names):
         raise BadReply(f"holds {len(items)} vectors for {len(names)} texts", names[min(len(items), len(names) - 1)])
-    rows = [_vector(item, name) for item, name in zip(_ordered(items), names, strict=True)]
-    return _checked(rows, names, dimensions)
+    rows = [_vector(item, name) for item, name in zip(_order_by_index(items), names, strict=True)]
+    return _check_rows(rows, names, dimensions)
 
 
-def _ordered(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _order_by_index(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     indices = [item.get("index") for item in items]
     if all(index is None for index in indices):
         return items
     by_index = {index: item for index, item in zip(indices, items, strict=True) if isinstance(index, int)}
     if sorted(by_index) != list(range(len(items))):
         raise BadReply("numbers its vectors with other indices than 0 to n - 1")
-    return [by_index[place] for place in range(len(items))]
+    return [by_index[position] for position in range(len(items))]
 
 
 def _vector(item: dict[str, Any], name: str) -> NDArray[np.float32]:
@@ -217,14 +217,14 @@ def _vector(item: dict[str, Any], name: str) -> NDArray[np.float32]:
     raise BadReply("has no vector of numbers", name)
 
 
-def _checked(rows: list[NDArray[np.float32]], names: Sequence[str], dimensions: int | None) -> NDArray[np.float32]:
-    wanted = dimensions or len(rows[0])
+def _check_rows(rows: list[NDArray[np.float32]], names: Sequence[str], dimensions: int | None) -> NDArray[np.float32]:
+    expected_dim = dimensions or len(rows[0])
     for name, row in zip(names, rows, strict=True):
-        if len(row) != wanted or not len(row):
-            raise BadReply(f"has {len(row)} dimensions where {wanted or 'some'} are expected", name)
+        if len(row) != expected_dim or not len(row):
+            raise BadReply(f"has {len(row)} dimensions where {expected_dim or 'some'} are expected", name)
     vectors = np.stack(rows)
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    for wrong, what in ((~np.isfinite(lengths), "a NaN or an infinity"), (lengths == 0, "only zeros")):
+    for wrong, problem in ((~np.isfinite(lengths), "a NaN or an infinity"), (lengths == 0, "only zeros")):
         if wrong.any():
-            raise BadReply(f"has a vector with {what}", names[int(wrong.argmax())])
+            raise BadReply(f"has a vector with {problem}", names[int(wrong.argmax())])
     return np.asarray(vectors / lengths, np.float32)

@@ -39,8 +39,8 @@ def positive_pmi(pairs: sparse.coo_matrix) -> sparse.csr_matrix:
     smoothed = totals**_CONTEXT_SMOOTHING
     smoothed /= max(smoothed.sum(), 1e-12)
     pmi = np.log(pairs.data / (totals[pairs.row] * smoothed[pairs.col])).astype(np.float32)
-    kept = pmi > 0
-    return sparse.csr_matrix((pmi[kept], (pairs.row[kept], pairs.col[kept])), shape=pairs.shape)
+    is_positive = pmi > 0
+    return sparse.csr_matrix((pmi[is_positive], (pairs.row[is_positive], pairs.col[is_positive])), shape=pairs.shape)
 
 
 def fit_word_vectors(terms: TermSpace, dimensions: int) -> NDArray[np.float32]:
@@ -48,8 +48,8 @@ def fit_word_vectors(terms: TermSpace, dimensions: int) -> NDArray[np.float32]:
 
     U·√S of the PPMI matrix (Levy and Goldberg 2014), counted over at most 20,000 chunks.
     """
-    left, values, _ = truncated_svd(positive_pmi(cooccurrence(terms.sample(_SAMPLE_CHUNKS))), dimensions)
-    return left * np.sqrt(values)
+    word_vectors, values, _ = truncated_svd(positive_pmi(cooccurrence(terms.sample(_SAMPLE_CHUNKS))), dimensions)
+    return word_vectors * np.sqrt(values)
 
 
 def fit_ppmi_sif(terms: TermSpace, words: NDArray[np.float32]) -> TermVectors:

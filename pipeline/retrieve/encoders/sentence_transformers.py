@@ -40,9 +40,9 @@ def encode_texts(
         queries: whether they are queries.
         options: of sentence-transformers' `encode`.
     """
-    given, task = with_prompt(settings, texts, queries=queries), "query" if queries else "document"
+    prompted, task = with_prompt(settings, texts, queries=queries), "query" if queries else "document"
     size = settings.batch_size
-    vectors = model.encode(given, batch_size=size, show_progress_bar=False, task=task, **options)
+    vectors = model.encode(prompted, batch_size=size, show_progress_bar=False, task=task, **options)
     return np.asarray(vectors, np.float32)
 
 
@@ -90,8 +90,8 @@ class SentenceTransformersEncoder:
         step = _FORWARD_PASSES * self._settings.batch_size * len(self._devices)
         for start in range(0, len(order), step):
             places = order[start : start + step]
-            names = [ids[place] for place in places] if ids else None
-            yield places, self._encode([texts[place] for place in places], queries=queries, ids=names)
+            names = [ids[position] for position in places] if ids else None
+            yield places, self._encode([texts[position] for position in places], queries=queries, ids=names)
 
     def _encode(self, texts: Sequence[str], *, queries: bool, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
         if not len(texts):
@@ -104,10 +104,10 @@ class SentenceTransformersEncoder:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         broken = ~np.isfinite(lengths[:, 0])
         if broken.any():
-            place = int(broken.argmax())
-            named = f"{texts[place][:60]!r}" + (f" (content hash {ids[place]})" if ids else "")
+            row = int(broken.argmax())
+            text_name = f"{texts[row][:60]!r}" + (f" (content hash {ids[row]})" if ids else "")
             raise DarklodeError(
-                f"{self._settings.model} gave a vector with NaN or infinity for {named}: "
+                f"{self._settings.model} gave a vector with NaN or infinity for {text_name}: "
                 f"the model overflows with dtype {self._settings.dtype}; set dtype: bfloat16 or float32"
             )
         return np.asarray(vectors / np.maximum(lengths, np.float32(1e-12)), np.float32)

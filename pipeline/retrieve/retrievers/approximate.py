@@ -29,12 +29,12 @@ class Recall:
 
     queries: int
     depth: int
-    found: int
+    n_found: int
     expected: int
 
     @property
     def share(self) -> float:
-        return self.found / self.expected if self.expected else 1.0
+        return self.n_found / self.expected if self.expected else 1.0
 
 
 class Approximate:
@@ -61,14 +61,14 @@ class Approximate:
         """Lists like `exact_search`'s that may miss chunks; -1 where too few were found."""
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         hits = self._search(queries, depth)
-        known = np.flatnonzero(queries.any(axis=1))
-        chosen = known[np.linspace(0, len(known) - 1, min(_SAMPLE, len(known))).astype(np.int64)]
+        non_empty = np.flatnonzero(queries.any(axis=1))
+        chosen = non_empty[np.linspace(0, len(non_empty) - 1, min(_SAMPLE, len(non_empty))).astype(np.int64)]
         exact = exact_search(queries[chosen], self._vectors, depth, self._settings)
-        found = sum(
+        n_found = sum(
             len(np.intersect1d(ours[ours >= 0], true[true >= 0]))
             for ours, true in zip(hits.rows[chosen], exact.rows, strict=True)
         )
-        self.recall = Recall(len(chosen), exact.rows.shape[1], found, int((exact.rows >= 0).sum()))
+        self.recall = Recall(len(chosen), exact.rows.shape[1], n_found, int((exact.rows >= 0).sum()))
         return hits
 
     def _search(self, queries: NDArray[np.float32], depth: int) -> Hits:
@@ -77,7 +77,7 @@ class Approximate:
             self._index.hnsw.efSearch = max(128, 2 * k)
         _, positions = self._index.search(queries, k)
         positions[~queries.any(axis=1)] = -1
-        return _scored(queries, self._vectors, positions.astype(np.int64), min(depth, self._vectors.n_chunks))
+        return _rescore(queries, self._vectors, positions.astype(np.int64), min(depth, self._vectors.n_chunks))
 
     def _hnsw(self) -> Any:
         index = self._faiss.IndexHNSWFlat(self._vectors.dimensions, _LINKS, self._faiss.METRIC_INNER_PRODUCT)
@@ -85,7 +85,7 @@ class Approximate:
         threads = self._faiss.omp_get_max_threads()
         self._faiss.omp_set_num_threads(1)
         try:
-            return self._filled(index)
+            return self._add_vectors(index)
         finally:
             self._faiss.omp_set_num_threads(threads)
 
@@ -99,19 +99,19 @@ class Approximate:
         self._quantizer = flat  # faiss only borrows it
         sample = np.sort(np.random.default_rng(_SEED).permutation(n)[:_TRAINING_ROWS])
         index.train(self._vectors.take(sample).astype(np.float32))
-        return self._filled(index)
+        return self._add_vectors(index)
 
-    def _filled(self, index: Any) -> Any:
+    def _add_vectors(self, index: Any) -> Any:
         for _, block in self._vectors.blocks(_BLOCK_ROWS):
             index.add(np.ascontiguousarray(block, dtype=np.float32))
         return index
 
 
-def _scored(queries: NDArray[np.float32], vectors: Vectors, positions: NDArray[np.int64], k: int) -> Hits:
+def _rescore(queries: NDArray[np.float32], vectors: Vectors, positions: NDArray[np.int64], k: int) -> Hits:
     """Hits of the chunks at found positions, -1 for none, by the score that exact search gives them."""
-    query, place = np.nonzero(positions >= 0)
-    scores = score_pairs(queries, vectors, query, positions[query, place])
-    chunks, counts = vectors.chunks_of(vectors.first_rows[positions[query, place]])
+    query, column = np.nonzero(positions >= 0)
+    scores = score_pairs(queries, vectors, query, positions[query, column])
+    chunks, counts = vectors.chunks_of(vectors.first_rows[positions[query, column]])
     return best_hits(np.repeat(query, counts), rank_keys(np.repeat(scores, counts), chunks), len(queries), k)
 
 

@@ -151,9 +151,9 @@ class CachedVectors:
 
     def positions(self) -> NDArray[np.int64]:
         """Each chunk row's position, shape (n_chunks,)."""
-        found = np.empty(self.n_chunks, np.int64)
-        found[self._rows] = np.repeat(np.arange(len(self)), np.diff(self._starts))
-        return found
+        positions = np.empty(self.n_chunks, np.int64)
+        positions[self._rows] = np.repeat(np.arange(len(self)), np.diff(self._starts))
+        return positions
 
     def _load(self, start: int, end: int) -> tuple[Block, list[tuple[Mapped, int, int]]]:
         shards, rows = self._shards.locate(self._numbers[start:end])
@@ -162,7 +162,7 @@ class CachedVectors:
         for first, last in pairwise(cuts):
             mapped, low, high = self._shards.shard(int(shards[first])), int(rows[first]), int(rows[last - 1]) + 1
             used.append((mapped, low, high))
-            mapped.want(low, high)
+            mapped.prefetch(low, high)
             pieces.append(mapped.rows[low:high] if high - low == last - first else mapped.rows[rows[first:last]])
         return (start, pieces[0] if len(pieces) == 1 else np.concatenate(pieces)), used
 

@@ -112,8 +112,8 @@ def _weights(
         block = slice(starts[first], starts[last])
         spread = np.repeat(lengths[first:last], np.diff(starts[first : last + 1]))
         columns = counts.indices[block]
-        found = rarity[columns] * term_weights(counts.data[block], spread, settings)
-        weights[block] = found if absent is None else found - absent[columns]
+        block_weights = rarity[columns] * term_weights(counts.data[block], spread, settings)
+        weights[block] = block_weights if absent is None else block_weights - absent[columns]
     return weights
 
 
@@ -141,7 +141,7 @@ class Bm25(Retriever):
         self._open(build_index(terms, settings), terms.analyzer)
 
     @classmethod
-    def over(cls, index: Index, analyzer: Analyzer) -> Self:
+    def from_index(cls, index: Index, analyzer: Analyzer) -> Self:
         """BM25 over an index made before, its arrays possibly memory-mapped.
 
         Args:
@@ -172,14 +172,14 @@ class Bm25(Retriever):
             terms = self._terms(query)
             if terms:
                 self._score(terms, buffer)
-                best = best_keys(blocks, k)
-                keys[number, : len(best)] = best
+                best_hits = best_keys(blocks, k)
+                keys[number, : len(best_hits)] = best_hits
         return hits_of(keys)
 
     def _terms(self, query: str) -> list[int]:
         """The query's known terms, repeated as in the query; sorted, because the order decides the last bits."""
-        known = self._vocabulary
-        return sorted(known[term] for term in self._analyzer.tokenize(query) if term in known)
+        vocabulary = self._vocabulary
+        return sorted(vocabulary[term] for term in self._analyzer.tokenize(query) if term in vocabulary)
 
     def _score(self, terms: list[int], scores: NDArray[np.float32]) -> None:
         """Write the scores of all chunks, 0 for those that are no hits."""
@@ -224,10 +224,10 @@ def best_keys(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:
 def hits_of(keys: NDArray[np.int64]) -> Hits:
     """Hits from the keys of each query, shape (n_queries, k), filled up with `_NOTHING`; sorts them in place."""
     keys.sort(axis=1)
-    found = keys != _NOTHING
-    rows = np.where(found, keys & _LAST_ROW, -1)
+    is_hit = keys != _NOTHING
+    rows = np.where(is_hit, keys & _LAST_ROW, -1)
     bits = ((rows - keys) >> 32).astype(np.int32)
-    return Hits(rows, np.where(found, bits.view(np.float32), np.float32(np.nan)))
+    return Hits(rows, np.where(is_hit, bits.view(np.float32), np.float32(np.nan)))
 
 
 def _candidates(blocks: NDArray[np.float32], k: int) -> NDArray[np.int64]:

@@ -79,7 +79,7 @@ class Bm25Indexes:
         key = index_key(settings, self._digest)
         self._local.mkdir(parents=True, exist_ok=True)
         with FileLock(self._local / f".{key}.lock"):
-            return self._load(key) or self._keep(key, build())
+            return self._load(key) or self._store_index(key, build())
 
     def _load(self, key: str) -> Index | None:
         files = _files(self._store.read(f"{key}/{_MANIFEST}"))
@@ -92,7 +92,7 @@ class Bm25Indexes:
             return None
         return engines().BM25.load(folder, mmap=True, show_progress=False)
 
-    def _keep(self, key: str, index: Index) -> Index:
+    def _store_index(self, key: str, index: Index) -> Index:
         if not len(index.scores["data"]):
             return index  # nothing can be mapped from an empty file, and nothing is saved by keeping it
         folder, staging = self._local / key, self._local / f".{key}.tmp"
@@ -116,10 +116,10 @@ class Bm25Indexes:
     def _copy(self, source: str, name: str) -> None:
         local = pafs.LocalFileSystem()
         with (
-            local.open_input_stream(source) as given,
+            local.open_input_stream(source) as input_stream,
             self._store.filesystem.open_output_stream(self._store.path(name)) as taken,
         ):
-            while piece := given.read(_COPY_BYTES):
+            while piece := input_stream.read(_COPY_BYTES):
                 taken.write(piece)
 
     def _download(self, key: str, files: Files) -> None:

@@ -31,7 +31,7 @@ class HashedChunks(Protocol):
     def hashes(self) -> pa.StringArray:
         """Each chunk's content hash."""
 
-    def hashed(self) -> Iterator[HashedTexts]:
+    def iterate_hashes(self) -> Iterator[HashedTexts]:
         """Content hashes and texts, batch by batch; every call starts from the first."""
 
 
@@ -44,7 +44,7 @@ class Corpus:
         n_chunks: how many there are, at least 1.
         scratch: an existing folder for the memory-mapped vectors; nobody else may write to it.
         indexes: where BM25 indexes of this very corpus are kept; None: they are built anew.
-        hashed: the same chunks for encoders, which keep vectors by content hash; None: there are no such encoders.
+        hashed_chunks: the same chunks for encoders, which cache vectors by content hash; None: no such encoders.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Corpus:
         self._bm25: dict[Bm25Settings, Retriever] = {}
 
     @property
-    def hashed(self) -> HashedChunks:
+    def hashed_chunks(self) -> HashedChunks:
         """The chunks by content hash."""
         if self._hashed is None:
             raise ValueError("this corpus was made without content hashes, which an encoder needs")
@@ -101,11 +101,11 @@ class Corpus:
             return RankBm25(self.batches(), analyzer, settings)
 
         def build() -> Index:
-            return build_index(self._counted(analyzer, settings), settings)
+            return build_index(self._count_terms(analyzer, settings), settings)
 
-        return Bm25.over(self._indexes.get(settings, build) if self._indexes else build(), analyzer)
+        return Bm25.from_index(self._indexes.get(settings, build) if self._indexes else build(), analyzer)
 
-    def _counted(self, analyzer: Analyzer, settings: Bm25Settings) -> TermSpace:
+    def _count_terms(self, analyzer: Analyzer, settings: Bm25Settings) -> TermSpace:
         same = (settings.stemmer, settings.stop_words) == (FIXED_SETTINGS.stemmer, FIXED_SETTINGS.stop_words)
         return self.terms if same else self._count(analyzer)
 

@@ -24,7 +24,7 @@ from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.pipeline.retrieve.retrievers.topk import (
     floor_of,
     from_rank_keys,
-    padded,
+    pad_rows,
     rank_keys,
     relative_error,
     score_pairs,
@@ -109,8 +109,8 @@ class Survivors:
         self._floor = np.full(len(queries), -np.inf, dtype=np.float32)
         self._pieces: list[Pairs] = []
         self._lock = RLock()
-        self._held = 0
-        self._most = self._patience = 3 * len(queries) * k
+        self._n_buffered = 0
+        self._max_buffered = self._patience = 3 * len(queries) * k
 
     def add(self, scores: NDArray[np.float32], first: int, mask: NDArray[np.bool_]) -> None:
         """Take in products of shape (n_queries, b) of the vectors from position `first` on; threads may.
@@ -124,22 +124,22 @@ class Survivors:
         if enough and not self._pieces:
             self._raise_floor(floor_of(scores, self._k))
         hits = self._hits(scores, mask)
-        if enough and len(hits) > self._most:
+        if enough and len(hits) > self._max_buffered:
             self._raise_floor(floor_of(scores, self._k))
             hits = self._hits(scores, mask)
         query = hits // scores.shape[1]
         pairs = query, hits - query * scores.shape[1] + first, scores.reshape(-1)[hits]
         with self._lock:
             self._pieces.append(pairs)
-            self._held += len(hits)
-            if self._held > self._patience:
+            self._n_buffered += len(hits)
+            if self._n_buffered > self._patience:
                 self._compact()
-                self._patience = max(self._most, 2 * self._held)
+                self._patience = max(self._max_buffered, 2 * self._n_buffered)
 
     def best(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores and first chunk rows of the `k` best, best first."""
         self._compact()
-        keys = self._ranked(*self._pieces[0])
+        keys = self._rank(*self._pieces[0])
         return from_rank_keys(keys)
 
     def _hits(self, scores: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -161,33 +161,33 @@ class Survivors:
         query, position, approximate = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
         order = np.argsort(query.astype(np.uint16 if len(self._queries) < 1 << 16 else np.int64), kind="stable")
         query, position, approximate = query[order], position[order], approximate[order]
-        matrix = padded(query, approximate, len(self._queries), -np.inf)
+        matrix = pad_rows(query, approximate, len(self._queries), -np.inf)
         if matrix.shape[1] >= self._k:
             at = matrix.shape[1] - self._k
             self._raise_floor(np.partition(matrix, at, axis=1)[:, at].astype(np.float32))
-        kept = approximate >= self._floor[query]
-        self._pieces = [(query[kept], position[kept], approximate[kept])]
-        if int(kept.sum()) > 4 * self._most:
+        is_candidate = approximate >= self._floor[query]
+        self._pieces = [(query[is_candidate], position[is_candidate], approximate[is_candidate])]
+        if int(is_candidate.sum()) > 4 * self._max_buffered:
             self._pieces = [self._settle(*self._pieces[0])]
-        self._held = len(self._pieces[0][0])
+        self._n_buffered = len(self._pieces[0][0])
 
     def _settle(self, query: NDArray[np.int64], position: NDArray[np.int64], approximate: NDArray[np.float32]) -> Pairs:
         """The `k` best of each query among pairs sorted by query, by score."""
         scores = score_pairs(self._queries, self._vectors, query, position)
         ranks = rank_keys(scores, self._vectors.first_rows[position])
-        matrix = padded(query, ranks, len(self._queries), 0)
+        matrix = pad_rows(query, ranks, len(self._queries), 0)
         if matrix.shape[1] <= self._k:
             return query, position, approximate
         at = matrix.shape[1] - self._k
-        kept = ranks >= np.partition(matrix, at, axis=1)[:, at][query]
-        return query[kept], position[kept], approximate[kept]
+        is_top = ranks >= np.partition(matrix, at, axis=1)[:, at][query]
+        return query[is_top], position[is_top], approximate[is_top]
 
-    def _ranked(
+    def _rank(
         self, query: NDArray[np.int64], position: NDArray[np.int64], _: NDArray[np.float32]
     ) -> NDArray[np.uint64]:
         scores = score_pairs(self._queries, self._vectors, query, position)
         keys = rank_keys(scores, self._vectors.first_rows[position])
-        matrix = padded(query, keys, len(self._queries), 0)
+        matrix = pad_rows(query, keys, len(self._queries), 0)
         return np.sort(matrix, axis=1)[:, ::-1][:, : self._k].astype(np.uint64)
 
 
@@ -213,14 +213,14 @@ def exact_search(
         MissingPart: the settings ask for a GPU and there is none.
     """
     source: Vectors = ArrayVectors(vectors) if isinstance(vectors, np.ndarray) else vectors
-    queries = _checked(queries, source)
+    queries = _check_queries(queries, source)
     k = min(depth, source.n_chunks)
     step = max(1, settings.memory_mb * 2**20 // 2 // (_SURVIVOR_BYTES * max(1, k)))
     blocks = [_search(queries[at : at + step], source, k, settings) for at in range(0, len(queries), step)]
     return stack_hits(blocks, k)
 
 
-def _checked(queries: NDArray[np.float32], vectors: Vectors) -> NDArray[np.float32]:
+def _check_queries(queries: NDArray[np.float32], vectors: Vectors) -> NDArray[np.float32]:
     queries = np.ascontiguousarray(queries, dtype=np.float32)
     if queries.ndim != 2 or queries.shape[1] != vectors.dimensions:
         raise ValueError(f"queries of shape {queries.shape} do not fit vectors of {vectors.dimensions} numbers")
@@ -236,10 +236,10 @@ def _checked(queries: NDArray[np.float32], vectors: Vectors) -> NDArray[np.float
 def _search(queries: NDArray[np.float32], vectors: Vectors, k: int, settings: VectorSettings) -> Hits:
     rows = np.full((len(queries), k), -1, dtype=np.int64)
     scores = np.full((len(queries), k), np.nan, dtype=np.float32)
-    known = np.flatnonzero(queries.any(axis=1))
-    if len(known) and k:
-        found = _best(queries[known], vectors, min(k, len(vectors)), settings)
-        rows[known], scores[known] = _chunks(vectors, k, *found)
+    non_empty = np.flatnonzero(queries.any(axis=1))
+    if len(non_empty) and k:
+        hits = _best(queries[non_empty], vectors, min(k, len(vectors)), settings)
+        rows[non_empty], scores[non_empty] = _chunks(vectors, k, *hits)
     return Hits(rows, scores)
 
 

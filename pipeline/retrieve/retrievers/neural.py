@@ -81,8 +81,8 @@ class NeuralBuilder:
             MissingPart: a package, key, model or GPU is missing.
         """
         encoder, cache = Deferred(self.encoder, self.cache.root), EmbeddingCache(self.cache.root, self.cache.dtype)
-        found = chunk_vectors(encoder, cache, corpus.hashed)
-        return Neural(self.name, CachedQueries(encoder, cache), found, self.vectors)
+        vectors = chunk_vectors(encoder, cache, corpus.hashed_chunks)
+        return Neural(self.name, CachedQueries(encoder, cache), vectors, self.vectors)
 
     @property
     def shares(self) -> str:
@@ -104,7 +104,7 @@ def chunk_vectors(encoder: ModelEncoder, cache: EmbeddingCache, chunks: HashedCh
     hashes = chunks.hashes()
     shards = cache.open(encoder.encoder_id)
     if shards is None or (shards.find(keys_of(hashes)) < 0).any():
-        ensure_cached(encoder, cache, chunks.hashed())
+        ensure_cached(encoder, cache, chunks.iterate_hashes())
         shards = cache.open(encoder.encoder_id)
     if shards is None:
         raise ArtifactError(f"the vectors of {encoder.encoder_id} were pruned while they were in use; start again")

@@ -52,15 +52,15 @@ class RankBm25(Retriever):
 
     def _scores(self, query: str) -> NDArray[np.float32]:
         """Scores of all chunks, NaN for those that are no hits."""
-        known = self._engine.idf if self._engine else {}
-        terms = [term for term in self._analyzer.tokenize(query) if term in known]
+        idf = self._engine.idf if self._engine else {}
+        terms = [term for term in self._analyzer.tokenize(query) if term in idf]
         if not self._engine or not terms:
             return np.full(self._n_chunks, np.nan, dtype=np.float32)
         with np.errstate(invalid="ignore"):  # an empty chunk with b 1: 0 / 0
             scores = self._engine.get_scores(terms)
         floor = 0.0
         for term in terms:  # one by one, as the package adds them: a chunk without the terms has exactly this score
-            floor += known[term] * self._delta
+            floor += idf[term] * self._delta
         return np.where(scores > floor, scores / self._scale, np.nan).astype(np.float32)
 
 
@@ -79,7 +79,7 @@ def _engine(package: Any, corpus: list[list[str]], settings: Bm25Settings) -> An
         return variant(corpus, k1=k1, b=b, delta=DELTA[method])
     engine = package.BM25Okapi(corpus, k1=k1, b=b, epsilon=0)
     if method != "robertson":
-        found = Counter(term for chunk in engine.doc_freqs for term in chunk)
-        frequency = np.fromiter(found.values(), dtype=np.int64, count=len(found))
-        engine.idf = dict(zip(found, idf(method, frequency, len(corpus)).tolist(), strict=True))
+        document_frequencies = Counter(term for chunk in engine.doc_freqs for term in chunk)
+        frequency = np.fromiter(document_frequencies.values(), dtype=np.int64, count=len(document_frequencies))
+        engine.idf = dict(zip(document_frequencies, idf(method, frequency, len(corpus)).tolist(), strict=True))
     return engine

@@ -111,9 +111,9 @@ class RunningTopK:
 
 def top_k(scores: NDArray[np.float32], depth: int) -> Hits:
     """Best `depth` columns of each row of a full score matrix, shape (n_queries, n_chunks); NaN is no hit."""
-    best = RunningTopK(scores.shape[0], min(depth, scores.shape[1]))
-    best.update(scores, 0)
-    return best.hits()
+    running_top = RunningTopK(scores.shape[0], min(depth, scores.shape[1]))
+    running_top.update(scores, 0)
+    return running_top.hits()
 
 
 def stack_hits(blocks: Sequence[Hits], k: int) -> Hits:
@@ -124,18 +124,18 @@ def stack_hits(blocks: Sequence[Hits], k: int) -> Hits:
 
 def best_hits(query: NDArray[np.int64], keys: NDArray[np.uint64], n_queries: int, k: int) -> Hits:
     """The `k` best of each query from pairs given as ascending query numbers and `rank_keys`."""
-    matrix = np.sort(padded(query, keys, n_queries, 0), axis=1)[:, ::-1][:, :k].astype(np.uint64)
+    matrix = np.sort(pad_rows(query, keys, n_queries, 0), axis=1)[:, ::-1][:, :k].astype(np.uint64)
     return _hits_of(np.pad(matrix, ((0, 0), (0, k - matrix.shape[1]))))
 
 
 def _hits_of(keys: NDArray[np.uint64]) -> Hits:
     """Hits from `rank_keys` in descending order, 0 where nothing was found."""
     scores, rows = from_rank_keys(keys)
-    found = keys > 0
-    return Hits(np.where(found, rows, -1), np.where(found, scores, np.float32(np.nan)))
+    is_hit = keys > 0
+    return Hits(np.where(is_hit, rows, -1), np.where(is_hit, scores, np.float32(np.nan)))
 
 
-def padded(query: NDArray[np.int64], values: NDArray[np.generic], n_queries: int, fill: float) -> NDArray[np.generic]:
+def pad_rows(query: NDArray[np.int64], values: NDArray[np.generic], n_queries: int, fill: float) -> NDArray[np.generic]:
     """Values of pairs as a matrix with a row per query, in pair order, filled up; `query` is ascending."""
     counts = np.bincount(query, minlength=n_queries)
     within = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -173,13 +173,13 @@ def search_vectors(
         block_rows: chunks scored at a time; by default what `BLOCK_CELLS` allows.
     """
     block_rows = block_rows or max(1, BLOCK_CELLS // max(1, len(queries)))
-    best = RunningTopK(len(queries), min(depth, len(documents)))
-    left = queries.astype(np.float32)
+    running_top = RunningTopK(len(queries), min(depth, len(documents)))
+    query_rows = queries.astype(np.float32)
     blank = ~queries.any(axis=1)
     for first in range(0, len(documents), block_rows):
         right = np.asarray(documents[first : first + block_rows]).astype(np.float32)
-        scores = (left @ right.T) / np.float32(_STEPS**2)
+        scores = (query_rows @ right.T) / np.float32(_STEPS**2)
         scores[blank] = np.nan
         scores[:, ~right.any(axis=1)] = np.nan
-        best.update(scores, first)
-    return best.hits()
+        running_top.update(scores, first)
+    return running_top.hits()

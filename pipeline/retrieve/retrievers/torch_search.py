@@ -43,13 +43,13 @@ def search_torch(
         device: as torch names it.
         memory: bytes of the device that vectors and scores may take, roughly.
     """
-    best = DeviceTopK(torch.from_numpy(queries).to(device), k, vectors.longest, memory // 4)
+    device_top = DeviceTopK(torch.from_numpy(queries).to(device), k, vectors.longest, memory // 4)
     per_row = 16 * vectors.dimensions + 16 * len(queries)
     rows = max(1, min(_MOST_ROWS, memory // 2 // per_row))
     with torch.inference_mode(), full_accumulation():
         for block, ties in _uploads(vectors, rows, torch.device(device)):
-            best.update(block, ties)
-    return best.best()
+            device_top.update(block, ties)
+    return device_top.best()
 
 
 @contextmanager
@@ -153,14 +153,16 @@ class DeviceTopK:
     def _floor(self, products: torch.Tensor, half: torch.dtype) -> torch.Tensor:
         """What a product of the scaled queries must reach, shape (n_queries,), rounded down in `half`."""
         error = half_product_error(self._scaled, self._longest, half) + self._scale * _LEAST
-        known = _scores_of(self._keys.amin(dim=1)).double() * self._scale - error
+        floor_scores = _scores_of(self._keys.amin(dim=1)).double() * self._scale - error
         count = products.shape[1]
-        if count >= self._k and bool(known.isneginf().any()):
+        if count >= self._k and bool(floor_scores.isneginf().any()):
             size = max(1, count // (4 * self._k))
             maxima = products[:, : count // size * size].reshape(len(products), -1, size).amax(dim=2)
-            known = torch.maximum(known, maxima.topk(self._k, dim=1).values[:, -1].double() - 2 * error)
-        floor = known.to(half)
-        return torch.where(floor.double() > known, torch.nextafter(floor, torch.full_like(floor, -torch.inf)), floor)
+            floor_scores = torch.maximum(floor_scores, maxima.topk(self._k, dim=1).values[:, -1].double() - 2 * error)
+        floor = floor_scores.to(half)
+        return torch.where(
+            floor.double() > floor_scores, torch.nextafter(floor, torch.full_like(floor, -torch.inf)), floor
+        )
 
     def _scores(self, query: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
         products = vectors.double().mul_(self._exact[query])
@@ -174,10 +176,10 @@ class DeviceTopK:
     def _merge(self, query: torch.Tensor, keys: torch.Tensor) -> None:
         counts = torch.bincount(query, minlength=len(self._keys))
         within = torch.arange(len(query), device=query.device) - (counts.cumsum(0) - counts)[query]
-        most = int(counts.max())
-        for first in range(0, most, 4 * self._k):  # ties without end come in slices
+        max_count = int(counts.max())
+        for first in range(0, max_count, 4 * self._k):  # ties without end come in slices
             part = (within >= first) & (within < first + 4 * self._k)
-            width = self._k + min(4 * self._k, most - first)
+            width = self._k + min(4 * self._k, max_count - first)
             wide = torch.full((len(self._keys), width), _NOTHING, dtype=torch.int64, device=query.device)
             wide[:, : self._k] = self._keys
             wide[query[part], within[part] - first + self._k] = keys[part]

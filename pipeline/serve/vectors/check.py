@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.errors import DoesNotFit
-from darklode.pipeline.serve.check import COSINE, SAME, SCORE, Finding, returns
-from darklode.pipeline.serve.vectors.filling import opened
-from darklode.pipeline.serve.vectors.given import Given
-from darklode.pipeline.serve.vectors.library import among, codebook_of, numbers_in
+from darklode.pipeline.serve.check import COSINE, SAME, SCORE, CheckFinding, returns_same
+from darklode.pipeline.serve.vectors.filling import open_index
+from darklode.pipeline.serve.vectors.given import VectorSource
+from darklode.pipeline.serve.vectors.library import codebook_of, is_member, numbers_in
 from darklode.pipeline.serve.vectors.probes import BASE, vectors_of
 from darklode.pipeline.serve.vectors.record import Facts, encoder_facts
-from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.serve.vectors.searcher import VectorSearcher
 from darklode.schemas.serving_tables import INDEX_FOUND, INDEX_QUERIES
 
 
@@ -30,13 +30,13 @@ class IndexCheck:
 
     Attributes:
         searcher: the opened index.
-        given: its run or file of vectors.
+        source: its run or file of vectors.
     """
 
-    searcher: Searcher
-    given: Given
+    searcher: VectorSearcher
+    source: VectorSource
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[CheckFinding]:
         """All that is looked at, in order, until something differs."""
         for look in (self._files, self._codes, self._source, self._encoder, self._queries, self._first_ten):
             for finding in look():
@@ -56,88 +56,93 @@ class IndexCheck:
     def _facts(self) -> Facts:
         return self.searcher.facts
 
-    def _files(self) -> Iterator[Finding]:
+    def _files(self) -> Iterator[CheckFinding]:
         for row in self._facts["files"]:
-            mine = sha256(self._run.store.read(row["file"]) or b"").hexdigest()
-            yield _same(f"file {row['file']}", mine[:16], row["sha256"][:16])
+            file_hash = sha256(self._run.store.read(row["file"]) or b"").hexdigest()
+            yield compare_facts(f"file {row['file']}", file_hash[:16], row["sha256"][:16])
 
-    def _codes(self) -> Iterator[Finding]:
+    def _codes(self) -> Iterator[CheckFinding]:
         """What was fitted, how long vectors are, and which are there."""
-        index = opened(self._run.store)
-        yield _same("codebook", codebook_of(index), self._facts["codebook"])
-        yield _same("dimensions", int(index.d), self._facts["dimensions"])
+        index = open_index(self._run.store)
+        yield compare_facts("codebook", codebook_of(index), self._facts["codebook"])
+        yield compare_facts("dimensions", int(index.d), self._facts["dimensions"])
         numbers = self.searcher.texts["number"].to_numpy()
-        lacking = int((~among(numbers, numbers_in(index))).sum())
-        yield Finding("texts in the index", not lacking, f"{lacking:,} of {len(numbers):,} are not in it")
-        yield _same("count", len(numbers), self._facts["count"])
+        lacking = int((~is_member(numbers, numbers_in(index))).sum())
+        yield CheckFinding("texts in the index", not lacking, f"{lacking:,} of {len(numbers):,} are not in it")
+        yield compare_facts("count", len(numbers), self._facts["count"])
 
-    def _source(self) -> Iterator[Finding]:
+    def _source(self) -> Iterator[CheckFinding]:
         """The run has the texts that were indexed."""
-        mine, now = self.searcher.texts, self.given.rows()
-        place = pc.index_in(now["text_id"], value_set=mine["text_id"].combine_chunks())
-        same = pc.fill_null(pc.equal(mine["content_hash"].take(place), now["content_hash"]), False)
-        came, kept = now.num_rows - (pc.sum(same).as_py() or 0), pc.sum(same).as_py() or 0
-        gone = mine.num_rows - kept
-        said = f"{came:,} came or changed, {gone:,} went or changed" + (
+        indexed, now = self.searcher.texts, self.source.rows()
+        row_in_index = pc.index_in(now["text_id"], value_set=indexed["text_id"].combine_chunks())
+        same = pc.fill_null(pc.equal(indexed["content_hash"].take(row_in_index), now["content_hash"]), False)
+        came, n_unchanged = now.num_rows - (pc.sum(same).as_py() or 0), pc.sum(same).as_py() or 0
+        gone = indexed.num_rows - n_unchanged
+        detail = f"{came:,} came or changed, {gone:,} went or changed" + (
             "; `darklode index update`" if came + gone else ""
         )
-        yield Finding(f"texts of {self.given.url}", not came + gone, said)
+        yield CheckFinding(f"texts of {self.source.url}", not came + gone, detail)
 
-    def _encoder(self) -> Iterator[Finding]:
+    def _encoder(self) -> Iterator[CheckFinding]:
         """The encoder is the one that the vectors are by."""
         now, recorded = encoder_facts(self.searcher.encoder), self._facts["encoder"]
-        for name in (*(one for one in SAME if one in recorded), "id"):
-            yield _same(f"{name} of the encoder", now[name], recorded[name])
+        for name in (*(field for field in SAME if field in recorded), "id"):
+            yield compare_facts(f"{name} of the encoder", now[name], recorded[name])
 
-    def _queries(self) -> Iterator[Finding]:
+    def _queries(self) -> Iterator[CheckFinding]:
         """Recorded queries get from the encoder the vectors that recall was measured with."""
         rows = self._tables.read(INDEX_QUERIES.name)
-        mine = rows.filter(pc.and_(pc.equal(rows["part"], BASE), pc.is_valid(rows["text"]))).slice(0, self._asked)
-        if not mine.num_rows:
-            yield Finding("queries encoded again", True, "there are none: the index is of a file of vectors")
+        query_rows = rows.filter(pc.and_(pc.equal(rows["part"], BASE), pc.is_valid(rows["text"]))).slice(
+            0, self._n_recorded_queries
+        )
+        if not query_rows.num_rows:
+            yield CheckFinding("queries encoded again", True, "there are none: the index is of a file of vectors")
             return
-        again, recorded = self.searcher.encode(mine["text"].to_pylist()), vectors_of(mine, BASE)
+        again, recorded = self.searcher.encode(query_rows["text"].to_pylist()), vectors_of(query_rows, BASE)
         lengths = np.maximum(np.linalg.norm(again, axis=1), np.finfo(np.float32).tiny)
         least = float((np.einsum("ij,ij->i", again, recorded) / lengths).min())
-        yield Finding("queries encoded again", least >= COSINE, f"cosine with the recorded vectors {least:.5f} or more")
+        yield CheckFinding(
+            "queries encoded again", least >= COSINE, f"cosine with the recorded vectors {least:.5f} or more"
+        )
 
-    def _first_ten(self) -> Iterator[Finding]:
+    def _first_ten(self) -> Iterator[CheckFinding]:
         """Recorded queries find what they found."""
-        queries = vectors_of(self._tables.read(INDEX_QUERIES.name), BASE)[: self._asked]
-        found, agree = self.searcher.search(queries), 0
+        queries = vectors_of(self._tables.read(INDEX_QUERIES.name), BASE)[: self._n_recorded_queries]
+        results, agree = self.searcher.search(queries), 0
         for query in range(len(queries)):
-            scores = found.scores[query][found.rows[query] >= 0].tolist()
-            named = zip(found.ids(query), scores, strict=True)
-            now = [{"text_id": name, "score": score} for name, score in named]
-            agree += returns(_of(self._recorded, query), now, {})
-        said = f"of {agree} of {len(queries)} recorded queries, scores ± {SCORE:g}"
-        yield Finding("first ten", agree == len(queries), said)
+            scores = results.scores[query][results.rows[query] >= 0].tolist()
+            ids_and_scores = zip(results.ids(query), scores, strict=True)
+            now = [{"text_id": name, "score": score} for name, score in ids_and_scores]
+            agree += returns_same(_rows_of_query(self._recorded_rows, query), now, {})
+        detail = f"of {agree} of {len(queries)} recorded queries, scores ± {SCORE:g}"
+        yield CheckFinding("first ten", agree == len(queries), detail)
 
     @cached_property
-    def _recorded(self) -> pa.Table:
+    def _recorded_rows(self) -> pa.Table:
         return self._tables.read(INDEX_FOUND.name)
 
     @property
-    def _asked(self) -> int:
-        return int(pc.max(self._recorded["query"]).as_py() or 0) + 1
+    def _n_recorded_queries(self) -> int:
+        return int(pc.max(self._recorded_rows["query"]).as_py() or 0) + 1
 
 
-def _of(rows: pa.Table, query: int) -> Sequence[Facts]:
-    found: list[Facts] = rows.filter(pc.equal(rows["query"], query)).sort_by("rank").to_pylist()
-    return found
+def _rows_of_query(rows: pa.Table, query: int) -> Sequence[Facts]:
+    rows_found: list[Facts] = rows.filter(pc.equal(rows["query"], query)).sort_by("rank").to_pylist()
+    return rows_found
 
 
-def _same(what: str, mine: Any, recorded: Any) -> Finding:
-    seen = f"{mine or 'none'}" if mine == recorded else f"{mine or 'none'}, and {recorded or 'none'} was recorded"
-    return Finding(what, mine == recorded, seen)
+def compare_facts(subject: str, value: Any, recorded: Any) -> CheckFinding:
+    """Compare a value of the index with the one recorded when it was built."""
+    detail = f"{value or 'none'}" if value == recorded else f"{value or 'none'}, and {recorded or 'none'} was recorded"
+    return CheckFinding(subject, value == recorded, detail)
 
 
-def demand_same(url: str, findings: Sequence[Finding]) -> None:
+def require_same(url: str, findings: Sequence[CheckFinding]) -> None:
     """Refuse what differs.
 
     Raises:
         DoesNotFit: the message names the first thing that does.
     """
-    for one in findings:
-        if not one.fits:
-            raise DoesNotFit(f"{url} is not as it was recorded: {one.what}: {one.seen}")
+    for finding in findings:
+        if not finding.fits:
+            raise DoesNotFit(f"{url} is not as it was recorded: {finding.subject}: {finding.detail}")

@@ -15,20 +15,20 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Sto
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.spread import Pieces, Spread, here
-from darklode.pipeline.serve.vectors.given import Given, Kept
+from darklode.pipeline.serve.vectors.given import StoredVectors, VectorSource
 from darklode.pipeline.serve.vectors.kinds import IndexKind
 from darklode.pipeline.serve.vectors.library import (
     Bytes,
     Ints,
-    among,
     codebook_of,
     from_bytes,
+    is_member,
     numbers_in,
     one_thread,
     to_bytes,
 )
-from darklode.pipeline.serve.vectors.stored import UNIT, encoded
-from darklode.pipeline.serve.vectors.stretch import Stretch, stretches
+from darklode.pipeline.serve.vectors.stored import UNIT, encode_npy
+from darklode.pipeline.serve.vectors.stretch import VectorShard, make_shards
 from darklode.schemas.serving import INDEXES, IndexSettings
 from darklode.schemas.serving_tables import INDEX_FILES, INDEXED_TEXTS
 
@@ -43,7 +43,7 @@ STORED_BYTES = 1 << 29
 
 
 @dataclass(frozen=True)
-class Place:
+class IndexLocation:
     """Where the files go.
 
     Attributes:
@@ -62,13 +62,13 @@ class Place:
 
 def built_kind(settings: IndexSettings, total: int) -> IndexKind:
     """The kind that so many vectors get: too few to fit codes on are searched one by one."""
-    asked = as_kind(settings, IndexKind)
+    configured = as_kind(settings, IndexKind)
     flat: IndexKind = INDEXES.load("flat")()
-    return asked if total >= asked.LEAST else flat
+    return configured if total >= configured.LEAST else flat
 
 
 @dataclass(frozen=True)
-class Coding(Stretch):
+class CodingShard(VectorShard):
     """A shard whose vectors are given codes.
 
     Attributes:
@@ -78,12 +78,12 @@ class Coding(Stretch):
     store: Store
 
 
-def fill(  # noqa: PLR0913 (what is fitted, on what, and where that lies and is worked on)
+def fill_index(  # noqa: PLR0913 (what is fitted, on what, and where that lies and is worked on)
     tables: Tables,
     output: Output,
     settings: IndexSettings,
-    given: Given,
-    place: Place,
+    source: VectorSource,
+    location: IndexLocation,
     spread: Spread = here,
     *,
     seed: int,
@@ -94,8 +94,8 @@ def fill(  # noqa: PLR0913 (what is fitted, on what, and where that lies and is 
         tables: `indexed_texts`.
         output: takes `index_files`.
         settings: of the kind.
-        given: the vectors.
-        place: takes the files.
+        source: the vectors.
+        location: takes the files.
         spread: where vectors are given codes, by a kind whose codes can be made apart from the index.
         seed: of the sample.
     """
@@ -104,27 +104,34 @@ def fill(  # noqa: PLR0913 (what is fitted, on what, and where that lies and is 
     kind = built_kind(settings, len(numbers))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(numbers))[: settings.sample])
     with one_thread():
-        index = kind.fitted(given.kept.take(hashes.take(pa.array(chosen))), len(numbers))
+        index = kind.train(source.stored_vectors.take(hashes.take(pa.array(chosen))), len(numbers))
         if spread is not here and kind.APART:
-            pieces = _codes(tables, given.kept, place.store, index, spread, output.unit_key("", codebook_of(index)))
-            kind.add_codes(index, _numbered(pieces, numbers, output))
+            pieces = _codes(
+                tables, source.stored_vectors, location.store, index, spread, output.unit_key("", codebook_of(index))
+            )
+            kind.add_codes(index, _with_numbers(pieces, numbers, output))
         else:
-            _add(index, given, hashes, numbers, output)
-    place.store.delete_folder(STORED)
-    files = _store(place.store, given, hashes, numbers) if place.stores and kind.LOSSY else []
-    _finish(place.store, output, index, kind, files)
+            _add(index, source, hashes, numbers, output)
+    location.store.delete_folder(STORED)
+    files = _store(location.store, source, hashes, numbers) if location.stores and kind.LOSSY else []
+    _finish(location.store, output, index, kind, files)
     output.count(FunnelStep("index", "texts", len(numbers), "vectors", index.ntotal))
 
 
-def _codes(tables: Tables, kept: Kept, store: Store, index: Any, spread: Spread, basis: str) -> Iterator[pa.Table]:
-    store.write(_fitted(basis), to_bytes(index))
-    every = [Coding(**vars(one), store=store) for one in stretches(tables, kept, FILL.name, basis, spread.places)]
-    return chain.from_iterable(spread(coded, every))
+def _codes(
+    tables: Tables, stored_vectors: StoredVectors, store: Store, index: Any, spread: Spread, basis: str
+) -> Iterator[pa.Table]:
+    store.write(_training_key(basis), to_bytes(index))
+    every = [
+        CodingShard(**vars(shard), store=store)
+        for shard in make_shards(tables, stored_vectors, FILL.name, basis, spread.places)
+    ]
+    return chain.from_iterable(spread(encode_shard, every))
 
 
-def coded(shard: Coding) -> Pieces:
+def encode_shard(shard: CodingShard) -> Pieces:
     """The codes of each block of a shard."""
-    name = _fitted(shard.basis)
+    name = _training_key(shard.basis)
     index = from_bytes(shard.store.read(name) or b"", shard.store.path(name))
     with one_thread():
         for block in shard.blocks():
@@ -133,11 +140,11 @@ def coded(shard: Coding) -> Pieces:
             yield pa.table({"code": pa.FixedSizeBinaryArray.from_buffers(kind, len(codes), [None, data])})
 
 
-def _fitted(basis: str) -> str:
+def _training_key(basis: str) -> str:
     return f"progress/{FILL.name}/{basis}.faiss"
 
 
-def _numbered(pieces: Iterable[pa.Table], numbers: Ints, output: Output) -> Iterator[tuple[Bytes, Ints]]:
+def _with_numbers(pieces: Iterable[pa.Table], numbers: Ints, output: Output) -> Iterator[tuple[Bytes, Ints]]:
     done = 0
     for piece in pieces:
         codes = piece["code"].combine_chunks()
@@ -147,14 +154,16 @@ def _numbered(pieces: Iterable[pa.Table], numbers: Ints, output: Output) -> Iter
         output.progress(done, len(numbers))
 
 
-def refill(tables: Tables, output: Output, given: Given, place: Place, *, kind: str, trained: str) -> None:
+def refill_index(
+    tables: Tables, output: Output, source: VectorSource, location: IndexLocation, *, kind: str, trained: str
+) -> None:
     """Take out what went, add what came; nothing is fitted. Begun again after a kill, it goes on from what lies there.
 
     Args:
         tables: `indexed_texts`.
         output: takes `index_files`.
-        given: the vectors.
-        place: has the files, and takes them.
+        source: the vectors.
+        location: has the files, and takes them.
         kind: that was built.
         trained: the codebook that stays in use.
 
@@ -163,28 +172,31 @@ def refill(tables: Tables, output: Output, given: Given, place: Place, *, kind: 
     """
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
     numbers, made = texts["number"].to_numpy(), INDEXES.load(kind)()
-    index = opened(place.store)
+    index = open_index(location.store)
     if codebook_of(index) != trained:
-        raise ArtifactError(f"{place.store.path(FILE)} is by another codebook than {trained}; make the index anew")
-    there = numbers_in(index)
-    gone, came = there[~among(there, numbers)], np.flatnonzero(~among(numbers, there))
+        raise ArtifactError(f"{location.store.path(FILE)} is by another codebook than {trained}; make the index anew")
+    indexed_numbers = numbers_in(index)
+    gone, came = (
+        indexed_numbers[~is_member(indexed_numbers, numbers)],
+        np.flatnonzero(~is_member(numbers, indexed_numbers)),
+    )
     came = came[np.argsort(numbers[came])]
     with one_thread():
         if len(gone) and made.FORGETS:
             index.remove_ids(gone)
-        _add(index, given, texts["content_hash"].take(pa.array(came)), numbers[came], output)
-    before = output.earlier(INDEX_FILES.name)
+        _add(index, source, texts["content_hash"].take(pa.array(came)), numbers[came], output)
+    before = output.previous_tables(INDEX_FILES.name)
     files = before.read(INDEX_FILES.name).to_pylist() if before else []
     again = {*numbers[came].tolist()}
     files = [row for row in files if row["file"] != FILE and _first(row["file"]) not in again]
-    if place.stores and made.LOSSY and len(came):
-        files += _store(place.store, given, texts["content_hash"].take(pa.array(came)), numbers[came])
-    _finish(place.store, output, index, made, files)
+    if location.stores and made.LOSSY and len(came):
+        files += _store(location.store, source, texts["content_hash"].take(pa.array(came)), numbers[came])
+    _finish(location.store, output, index, made, files)
     output.facts["removed"], output.facts["added"] = len(gone), len(came)
     output.count(FunnelStep("index", "texts", len(numbers), "vectors", index.ntotal))
 
 
-def opened(store: Store) -> Any:
+def open_index(store: Store) -> Any:
     """The index in a folder.
 
     Raises:
@@ -205,22 +217,22 @@ def forget_missing(run: Run) -> None:
         run.store.delete(f"manifests/{FILL.name}.json")
 
 
-def _add(index: Any, given: Given, hashes: pa.ChunkedArray, numbers: Ints, output: Output) -> None:
-    for start, block in given.kept.blocks(hashes):
+def _add(index: Any, source: VectorSource, hashes: pa.ChunkedArray, numbers: Ints, output: Output) -> None:
+    for start, block in source.stored_vectors.blocks(hashes):
         index.add_with_ids(block, numbers[start : start + len(block)])
         output.progress(start + len(block), len(numbers))
 
 
-def _store(store: Store, given: Given, hashes: pa.ChunkedArray, numbers: Ints) -> list[dict[str, Any]]:
+def _store(store: Store, source: VectorSource, hashes: pa.ChunkedArray, numbers: Ints) -> list[dict[str, Any]]:
     """Write vectors whose numbers follow one another."""
     assert (np.diff(numbers) == 1).all(), "numbers are given one after the other"
-    found, width = [], given.kept.take(hashes[:1]).shape[1]
-    most = STORED_BYTES // (width + UNIT)
-    for start in range(0, len(numbers), most):
-        mine = hashes[start : start + most]
-        data = encoded((block for _, block in given.kept.blocks(mine)), len(mine), width)
-        found.append(_written(store, f"{STORED}/{numbers[start]:012d}.npy", data, len(mine)))
-    return found
+    files, width = [], source.stored_vectors.take(hashes[:1]).shape[1]
+    rows_per_file = STORED_BYTES // (width + UNIT)
+    for start in range(0, len(numbers), rows_per_file):
+        file_hashes = hashes[start : start + rows_per_file]
+        data = encode_npy((block for _, block in source.stored_vectors.blocks(file_hashes)), len(file_hashes), width)
+        files.append(_written(store, f"{STORED}/{numbers[start]:012d}.npy", data, len(file_hashes)))
+    return files
 
 
 def _first(file: str) -> int | None:
@@ -230,8 +242,8 @@ def _first(file: str) -> int | None:
 
 def stored_files(rows: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
     """Number of the first vector, and the file's name."""
-    found = [(_first(row["file"]), row["file"]) for row in rows]
-    return [(first, name) for first, name in found if first is not None]
+    files = [(_first(row["file"]), row["file"]) for row in rows]
+    return [(first, name) for first, name in files if first is not None]
 
 
 def _written(store: Store, name: str, data: bytes | memoryview, vectors: int) -> dict[str, Any]:

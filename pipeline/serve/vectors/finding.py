@@ -9,7 +9,7 @@ import numpy as np
 
 from darklode.pipeline.serve.vectors.kinds import IndexKind
 from darklode.pipeline.serve.vectors.library import Floats, Ints
-from darklode.pipeline.serve.vectors.stored import Stored
+from darklode.pipeline.serve.vectors.stored import StoredBlocks
 
 BLOCK = 256
 """Queries in memory at a time."""
@@ -19,7 +19,7 @@ LEAST = 100
 
 
 @dataclass(frozen=True)
-class Finder:
+class IndexSearcher:
     """An opened index.
 
     Attributes:
@@ -32,7 +32,7 @@ class Finder:
 
     kind: IndexKind
     index: Any
-    stored: Stored | None
+    stored: StoredBlocks | None
     rerank: int
     gone: Ints
 
@@ -57,13 +57,13 @@ class Finder:
             scores = self.stored.scores(queries, numbers)
         scores[numbers < 0] = -np.inf
         if wide > 2 * depth:
-            place = np.argpartition(-scores, 2 * depth - 1, axis=1)[:, : 2 * depth]
-            numbers, scores = np.take_along_axis(numbers, place, 1), np.take_along_axis(scores, place, 1)
+            column = np.argpartition(-scores, 2 * depth - 1, axis=1)[:, : 2 * depth]
+            numbers, scores = np.take_along_axis(numbers, column, 1), np.take_along_axis(scores, column, 1)
         order = np.lexsort((numbers, -scores), axis=1)[:, :depth]
         numbers, scores = np.take_along_axis(numbers, order, 1), np.take_along_axis(scores, order, 1)
-        return _padded(numbers, depth, -1), _padded(scores, depth, -np.inf)
+        return _pad(numbers, depth, -1), _pad(scores, depth, -np.inf)
 
 
-def _padded(found: Any, depth: int, value: float) -> Any:
-    lacking = depth - found.shape[1]
-    return np.pad(found, ((0, 0), (0, lacking)), constant_values=value) if lacking > 0 else found
+def _pad(values: Any, depth: int, value: float) -> Any:
+    lacking = depth - values.shape[1]
+    return np.pad(values, ((0, 0), (0, lacking)), constant_values=value) if lacking > 0 else values

@@ -27,8 +27,8 @@ from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.serve.vectors.library import Floats
 from darklode.pipeline.serve.vectors.vector_file import BLOCK, read_numpy, read_parquet
-from darklode.pipeline.train.encoding import Encoding, encode_ahead
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.encoding import Encoding, prefetch_vectors
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.settings import CacheSettings
 
 ROWS = pa.schema([("text_id", pa.string()), ("doc_id", pa.string()), ("content_hash", pa.string())])
@@ -36,7 +36,7 @@ WORDS = pa.schema([(name, pa.string()) for name in ("text_id", "doc_id", "title"
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredVectors:
     """Where the vectors of an encoder lie, and how many of their numbers count.
 
     Attributes:
@@ -54,7 +54,7 @@ class Kept:
         """All that can change a vector."""
         return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype, "dimensions": self.dimensions}
 
-    def opened(self) -> Shards | None:
+    def open(self) -> Shards | None:
         """The cached vectors as they are now; None where there are none."""
         return self.memory().open(self.encoder.encoder_id())
 
@@ -68,30 +68,30 @@ class Kept:
         Raises:
             ArtifactError: one is not in the cache.
         """
-        shards = self.opened()
+        shards = self.open()
         for start in range(0, len(hashes), rows):
             numbers = shards.find(keys_of(hashes[start : start + rows])) if shards else np.full(1, -1)
             if shards is None or (numbers < 0).any():
                 raise ArtifactError(
                     f"vectors of {self.encoder.encoder_id()} were pruned while they were in use; start again"
                 )
-            yield start, scaled(shards.take(numbers), self.dimensions)
+            yield start, truncate_and_normalize(shards.take(numbers), self.dimensions)
             shards.release()
 
     def take(self, hashes: pa.ChunkedArray | pa.Array) -> Floats:
         """All of `blocks` at once."""
-        found = [block for _, block in self.blocks(hashes)]
-        return np.concatenate(found) if found else np.zeros((0, self.dimensions or 0), np.float32)
+        blocks = [block for _, block in self.blocks(hashes)]
+        return np.concatenate(blocks) if blocks else np.zeros((0, self.dimensions or 0), np.float32)
 
 
-def scaled(vectors: Any, dimensions: int | None) -> Floats:
+def truncate_and_normalize(vectors: Any, dimensions: int | None) -> Floats:
     """The first numbers of vectors, at length 1; a zero vector stays one."""
     cut = np.asarray(vectors[:, :dimensions], np.float32)
     lengths = np.linalg.norm(cut, axis=1, keepdims=True)
     return np.ascontiguousarray(cut / np.where(lengths > 0, lengths, 1))
 
 
-class Given(Protocol):
+class VectorSource(Protocol):
     """One tenant's texts to be indexed.
 
     Attributes:
@@ -106,7 +106,7 @@ class Given(Protocol):
         ...
 
     @property
-    def kept(self) -> Kept:
+    def stored_vectors(self) -> StoredVectors:
         """Their vectors, all there."""
         ...
 
@@ -127,7 +127,7 @@ class Given(Protocol):
         """Rows of `ROWS`, ascending by text_id."""
         ...
 
-    def words(self) -> Iterator[pa.Table]:
+    def text_tables(self) -> Iterator[pa.Table]:
         """What the texts say, piece by piece: tables of `WORDS`, ascending by text_id; of vectors nothing but ids."""
         ...
 
@@ -137,7 +137,7 @@ class Given(Protocol):
 
 
 @dataclass
-class OfRun:
+class RunSource:
     """The texts of a build, or of a mined run.
 
     Attributes:
@@ -146,26 +146,26 @@ class OfRun:
         vectors: where their vectors lie; what lacks one is encoded before the first is read.
     """
 
-    source: Source
+    source: TrainingSource
     tenant: str
-    vectors: Kept
+    vectors: StoredVectors
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `Given`."""
+        """See `VectorSource`."""
         return self.vectors.identity
 
     @property
     def url(self) -> str:
-        """See `Given`."""
+        """See `VectorSource`."""
         return self.source.run.store.url
 
     def content(self) -> str:
-        """See `Given`."""
+        """See `VectorSource`."""
         return key_of(self.source.content(), self.tenant)
 
     def rows(self) -> pa.Table:
-        """See `Given`."""
+        """See `VectorSource`."""
         return self._rows
 
     @cached_property
@@ -176,35 +176,35 @@ class OfRun:
         return pa.concat_tables(parts).rename_columns(ROWS.names).cast(ROWS).sort_by("text_id")
 
     @cached_property
-    def kept(self) -> Kept:
-        """See `Given`."""
-        shards = self.vectors.opened()
+    def stored_vectors(self) -> StoredVectors:
+        """See `VectorSource`."""
+        shards = self.vectors.open()
         if shards is None or (shards.find(keys_of(self._rows["content_hash"])) < 0).any():
             encoder = Deferred(self.vectors.encoder, self.vectors.cache.root)
-            ensure_cached(encoder, self.vectors.memory(), self.source.hashed(self.tenant))
+            ensure_cached(encoder, self.vectors.memory(), self.source.iterate_hashes(self.tenant))
         return self.vectors
 
     def encode(self, stage: str, spread: Spread) -> None:
-        """See `Given`."""
+        """See `VectorSource`."""
         texts = Encoding(self.source, self.tenant, self.vectors.encoder, self.vectors.cache, stage)
-        encode_ahead(texts, self._rows["content_hash"], spread)
+        prefetch_vectors(texts, self._rows["content_hash"], spread)
 
-    def words(self) -> Iterator[pa.Table]:
-        """See `Given`."""
+    def text_tables(self) -> Iterator[pa.Table]:
+        """See `VectorSource`."""
         for piece in self.source.texts(self.tenant):
             names = ["chunk_id" if name == "text_id" else name for name in WORDS.names]
             yield piece.select(names).rename_columns(WORDS.names).cast(WORDS)
 
     def queries(self) -> list[str]:
-        """See `Given`: those of validation and test, all where there are none."""
+        """See `VectorSource`: those of validation and test, all where there are none."""
         rows = self.source.queries(self.tenant)
-        held = rows.filter(pc.not_equal(rows["split"], "train"))
-        asked: list[str] = (held if held.num_rows else rows)["text"].to_pylist()
-        return [text for text in dict.fromkeys(asked) if text.strip()]
+        held_out_rows = rows.filter(pc.not_equal(rows["split"], "train"))
+        query_texts: list[str] = (held_out_rows if held_out_rows.num_rows else rows)["text"].to_pylist()
+        return [text for text in dict.fromkeys(query_texts) if text.strip()]
 
 
 @dataclass
-class OfFile:
+class FileSource:
     """A file of vectors: Parquet with text_id and vector (and doc_id), or a NumPy array, whose rows are numbered.
 
     They are kept in the embedding cache under the hash of their numbers.
@@ -217,21 +217,21 @@ class OfFile:
 
     url: str
     tenant: str
-    vectors: Kept
+    vectors: StoredVectors
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `Given`."""
+        """See `VectorSource`."""
         return self.vectors.identity
 
     @cached_property
-    def kept(self) -> Kept:
-        """See `Given`."""
+    def stored_vectors(self) -> StoredVectors:
+        """See `VectorSource`."""
         self.rows()
         return self.vectors
 
     def content(self) -> str:
-        """See `Given`."""
+        """See `VectorSource`."""
         store, name = self._place()
         version = store.version(name)
         return key_of(self.url, self._rows_hash() if version is None else version)
@@ -244,31 +244,33 @@ class OfFile:
         return digest.hexdigest()
 
     def rows(self) -> pa.Table:
-        """See `Given`."""
+        """See `VectorSource`."""
         return self._rows
 
     @cached_property
     def _rows(self) -> pa.Table:
-        parts = [self._remembered(ids, documents, vectors) for ids, documents, vectors in self._read()]
-        found = pa.concat_tables([ROWS.empty_table(), *parts]).sort_by("text_id")
-        if not found.num_rows:
+        parts = [self._cache_rows(ids, documents, vectors) for ids, documents, vectors in self._read()]
+        file_rows = pa.concat_tables([ROWS.empty_table(), *parts]).sort_by("text_id")
+        if not file_rows.num_rows:
             raise InputError(f"{self.url} holds no vector")
-        if len(pc.unique(found["text_id"])) < found.num_rows:
-            twice = pc.value_counts(found["text_id"].combine_chunks()).to_pylist()
-            raise InputError(f"{self.url}: text_id {max(twice, key=lambda one: one['counts'])['values']} comes twice")
-        return found
+        if len(pc.unique(file_rows["text_id"])) < file_rows.num_rows:
+            twice = pc.value_counts(file_rows["text_id"].combine_chunks()).to_pylist()
+            raise InputError(
+                f"{self.url}: text_id {max(twice, key=lambda count: count['counts'])['values']} comes twice"
+            )
+        return file_rows
 
     def encode(self, stage: str, spread: Spread) -> None:
-        """See `Given`: reading the file puts them there."""
+        """See `VectorSource`: reading the file puts them there."""
 
-    def words(self) -> Iterator[pa.Table]:
-        """See `Given`."""
+    def text_tables(self) -> Iterator[pa.Table]:
+        """See `VectorSource`."""
         rows, none = self.rows(), pa.nulls(self.rows().num_rows, pa.string())
         columns = {name: rows[name] if name in ROWS.names else none for name in WORDS.names}
         yield pa.table(columns, schema=WORDS)
 
     def queries(self) -> list[str]:
-        """See `Given`."""
+        """See `VectorSource`."""
         return []
 
     def _place(self) -> tuple[Store, str]:
@@ -291,7 +293,7 @@ class OfFile:
                 raise InputError(f"{self.url} has no column {' and '.join(sorted(lacking))}")
             yield from read_parquet(file.iter_batches(BLOCK), self.url, self.vectors.cache.dtype)
 
-    def _remembered(self, ids: pa.Array, documents: pa.Array, vectors: Floats) -> pa.Table:
+    def _cache_rows(self, ids: pa.Array, documents: pa.Array, vectors: Floats) -> pa.Table:
         hashes = _hashes(vectors)
         memory, encoder = self.vectors.memory(), self.vectors.encoder.encoder_id()
         new = memory.missing(encoder, hashes)
@@ -309,5 +311,5 @@ def _hashes(vectors: Floats) -> pa.Array:
         connection.register(
             "given", pa.table({"place": pa.array(np.arange(len(rows))), "row": blobs.cast(pa.binary())})
         )
-        found = connection.sql("SELECT left(sha256(row), 32) AS hash FROM given ORDER BY place").to_arrow_table()
-    return found["hash"].combine_chunks()
+        hashes = connection.sql("SELECT left(sha256(row), 32) AS hash FROM given ORDER BY place").to_arrow_table()
+    return hashes["hash"].combine_chunks()

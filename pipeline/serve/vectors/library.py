@@ -70,14 +70,14 @@ def codebook_of(index: Any) -> str:
     16 hex digits; an index that fits nothing has only its kind and its vectors' length.
     """
     library = faiss()
-    found = library.downcast_index(index)
-    digest = sha256(f"{type(found).__name__} {found.d}".encode())
-    if hasattr(found, "id_map"):
-        digest.update(type(library.downcast_index(found.index)).__name__.encode())
+    inner_index = library.downcast_index(index)
+    digest = sha256(f"{type(inner_index).__name__} {inner_index.d}".encode())
+    if hasattr(inner_index, "id_map"):
+        digest.update(type(library.downcast_index(inner_index.index)).__name__.encode())
         return digest.hexdigest()[:16]
-    cells = library.downcast_index(library.extract_index_ivf(found))
-    for step in range(found.chain.size()):
-        digest.update(library.vector_to_array(library.downcast_VectorTransform(found.chain.at(step)).A).tobytes())
+    cells = library.downcast_index(library.extract_index_ivf(inner_index))
+    for step in range(inner_index.chain.size()):
+        digest.update(library.vector_to_array(library.downcast_VectorTransform(inner_index.chain.at(step)).A).tobytes())
     codes = cells.pq
     digest.update(f"{type(cells).__name__} {cells.nlist} {codes.M} {codes.nbits} {cells.by_residual}".encode())
     digest.update(to_bytes(cells.quantizer))
@@ -85,20 +85,20 @@ def codebook_of(index: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def among(numbers: Ints, others: Ints) -> NDArray[np.bool_]:
+def is_member(numbers: Ints, other_numbers: Ints) -> NDArray[np.bool_]:
     """Which numbers, 0 or more, are among the others; numbers of texts are dense enough to be marked, not sorted."""
-    marks = np.zeros(1 + max(int(numbers.max(initial=0)), int(others.max(initial=0))), np.bool_)
-    marks[others] = True
+    marks = np.zeros(1 + max(int(numbers.max(initial=0)), int(other_numbers.max(initial=0))), np.bool_)
+    marks[other_numbers] = True
     return np.asarray(marks[numbers])
 
 
 def numbers_in(index: Any) -> Ints:
     """The numbers of the vectors that an index holds, ascending."""
     library = faiss()
-    found = library.downcast_index(index)
-    if hasattr(found, "id_map"):
-        return np.sort(library.vector_to_array(found.id_map).astype(np.int64))
-    lists = library.extract_index_ivf(found).invlists
+    inner_index = library.downcast_index(index)
+    if hasattr(inner_index, "id_map"):
+        return np.sort(library.vector_to_array(inner_index.id_map).astype(np.int64))
+    lists = library.extract_index_ivf(inner_index).invlists
     parts = [_of_a_list(library, lists, cell) for cell in range(lists.nlist)]
     return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.card import cell, markdown
+from darklode.pipeline.base.card import cell, to_markdown
 from darklode.pipeline.serve.vectors.filling import FILE
 from darklode.pipeline.serve.vectors.record import Facts
 from darklode.schemas.serving_tables import INDEX_RECALL, SEMANTIC_ID_LEVELS
@@ -31,16 +31,16 @@ def page(run: Run, facts: Facts) -> bytes:
     parts = [
         f"# Index of {cell(facts['source'])}",
         *facts["advice"],
-        markdown(pa.table({"what": list(FACTS), "it is": [cell(facts[name]) for name in FACTS]})),
+        to_markdown(pa.table({"what": list(FACTS), "it is": [cell(facts[name]) for name in FACTS]})),
         f"Encoder: `{cell(facts['encoder']['id'])}`. A vector takes {sizes['code']} bytes for its code, "
         f"{sizes['in memory']} in memory with all that belongs to it, {sizes['on disk']} on disk to score candidates "
         "again by. Queries a second are by processor time of one thread.",
         "## What it finds of an exact search",
         "Exact is a search by whole vectors. The effort was chosen on one half of the queries; the other half had no "
         "say. Adapted queries lie elsewhere than documents, to which cells are fitted: they stand apart.",
-        markdown(recalls(run)),
+        to_markdown(recalls(run)),
         "## Semantic ids",
-        markdown(levels),
+        to_markdown(levels),
         f"`{FILE}` opens in faiss: `faiss.read_index`. Its numbers are those of the table `indexed_texts`. It is a "
         "cosine index: scale queries to length 1.",
     ]
@@ -50,10 +50,10 @@ def page(run: Run, facts: Facts) -> bytes:
 def recalls(run: Run) -> pa.Table:
     """Of the effort in use, on both halves."""
     rows = run.tables(INDEX_RECALL.name).read(INDEX_RECALL.name)
-    mine = rows.filter(rows["chosen"]).select(["part", "half", "depth", "recall", "error", "queries"])
+    chosen_rows = rows.filter(rows["chosen"]).select(["part", "half", "depth", "recall", "error", "queries"])
     order = [("part", "descending"), ("half", "descending"), ("depth", "ascending")]
     return (
-        mine.sort_by(order)
-        .set_column(2, "at", pc.cast(mine.sort_by(order)["depth"], pa.string()))
+        chosen_rows.sort_by(order)
+        .set_column(2, "at", pc.cast(chosen_rows.sort_by(order)["depth"], pa.string()))
         .rename_columns(["queries by", "half", "at", "recall", "± error", "queries"])
     )

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Store, Tables
-from darklode.pipeline.serve.vectors.filling import opened, stored_files
-from darklode.pipeline.serve.vectors.finding import Finder
-from darklode.pipeline.serve.vectors.given import scaled
-from darklode.pipeline.serve.vectors.library import Floats, Ints, among, numbers_in, one_thread
+from darklode.pipeline.serve.vectors.filling import open_index, stored_files
+from darklode.pipeline.serve.vectors.finding import IndexSearcher
+from darklode.pipeline.serve.vectors.given import truncate_and_normalize
+from darklode.pipeline.serve.vectors.library import Floats, Ints, is_member, numbers_in, one_thread
 from darklode.pipeline.serve.vectors.probes import lists_of, parts_of, vectors_of
-from darklode.pipeline.serve.vectors.stored import Stored
+from darklode.pipeline.serve.vectors.stored import StoredBlocks
 from darklode.schemas.serving import INDEXES
 from darklode.schemas.serving_tables import (
     INDEX_FILES,
@@ -63,7 +63,7 @@ GROWTH = 1.5
 
 
 @dataclass(frozen=True)
-class Opening:
+class IndexOpening:
     """A filled index, and how it is opened.
 
     Attributes:
@@ -84,7 +84,7 @@ class Opening:
         return {"kind": self.kind, "rerank": self.rerank, "dimensions": self.dimensions}
 
 
-def open_finder(opening: Opening, tables: Tables, scratch: Path) -> Finder:
+def open_searcher(opening: IndexOpening, tables: Tables, scratch: Path) -> IndexSearcher:
     """An index ready to be searched.
 
     Args:
@@ -92,14 +92,14 @@ def open_finder(opening: Opening, tables: Tables, scratch: Path) -> Finder:
         tables: `indexed_texts` and `index_files`.
         scratch: an existing folder, for what is fetched from S3.
     """
-    store, index, made = opening.store, opened(opening.store), INDEXES.load(opening.kind)()
+    store, index, made = opening.store, open_index(opening.store), INDEXES.load(opening.kind)()
     numbers = tables.read(INDEXED_TEXTS.name, ["number"])["number"].to_numpy()
-    there = np.empty(0, np.int64) if made.FORGETS else numbers_in(index)
-    gone = there[~among(there, numbers)]
-    found = stored_files(tables.read(INDEX_FILES.name).to_pylist())
-    places = [(first, _local(store, name, scratch)) for first, name in found]
-    stored = Stored(places) if places and opening.rerank > 1 else None
-    return Finder(made, index, stored, opening.rerank if stored else 1, gone)
+    indexed_numbers = np.empty(0, np.int64) if made.FORGETS else numbers_in(index)
+    gone = indexed_numbers[~is_member(indexed_numbers, numbers)]
+    vector_files = stored_files(tables.read(INDEX_FILES.name).to_pylist())
+    places = [(first, _local(store, name, scratch)) for first, name in vector_files]
+    stored = StoredBlocks(places) if places and opening.rerank > 1 else None
+    return IndexSearcher(made, index, stored, opening.rerank if stored else 1, gone)
 
 
 def _local(store: Store, name: str, scratch: Path) -> Path:
@@ -110,7 +110,7 @@ def _local(store: Store, name: str, scratch: Path) -> Path:
     return path
 
 
-def recall(tables: Tables, output: Output, opening: Opening, *, target: float) -> None:
+def measure_recall(tables: Tables, output: Output, opening: IndexOpening, *, target: float) -> None:
     """Choose how hard to search on one half of the queries, and measure that on both.
 
     Of the pairs of an effort and a number of candidates whose recall@100 on that half is the target or more for base
@@ -123,35 +123,35 @@ def recall(tables: Tables, output: Output, opening: Opening, *, target: float) -
         target: recall@100 to reach.
     """
     with TemporaryDirectory(prefix="darklode-index-") as scratch:
-        finder = open_finder(opening, tables, Path(scratch))
-        asked = _asked(tables, opening.dimensions)
-        tried, (effort, rerank) = _chosen(finder, asked, target)
-        _told(tables, output, replace(finder, rerank=rerank), asked, tried, effort)
+        finder = open_searcher(opening, tables, Path(scratch))
+        parts = _query_parts(tables, opening.dimensions)
+        tried, (effort, rerank) = _choose_effort(finder, parts, target)
+        _write_recall(tables, output, replace(finder, rerank=rerank), parts, tried, effort)
 
 
-def _chosen(finder: Finder, asked: list[Part], target: float) -> tuple[list[Row], tuple[int, int]]:
+def _choose_effort(finder: IndexSearcher, parts: list[QueryPart], target: float) -> tuple[list[Row], tuple[int, int]]:
     """Rows of `index_recall` of all that was tried, and the effort and the candidates that are to be used.
 
     With each effort, the least first, candidates become fewer as long as the target is reached: more never find less.
     """
-    widths = [most for most in RERANKS if most < finder.rerank] + [finder.rerank]
+    widths = [rerank_depth for rerank_depth in RERANKS if rerank_depth < finder.rerank] + [finder.rerank]
     tried: list[Row] = []
-    reached: list[tuple[float, int, int]] = []
-    for effort in finder.kind.efforts(finder.index):
+    candidates: list[tuple[float, int, int]] = []
+    for effort in finder.kind.search_efforts(finder.index):
         while widths:
             wide = replace(finder, rerank=widths[-1])
-            rows = [row for one in asked for row in one.rows(wide, effort)]
+            rows = [row for part in parts for row in part.rows(wide, effort)]
             tried += rows
-            if _reached(rows) < target:
+            if _lowest_recall(rows) < target:
                 break
             cost = finder.kind.cost(finder.index, effort) + widths[-1] * DEPTH
-            reached.append((cost, effort, widths.pop()))
-    if reached:
-        return tried, min(reached)[1:]
+            candidates.append((cost, effort, widths.pop()))
+    if candidates:
+        return tried, min(candidates)[1:]
     return tried, (effort, finder.rerank)
 
 
-def measured_again(tables: Tables, output: Output, opening: Opening, *, effort: int) -> None:
+def measure_updated(tables: Tables, output: Output, opening: IndexOpening, *, effort: int) -> None:
     """Measure an updated index with the effort that was chosen before.
 
     Args:
@@ -161,13 +161,15 @@ def measured_again(tables: Tables, output: Output, opening: Opening, *, effort: 
         effort: how hard is searched.
     """
     with TemporaryDirectory(prefix="darklode-index-") as scratch:
-        finder = open_finder(opening, tables, Path(scratch))
-        asked = _asked(tables, opening.dimensions)
-        _told(tables, output, finder, asked, [row for one in asked for row in one.rows(finder, effort)], effort)
+        finder = open_searcher(opening, tables, Path(scratch))
+        parts = _query_parts(tables, opening.dimensions)
+        _write_recall(
+            tables, output, finder, parts, [row for part in parts for row in part.rows(finder, effort)], effort
+        )
 
 
 @dataclass(frozen=True)
-class Part:
+class QueryPart:
     """Queries of a part, and what is right.
 
     Attributes:
@@ -180,65 +182,71 @@ class Part:
     queries: Floats
     right: Ints
 
-    def rows(self, finder: Finder, effort: int) -> list[Row]:
+    def rows(self, finder: IndexSearcher, effort: int) -> list[Row]:
         """Rows of `index_recall`, without `chosen`."""
         with one_thread():
             numbers, _ = finder.find(self.queries, DEPTH, effort)
-        found = []
+        rows_out = []
         for half, start in zip(HALVES, (0, 1), strict=True):
             for depth in DEPTHS:
-                shares = _shares(numbers[start::2, :depth], self.right[start::2, :depth])
+                shares = _recall_shares(numbers[start::2, :depth], self.right[start::2, :depth])
                 error = float(shares.std(ddof=1) / len(shares) ** 0.5) if len(shares) > 1 else None
                 row = {"part": self.name, "effort": effort, "rerank": finder.rerank, "half": half, "depth": depth}
                 mean = float(shares.mean()) if len(shares) else 1.0
-                found.append(row | {"recall": mean, "error": error, "queries": len(shares)})
-        return found
+                rows_out.append(row | {"recall": mean, "error": error, "queries": len(shares)})
+        return rows_out
 
 
-def _shares(found: Ints, right: Ints) -> NDArray[np.float64]:
+def _recall_shares(results: Ints, right: Ints) -> NDArray[np.float64]:
     """What share of the right ones was found, by query."""
-    both = [np.intersect1d(mine, true[true >= 0]).size for mine, true in zip(found, right, strict=True)]
+    both = [np.intersect1d(result, true[true >= 0]).size for result, true in zip(results, right, strict=True)]
     return np.asarray(np.array(both, np.float64) / np.maximum(1, (right >= 0).sum(axis=1)))
 
 
-def _asked(tables: Tables, dimensions: int | None) -> list[Part]:
+def _query_parts(tables: Tables, dimensions: int | None) -> list[QueryPart]:
     texts = tables.rows(INDEXED_TEXTS.name)
     queries, lists = tables.read(INDEX_QUERIES.name), tables.read(INDEX_PROBES.name)
-    found = []
+    parts = []
     for name in parts_of(queries):
         vectors = vectors_of(queries, name)
         exact = lists_of(lists, name, len(vectors))
         right = np.where(exact.scores > -np.inf, exact.numbers, -1)[:, : min(DEPTH, max(1, texts))]
-        found.append(Part(name, scaled(vectors, dimensions), right))
-    return found
+        parts.append(QueryPart(name, truncate_and_normalize(vectors, dimensions), right))
+    return parts
 
 
-def _reached(rows: list[Row]) -> float:
-    mine = [row for row in rows if row["half"] == HALVES[0] and row["depth"] == DEPTH]
-    return min(float(row["recall"]) - SURE * float(row["error"] or 0) for row in mine)
+def _lowest_recall(rows: list[Row]) -> float:
+    chosen_rows = [row for row in rows if row["half"] == HALVES[0] and row["depth"] == DEPTH]
+    return min(float(row["recall"]) - SURE * float(row["error"] or 0) for row in chosen_rows)
 
 
-def _told(tables: Tables, output: Output, finder: Finder, asked: list[Part], tried: list[Row], effort: int) -> None:
+def _write_recall(
+    tables: Tables, output: Output, finder: IndexSearcher, parts: list[QueryPart], tried: list[Row], effort: int
+) -> None:
     """Write what was tried, and what the finder finds with the effort in use."""
-    output.write(INDEX_FOUND.name, _found(tables, finder, asked[0].queries[:ASKED_AGAIN], effort))
-    mine = {"effort": effort, "rerank": finder.rerank}
-    rows = [row | {"chosen": mine.items() <= row.items()} for row in tried]
+    output.write(INDEX_FOUND.name, _result_rows(tables, finder, parts[0].queries[:ASKED_AGAIN], effort))
+    chosen_effort = {"effort": effort, "rerank": finder.rerank}
+    rows = [row | {"chosen": chosen_effort.items() <= row.items()} for row in tried]
     output.write(INDEX_RECALL.name, pa.Table.from_pylist(rows, INDEX_RECALL.schema))
-    output.facts |= {EFFORT: effort, RERANK: finder.rerank, SPEED: _speed(finder, asked[0].queries[1::2], effort)}
-    output.count(FunnelStep("index_recall", "queries", sum(len(one.queries) for one in asked), "figures", len(rows)))
+    output.facts |= {
+        EFFORT: effort,
+        RERANK: finder.rerank,
+        SPEED: _queries_per_second(finder, parts[0].queries[1::2], effort),
+    }
+    output.count(FunnelStep("index_recall", "queries", sum(len(part.queries) for part in parts), "figures", len(rows)))
 
 
-def _found(tables: Tables, finder: Finder, queries: Floats, effort: int) -> pa.Table:
+def _result_rows(tables: Tables, finder: IndexSearcher, queries: Floats, effort: int) -> pa.Table:
     """Rows of `index_found`."""
     numbers, scores = finder.find(queries, FIRST, effort)
     texts = tables.read(INDEXED_TEXTS.name, ["text_id", "number"])
-    query, place = np.nonzero(numbers >= 0)
-    named = pc.index_in(pa.array(numbers[query, place]), value_set=texts["number"].combine_chunks())
-    columns = {"query": pa.array(query), "rank": pa.array(place + 1), "text_id": texts["text_id"].take(named)}
-    return INDEX_FOUND.rows(columns | {"score": pa.array(scores[query, place])})
+    query, rank = np.nonzero(numbers >= 0)
+    text_index = pc.index_in(pa.array(numbers[query, rank]), value_set=texts["number"].combine_chunks())
+    columns = {"query": pa.array(query), "rank": pa.array(rank + 1), "text_id": texts["text_id"].take(text_index)}
+    return INDEX_FOUND.rows(columns | {"score": pa.array(scores[query, rank])})
 
 
-def _speed(finder: Finder, queries: Floats, effort: int) -> float | None:
+def _queries_per_second(finder: IndexSearcher, queries: Floats, effort: int) -> float | None:
     if not len(queries):
         return None
     with one_thread():
@@ -248,13 +256,13 @@ def _speed(finder: Finder, queries: Floats, effort: int) -> float | None:
     return round(len(queries) / took, 1) if took else None
 
 
-def held_out(rows: pa.Table) -> dict[str, dict[int, dict[str, Any]]]:
+def held_out_recall(rows: pa.Table) -> dict[str, dict[int, dict[str, Any]]]:
     """Of the effort in use, on queries that had no say: by part and depth."""
-    mine = rows.filter(pc.and_(rows["chosen"], pc.equal(rows["half"], HALVES[1])))
-    found: dict[str, dict[int, dict[str, Any]]] = {}
-    for row in mine.to_pylist():
-        found.setdefault(row["part"], {})[row["depth"]] = row
-    return found
+    held_out_rows = rows.filter(pc.and_(rows["chosen"], pc.equal(rows["half"], HALVES[1])))
+    recall_by_part: dict[str, dict[int, dict[str, Any]]] = {}
+    for row in held_out_rows.to_pylist():
+        recall_by_part.setdefault(row["part"], {})[row["depth"]] = row
+    return recall_by_part
 
 
 def advice(before: dict[str, Any], now: dict[str, Any], dead: float, growth: float | None) -> list[str]:
@@ -264,21 +272,21 @@ def advice(before: dict[str, Any], now: dict[str, Any], dead: float, growth: flo
     difference, as if the two measurements shared no query: they share all, so that is on the safe side.
 
     Args:
-        before: recall by part and depth when the codes were fitted, as `held_out` has it.
+        before: recall by part and depth when the codes were fitted, as `held_out_recall` has it.
         now: the same of today.
         dead: share of the vectors in the files that went.
         growth: the error of semantic ids of what came, by that at training; None: nothing came.
     """
-    found = []
+    sentences = []
     for part, depths in now.items():
         then, today = before[part][DEPTH], depths[DEPTH]
         noise = 2 * float(np.hypot(then["error"] or 0, today["error"] or 0))
         if then["recall"] - today["recall"] > max(FALL, noise):
-            found.append(
+            sentences.append(
                 f"recall@{DEPTH} of {part} queries fell from {then['recall']:.3f} to {today['recall']:.3f}: fit anew"
             )
     if dead > DEAD:
-        found.append(f"{dead:.0%} of the vectors in its files went: build anew to be rid of them")
+        sentences.append(f"{dead:.0%} of the vectors in its files went: build anew to be rid of them")
     if growth is not None and growth > GROWTH:
-        found.append(f"codes miss what came by {growth:.1f} times as much as what they were fitted to: fit anew")
-    return found
+        sentences.append(f"codes miss what came by {growth:.1f} times as much as what they were fitted to: fit anew")
+    return sentences

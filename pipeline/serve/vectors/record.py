@@ -12,8 +12,8 @@ from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.vectors import residual
 from darklode.pipeline.serve.vectors.filling import BYTES, CODEBOOK, FILE, FILL, KIND, STORED
-from darklode.pipeline.serve.vectors.given import Given
-from darklode.pipeline.serve.vectors.recall import EFFORT, RECALL, RERANK, SPEED, advice, held_out
+from darklode.pipeline.serve.vectors.given import VectorSource
+from darklode.pipeline.serve.vectors.recall import EFFORT, RECALL, RERANK, SPEED, advice, held_out_recall
 from darklode.pipeline.serve.vectors.semantic_ids import CAME, IDS
 from darklode.pipeline.train.identity import identity
 from darklode.schemas.serving import IndexSettings
@@ -31,17 +31,17 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Origin:
+class IndexOrigin:
     """What an index is made from.
 
     Attributes:
-        given: the texts and their vectors.
+        source: the texts and their vectors.
         encoder: that the vectors are by.
         settings: of the index.
         adapter: address of the adapter that recall was measured with, too.
     """
 
-    given: Given
+    source: VectorSource
     encoder: EncoderKind
     settings: IndexSettings
     adapter: str | None
@@ -66,7 +66,7 @@ def encoder_facts(encoder: EncoderKind) -> Facts:
     return {"id": encoder.encoder_id(), "settings": encoder.model_dump(mode="json")}
 
 
-def record(run: Run, origin: Origin) -> Facts:
+def record(run: Run, origin: IndexOrigin) -> Facts:
     """Write `index.json`, unless it stands.
 
     Args:
@@ -79,11 +79,11 @@ def record(run: Run, origin: Origin) -> Facts:
     before, filled, measured = run.store.read_object(RECORD), _manifest(run, FILL.name), _manifest(run, RECALL.name)
     tables = run.tables()
     texts = tables.rows(INDEXED_TEXTS.name)
-    now = json.loads(json.dumps(held_out(tables.read(INDEX_RECALL.name))))
+    now = json.loads(json.dumps(held_out_recall(tables.read(INDEX_RECALL.name))))
     facts: Facts = {
-        "tenant": origin.given.tenant,
-        "source": origin.given.url,
-        "content": origin.given.content(),
+        "tenant": origin.source.tenant,
+        "source": origin.source.url,
+        "content": origin.source.content(),
         "texts": tables.content(INDEXED_TEXTS.name),
         "count": texts,
         "encoder": encoder_facts(origin.encoder),
@@ -103,7 +103,7 @@ def record(run: Run, origin: Origin) -> Facts:
     facts["bytes per vector"] = _sizes(facts, filled)
     same = before.get("codebook") == facts["codebook"] and before.get("at training")
     facts["at training"] = before["at training"] if same else {"recall": now, "count": texts}
-    facts["advice"] = _advised(run, facts)
+    facts["advice"] = _advice_lines(run, facts)
     if facts != before:
         run.store.write(RECORD, json.dumps(facts, indent=1, ensure_ascii=False).encode())
     return facts
@@ -122,23 +122,23 @@ def _dimensions(run: Run, settings: IndexSettings) -> int:
 def _sizes(facts: Facts, filled: Manifest) -> Facts:
     """By what they are for: the code, all of the index in memory, stored vectors on disk."""
     count = max(1, facts["count"])
-    whole = sum(row["bytes"] for row in facts["files"] if row["file"] == FILE)
+    total_bytes = sum(row["bytes"] for row in facts["files"] if row["file"] == FILE)
     stored = sum(row["bytes"] for row in facts["files"] if row["file"].startswith(STORED))
     return {
-        "code": filled.facts[BYTES], "in memory": round(whole / count, 1), "on disk": round(stored / count, 1)
+        "code": filled.facts[BYTES], "in memory": round(total_bytes / count, 1), "on disk": round(stored / count, 1)
     }  # fmt: skip
 
 
-def _advised(run: Run, facts: Facts) -> list[str]:
+def _advice_lines(run: Run, facts: Facts) -> list[str]:
     levels = run.tables(SEMANTIC_ID_LEVELS.name).read(SEMANTIC_ID_LEVELS.name).sort_by("level")
     fitted, came = levels["error"][-1].as_py(), _manifest(run, IDS.name).facts.get(CAME)
     growth = came / fitted if came is not None and fitted else None
-    held = max(_held(facts, main=True), _held(facts, main=False))
-    dead = 1 - facts["count"] / held if held else 0.0
+    memory_bytes = max(_memory_bytes(facts, main=True), _memory_bytes(facts, main=False))
+    dead = 1 - facts["count"] / memory_bytes if memory_bytes else 0.0
     return advice(_by_number(facts["at training"]["recall"]), _by_number(facts["recall"]), dead, growth)
 
 
-def _held(facts: Facts, *, main: bool) -> int:
+def _memory_bytes(facts: Facts, *, main: bool) -> int:
     return sum(row["vectors"] for row in facts["files"] if (row["file"] == FILE) == main)
 
 

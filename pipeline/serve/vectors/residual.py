@@ -24,7 +24,7 @@ Books = Sequence[Floats]
 """Each level's centres, shape (codes, dimensions)."""
 
 
-def fitted(sample: Floats, settings: SemanticIdSettings, seed: int) -> list[Floats]:
+def fit_codebooks(sample: Floats, settings: SemanticIdSettings, seed: int) -> list[Floats]:
     """Centres for each level.
 
     Args:
@@ -32,29 +32,33 @@ def fitted(sample: Floats, settings: SemanticIdSettings, seed: int) -> list[Floa
         settings: levels, codes and iterations; a level has at most n // 39 codes, and one at least.
         seed: of the first centres.
     """
-    left, books = sample.copy(), []
+    residuals, books = sample.copy(), []
     codes = max(1, min(settings.codes, len(sample) // POINTS))
     with one_thread():
         for level in range(settings.levels):
-            found = faiss().Kmeans(
-                left.shape[1], codes, niter=settings.iterations, seed=seed + level, max_points_per_centroid=1 << 30,
+            kmeans = faiss().Kmeans(
+                residuals.shape[1],
+                codes,
+                niter=settings.iterations,
+                seed=seed + level,
+                max_points_per_centroid=1 << 30,
                 min_points_per_centroid=1,
-            )  # fmt: skip
-            found.train(left)
-            books.append(np.array(found.centroids, np.float32).reshape(codes, -1))
-            left -= books[-1][_nearest(left, books[-1])]
+            )
+            kmeans.train(residuals)
+            books.append(np.array(kmeans.centroids, np.float32).reshape(codes, -1))
+            residuals -= books[-1][_nearest(residuals, books[-1])]
     return books
 
 
-def coded(vectors: Floats, books: Books) -> tuple[Codes, NDArray[np.float64]]:
+def encode_vectors(vectors: Floats, books: Books) -> tuple[Codes, NDArray[np.float64]]:
     """Each vector's codes, shape (n, levels), and the sum over vectors of the squared distance left by each level."""
-    left, codes = vectors.copy(), np.empty((len(vectors), len(books)), np.int32)
+    residuals, codes = vectors.copy(), np.empty((len(vectors), len(books)), np.int32)
     errors = np.zeros(len(books))
     with one_thread():
         for level, centres in enumerate(books):
-            codes[:, level] = _nearest(left, centres)
-            left -= centres[codes[:, level]]
-            errors[level] = np.einsum("ij,ij->", left, left, dtype=np.float64)
+            codes[:, level] = _nearest(residuals, centres)
+            residuals -= centres[codes[:, level]]
+            errors[level] = np.einsum("ij,ij->", residuals, residuals, dtype=np.float64)
     return codes, errors
 
 
@@ -66,25 +70,25 @@ def _nearest(vectors: Floats, centres: Floats) -> NDArray[np.int64]:
 
 def groups(codes: Codes) -> list[NDArray[np.int64]]:
     """After each level, a number for each row that rows of equal codes up to it share."""
-    order = _ordered(codes)
+    order = _lexicographic_order(codes)
     begins = np.logical_or.accumulate(np.diff(codes[order], axis=0) != 0, axis=1)
-    found = []
+    matrices = []
     for level in range(codes.shape[1]):
         group = np.empty(len(codes), np.int64)
         group[order] = np.concatenate([np.zeros(min(1, len(codes)), np.int64), np.cumsum(begins[:, level])])
-        found.append(group)
-    return found
+        matrices.append(group)
+    return matrices
 
 
-def _ordered(codes: Codes) -> NDArray[np.int64]:
+def _lexicographic_order(codes: Codes) -> NDArray[np.int64]:
     """Places in the order of the codes, level by level; of as few bits as usual, of one number that holds them all."""
     bits = max(1, int(codes.max(initial=0)).bit_length())
     if bits * codes.shape[1] > MOST_BITS:
         return np.lexsort(codes.T[::-1])
-    whole = np.zeros(len(codes), np.int64)
+    combined_key = np.zeros(len(codes), np.int64)
     for level in range(codes.shape[1]):
-        whole = whole << bits | codes[:, level]
-    return np.argsort(whole, kind="stable")
+        combined_key = combined_key << bits | codes[:, level]
+    return np.argsort(combined_key, kind="stable")
 
 
 def perplexity(codes: Codes) -> float:
@@ -99,10 +103,10 @@ def unique_share(group: NDArray[np.int64]) -> float:
     return float((np.bincount(group) == 1).sum() / max(1, len(group)))
 
 
-def pair_agreement(one: NDArray[np.int64], other: NDArray[np.int64]) -> float | None:
+def pair_agreement(first: NDArray[np.int64], other: NDArray[np.int64]) -> float | None:
     """Of the pairs of rows that share a group by one or the other, the share that do by both (Jaccard)."""
-    both = np.unique(one * (int(other.max(initial=0)) + 1) + other, return_counts=True)[1]
-    by_both, by_one, by_other = (_pairs(counts) for counts in (both, np.bincount(one), np.bincount(other)))
+    both = np.unique(first * (int(other.max(initial=0)) + 1) + other, return_counts=True)[1]
+    by_both, by_one, by_other = (_pairs(counts) for counts in (both, np.bincount(first), np.bincount(other)))
     either = by_one + by_other - by_both
     return by_both / either if either else None
 
@@ -128,10 +132,12 @@ def as_rows(fit: int, books: Books) -> pa.Table:
 
 def from_rows(rows: pa.Table, fit: int) -> list[Floats]:
     """What `as_rows` was given."""
-    mine = rows.filter(pc.equal(rows["fit"], fit)).sort_by([("level", "ascending"), ("code", "ascending")])
-    levels = mine["level"].to_numpy()
-    whole = np.asarray(mine["centre"].combine_chunks().flatten(), np.float32).reshape(len(levels), _width(mine))
-    return [np.ascontiguousarray(whole[levels == level]) for level in np.unique(levels)]
+    fit_rows = rows.filter(pc.equal(rows["fit"], fit)).sort_by([("level", "ascending"), ("code", "ascending")])
+    levels = fit_rows["level"].to_numpy()
+    centroids = np.asarray(fit_rows["centre"].combine_chunks().flatten(), np.float32).reshape(
+        len(levels), _width(fit_rows)
+    )
+    return [np.ascontiguousarray(centroids[levels == level]) for level in np.unique(levels)]
 
 
 def _width(rows: pa.Table) -> int:

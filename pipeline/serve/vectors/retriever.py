@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
-from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.serve.vectors.searcher import VectorSearcher
 from darklode.pipeline.train.adapter import Adapter
 
 
-class Indexed(Retriever):
+class IndexRetriever(Retriever):
     """Searches an index; what it finds and the run does not have any more is left out.
 
     Args:
@@ -25,7 +25,7 @@ class Indexed(Retriever):
         adapter: encodes the queries in the place of the base.
     """
 
-    def __init__(self, searcher: Searcher, chunk_ids: pa.StringArray, adapter: Adapter | None = None) -> None:
+    def __init__(self, searcher: VectorSearcher, chunk_ids: pa.StringArray, adapter: Adapter | None = None) -> None:
         self.name = searcher.url
         self._searcher, self._adapter = searcher, adapter
         self._row_of = np.asarray(
@@ -34,15 +34,15 @@ class Indexed(Retriever):
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
         """See `Retriever`."""
-        found = self._searcher.search(list(queries), depth, self._adapter)
-        rows = np.where(found.rows >= 0, self._row_of[found.rows], -1)
+        results = self._searcher.search(list(queries), depth, self._adapter)
+        rows = np.where(results.rows >= 0, self._row_of[results.rows], -1)
         last = np.argsort(rows < 0, axis=1, kind="stable")
-        rows, scores = np.take_along_axis(rows, last, 1), np.take_along_axis(found.scores, last, 1)
+        rows, scores = np.take_along_axis(rows, last, 1), np.take_along_axis(results.scores, last, 1)
         return Hits(rows, np.where(rows >= 0, scores, np.nan).astype(np.float32))
 
 
 @dataclass(frozen=True)
-class IndexedBuilder:
+class IndexRetrieverFactory:
     """Builds the retriever of an index.
 
     Attributes:
@@ -64,12 +64,12 @@ class IndexedBuilder:
             ArtifactError: there is no finished index.
             DoesNotFit: it is of another tenant, or by another encoder than the adapter is made from.
         """
-        searcher = Searcher(self.url)
+        searcher = VectorSearcher(self.url)
         if searcher.tenant != self.tenant:
             raise DoesNotFit(f"{self.url} holds texts of the tenant {searcher.tenant}, and nothing of {self.tenant}")
         if self.adapter:
-            searcher.demand_of_its_encoder(self.adapter)
-        return Indexed(searcher, self.chunk_ids, self.adapter)
+            searcher.require_same_encoder(self.adapter)
+        return IndexRetriever(searcher, self.chunk_ids, self.adapter)
 
     @property
     def shares(self) -> str:

@@ -21,10 +21,10 @@ from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.port import ModelEncoder
 from darklode.pipeline.serve.check import SAME
-from darklode.pipeline.serve.vectors.finding import Finder
-from darklode.pipeline.serve.vectors.given import scaled
+from darklode.pipeline.serve.vectors.finding import IndexSearcher
+from darklode.pipeline.serve.vectors.given import truncate_and_normalize
 from darklode.pipeline.serve.vectors.library import Floats, Ints
-from darklode.pipeline.serve.vectors.recall import Opening, open_finder
+from darklode.pipeline.serve.vectors.recall import IndexOpening, open_searcher
 from darklode.pipeline.serve.vectors.record import Facts, read_record
 from darklode.pipeline.train.adapter import Adapter
 from darklode.schemas.kinds import OfKind
@@ -33,7 +33,7 @@ from darklode.schemas.serving_tables import INDEX_FILES, INDEX_QUERIES, INDEXED_
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResults:
     """Lists of texts, best first.
 
     Attributes:
@@ -48,12 +48,12 @@ class Found:
 
     def ids(self, query: int) -> list[str]:
         """A query's text_ids, best first."""
-        mine = self.rows[query][self.rows[query] >= 0]
-        found: list[str] = self.texts["text_id"].take(pa.array(mine)).to_pylist()
-        return found
+        row_numbers = self.rows[query][self.rows[query] >= 0]
+        ids_found: list[str] = self.texts["text_id"].take(pa.array(row_numbers)).to_pylist()
+        return ids_found
 
 
-class Searcher:
+class VectorSearcher:
     """A folder of `darklode index`, open. What it reads lies in memory or is mapped; nothing is written.
 
     Args:
@@ -75,8 +75,8 @@ class Searcher:
         scratch = mkdtemp(prefix="darklode-index-")
         self.close = finalize(self, rmtree, scratch, ignore_errors=True)
         """Lets go of what was fetched; called when the searcher goes, too."""
-        opening = Opening(run.store, self.facts["built"], self.facts["rerank"], self.facts["dimensions"])
-        self._finder: Finder = open_finder(opening, tables, Path(scratch))
+        opening = IndexOpening(run.store, self.facts["built"], self.facts["rerank"], self.facts["dimensions"])
+        self._finder: IndexSearcher = open_searcher(opening, tables, Path(scratch))
         self.texts: pa.Table = tables.read(INDEXED_TEXTS.name).combine_chunks()
         # Recall's queries have all numbers of the encoder, also where the index has fewer.
         self._encoder_dimensions = len(tables.read(INDEX_QUERIES.name, ["vector"])["vector"][0])
@@ -95,8 +95,8 @@ class Searcher:
     @cached_property
     def encoder(self) -> EncoderKind:
         """The encoder that the vectors are by."""
-        found = OfKind(ENCODERS, EncoderSettings)._validate(self.facts["encoder"]["settings"])
-        return as_kind(found, EncoderKind)
+        settings = OfKind(ENCODERS, EncoderSettings)._validate(self.facts["encoder"]["settings"])
+        return as_kind(settings, EncoderKind)
 
     @cached_property
     def _model(self) -> ModelEncoder:
@@ -115,7 +115,7 @@ class Searcher:
         vectors[[not text.strip() for text in texts]] = 0
         return vectors
 
-    def demand_of_its_encoder(self, adapter: Adapter) -> None:
+    def require_same_encoder(self, adapter: Adapter) -> None:
         """Refuse an adapter whose queries do not go with these vectors.
 
         Raises:
@@ -123,7 +123,7 @@ class Searcher:
                 for another tenant.
         """
         base, recorded = adapter.facts["base"], self.facts["encoder"]
-        for name in (one for one in SAME if one in recorded):
+        for name in (field for field in SAME if field in recorded):
             if base[name] != recorded[name]:
                 raise DoesNotFit(
                     f"{adapter.store.url} is made from another encoder than {self.url}: {name} {base[name]}, and "
@@ -136,7 +136,7 @@ class Searcher:
         if self.tenant not in adapter.tenants:
             raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and {self.url} is {self.tenant}'s")
 
-    def search(self, queries: Sequence[str] | Floats, depth: int = 10, adapter: Adapter | None = None) -> Found:
+    def search(self, queries: Sequence[str] | Floats, depth: int = 10, adapter: Adapter | None = None) -> SearchResults:
         """The best texts of each query; one that is blank, or whose vector is zero, finds none.
 
         Args:
@@ -148,21 +148,21 @@ class Searcher:
         Raises:
             DoesNotFit: the vectors are neither as long as the encoder's nor as the index's, or a number is not finite.
         """
-        given = queries if isinstance(queries, np.ndarray) else self.encode(queries, adapter)
-        self._check_queries(given)
-        vectors = scaled(given, self.facts["dimensions"])
+        query_vectors = queries if isinstance(queries, np.ndarray) else self.encode(queries, adapter)
+        self._check_queries(query_vectors)
+        vectors = truncate_and_normalize(query_vectors, self.facts["dimensions"])
         numbers, scores = self._finder.find(vectors, depth, self.facts["effort"])
         blank = ~vectors.any(axis=1)
         numbers[blank], scores[blank] = -1, -np.inf
-        return Found(self._rows(numbers), scores, self.texts)
+        return SearchResults(self._rows(numbers), scores, self.texts)
 
     def _check_queries(self, vectors: Floats) -> None:
-        kept = self.facts["dimensions"]
-        whole = self._encoder_dimensions
-        if vectors.ndim != 2 or vectors.shape[1] not in (kept, whole):
-            wanted = f"{kept} numbers" if kept == whole else f"{kept} or {whole} numbers"
+        index_dim = self.facts["dimensions"]
+        encoder_dim = self._encoder_dimensions
+        if vectors.ndim != 2 or vectors.shape[1] not in (index_dim, encoder_dim):
+            expected = f"{index_dim} numbers" if index_dim == encoder_dim else f"{index_dim} or {encoder_dim} numbers"
             raise DoesNotFit(
-                f"{self.url}: expected query vectors of {wanted}, got shape {vectors.shape}; "
+                f"{self.url}: expected query vectors of {expected}, got shape {vectors.shape}; "
                 "the queries are encoded by another encoder than the texts"
             )
         broken = ~np.isfinite(vectors).all(axis=1)
@@ -170,12 +170,12 @@ class Searcher:
             raise DoesNotFit(f"query vector {int(broken.argmax()) + 1} has a NaN or infinite number; encode it again")
 
     def _rows(self, numbers: Ints) -> Ints:
-        known, order = self._numbered
-        place = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-        return np.where((numbers >= 0) & (known[place] == numbers), order[place], -1)
+        sorted_numbers, order = self._number_order
+        index = np.minimum(np.searchsorted(sorted_numbers, numbers), len(sorted_numbers) - 1)
+        return np.where((numbers >= 0) & (sorted_numbers[index] == numbers), order[index], -1)
 
     @cached_property
-    def _numbered(self) -> tuple[Any, Any]:
+    def _number_order(self) -> tuple[Any, Any]:
         """Numbers ascending, and their rows."""
         numbers = self.texts["number"].to_numpy()
         order = np.argsort(numbers)

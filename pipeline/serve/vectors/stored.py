@@ -18,7 +18,7 @@ UNIT = 4
 """Bytes of a row before its numbers."""
 
 
-def encoded(blocks: Iterable[Floats], rows: int, dimensions: int) -> memoryview:
+def encode_npy(blocks: Iterable[Floats], rows: int, dimensions: int) -> memoryview:
     """A NumPy file of vectors: each one's numbers as bytes from -127 to 127, and what to multiply them by.
 
     Args:
@@ -27,16 +27,16 @@ def encoded(blocks: Iterable[Floats], rows: int, dimensions: int) -> memoryview:
         dimensions: of each.
     """
     form, header = _form(dimensions), BytesIO()
-    said = {"descr": np.lib.format.dtype_to_descr(form), "fortran_order": False, "shape": (rows,)}
-    np.lib.format.write_array_header_1_0(header, said)
+    header_fields = {"descr": np.lib.format.dtype_to_descr(form), "fortran_order": False, "shape": (rows,)}
+    np.lib.format.write_array_header_1_0(header, header_fields)
     file, start = bytearray(header.tell() + rows * form.itemsize), 0
     file[: header.tell()] = header.getvalue()
     out = np.frombuffer(file, form, rows, header.tell())
     for vectors in blocks:
         longest = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny)
-        mine = out[start : start + len(vectors)]
-        mine["numbers"] = np.rint(vectors * (MOST / longest)[:, None])
-        mine["unit"] = longest / MOST
+        rows_out = out[start : start + len(vectors)]
+        rows_out["numbers"] = np.rint(vectors * (MOST / longest)[:, None])
+        rows_out["unit"] = longest / MOST
         start += len(vectors)
     return memoryview(file)
 
@@ -45,7 +45,7 @@ def _form(dimensions: int) -> Any:
     return np.dtype([("unit", "<f4"), ("numbers", "i1", (dimensions,))])
 
 
-class Stored:
+class StoredBlocks:
     """The files of an index, by the numbers of their first vectors.
 
     Args:
@@ -58,7 +58,7 @@ class Stored:
     def __init__(self, files: Iterable[tuple[int, Path]]) -> None:
         ordered = sorted(files)
         self._firsts = np.array([first for first, _ in ordered], np.int64)
-        self._files = [_mapped(path) for _, path in ordered]
+        self._files = [_map_file(path) for _, path in ordered]
 
     def scores(self, queries: Floats, numbers: Ints) -> Floats:
         """Inner products with candidates, shape of `numbers`; of none (-1) minus infinity.
@@ -67,15 +67,15 @@ class Stored:
             queries: shape (n_queries, dimensions).
             numbers: shape (n_queries, candidates).
         """
-        found = np.full(numbers.shape, -np.inf, np.float32)
-        for query, mine, scores in zip(queries, numbers, found, strict=True):
-            rows = self._take(mine)
+        scores_out = np.full(numbers.shape, -np.inf, np.float32)
+        for query, query_numbers, scores in zip(queries, numbers, scores_out, strict=True):
+            rows = self._gather_rows(query_numbers)
             units = rows[:, :UNIT].copy().view("<f4")[:, 0]
             scores[:] = rows[:, UNIT:].view(np.int8).astype(np.float32) @ query * units
-        found[numbers < 0] = -np.inf
-        return found
+        scores_out[numbers < 0] = -np.inf
+        return scores_out
 
-    def _take(self, numbers: Ints) -> NDArray[np.uint8]:
+    def _gather_rows(self, numbers: Ints) -> NDArray[np.uint8]:
         """Rows as bytes: gathered as such, they take a quarter of the time that records take."""
         numbers = np.maximum(numbers, self._firsts[0])
         of_file = np.searchsorted(self._firsts, numbers, side="right") - 1
@@ -84,15 +84,15 @@ class Stored:
             return np.asarray(np.take(self._files[files[0]], numbers - self._firsts[files[0]], axis=0))
         out = np.empty((len(numbers), self._files[0].shape[1]), np.uint8)
         for file in files:
-            mine = np.flatnonzero(of_file == file)
-            out[mine] = np.take(self._files[file], numbers[mine] - self._firsts[file], axis=0)
+            in_file = np.flatnonzero(of_file == file)
+            out[in_file] = np.take(self._files[file], numbers[in_file] - self._firsts[file], axis=0)
         return out
 
 
-def _mapped(path: Path) -> NDArray[np.uint8]:
+def _map_file(path: Path) -> NDArray[np.uint8]:
     """Rows as bytes: the unit, then the numbers."""
     try:
-        found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
         raise ArtifactError(f"{path} is damaged ({error}); make the index again with `darklode index`") from error
-    return np.asarray(found).view(np.uint8).reshape(len(found), found.itemsize)
+    return np.asarray(mapped).view(np.uint8).reshape(len(mapped), mapped.itemsize)

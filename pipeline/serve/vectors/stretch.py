@@ -6,27 +6,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from darklode.pipeline.base.artifacts import Tables, key_of
-from darklode.pipeline.base.spread import SHARDS, dealt
-from darklode.pipeline.serve.vectors.given import Kept
+from darklode.pipeline.base.spread import SHARDS, split_evenly
+from darklode.pipeline.serve.vectors.given import StoredVectors
 from darklode.pipeline.serve.vectors.library import Floats
 from darklode.pipeline.serve.vectors.vector_file import BLOCK
 from darklode.schemas.serving_tables import INDEXED_TEXTS
 
 
 @dataclass(frozen=True)
-class Stretch:
+class VectorShard:
     """A shard: whole blocks of indexed texts.
 
     Attributes:
         tables: hold `indexed_texts`, and what the work reads besides.
-        kept: the vectors, at a root that all places reach.
+        stored_vectors: the vectors, at a root that all places reach.
         stage: that the work is of.
         basis: names what was fitted.
         first, last: places of the texts; the last is left out.
     """
 
     tables: Tables
-    kept: Kept
+    stored_vectors: StoredVectors
     stage: str
     basis: str
     first: int
@@ -34,25 +34,35 @@ class Stretch:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
+        """See `VectorShard`."""
         return f"{self.stage} of texts {self.first} to {self.last - 1}"
 
     @property
-    def place(self) -> str:
-        """See `Shard`."""
-        given = (self.tables.content(INDEXED_TEXTS.name), self.kept.identity, self.basis, self.first, self.last)
-        return f"progress/{self.stage}/{key_of(*given)}"
+    def folder(self) -> str:
+        """See `VectorShard`."""
+        content = (
+            self.tables.content(INDEXED_TEXTS.name),
+            self.stored_vectors.identity,
+            self.basis,
+            self.first,
+            self.last,
+        )
+        return f"progress/{self.stage}/{key_of(*content)}"
 
     def blocks(self) -> Iterator[Floats]:
         """Vectors, shape (b, dimensions), in the order of the texts."""
         hashes = self.tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
-        mine = hashes.slice(self.first, self.last - self.first)
-        return (block for _, block in self.kept.blocks(mine, BLOCK))
+        shard_hashes = hashes.slice(self.first, self.last - self.first)
+        return (block for _, block in self.stored_vectors.blocks(shard_hashes, BLOCK))
 
 
-def stretches(tables: Tables, kept: Kept, stage: str, basis: str, places: int) -> list[Stretch]:
+def make_shards(
+    tables: Tables, stored_vectors: StoredVectors, stage: str, basis: str, places: int
+) -> list[VectorShard]:
     """All texts, dealt to so many places."""
     total = tables.rows(INDEXED_TEXTS.name)
     blocks = -(-total // BLOCK)
-    shards = dealt(blocks, places if places == 1 else SHARDS * places)
-    return [Stretch(tables, kept, stage, basis, low * BLOCK, min(high * BLOCK, total)) for low, high in shards]
+    shards = split_evenly(blocks, places if places == 1 else SHARDS * places)
+    return [
+        VectorShard(tables, stored_vectors, stage, basis, low * BLOCK, min(high * BLOCK, total)) for low, high in shards
+    ]

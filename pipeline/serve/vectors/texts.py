@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.serve.vectors.given import Given
+from darklode.pipeline.serve.vectors.given import VectorSource
 from darklode.pipeline.serve.vectors.library import Ints
 from darklode.schemas.serving_tables import INDEXED_TEXTS
 
@@ -18,55 +18,55 @@ NEXT = "next number"
 """Fact of the stage: numbers from here on were never given."""
 
 
-def indexed_texts(given: Given, output: Output) -> None:
+def write_indexed_texts(source: VectorSource, output: Output) -> None:
     """Number the texts from 0.
 
     Args:
-        given: what is indexed.
-        output: takes `indexed_texts`.
+        source: what is indexed.
+        output: takes `write_indexed_texts`.
     """
-    rows = given.rows()
-    _write(given, output, rows, np.arange(rows.num_rows))
+    rows = source.rows()
+    _write(source, output, rows, np.arange(rows.num_rows))
     output.facts[NEXT] = rows.num_rows
     output.count(FunnelStep("indexed_texts", "texts", rows.num_rows, "texts", rows.num_rows))
 
 
-def updated_texts(given: Given, output: Output, *, trained: str) -> None:
+def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) -> None:
     """Give numbers to what came or changed since; what stayed keeps its own.
 
     Args:
-        given: what is indexed now.
-        output: takes `indexed_texts`.
+        source: what is indexed now.
+        output: takes `write_indexed_texts`.
         trained: identifies the training of the codebooks that stay in use.
 
     Raises:
         ArtifactError: the table of before is gone.
     """
-    earlier, rows = output.earlier(INDEXED_TEXTS.name), given.rows()
+    earlier, rows = output.previous_tables(INDEXED_TEXTS.name), source.rows()
     if earlier is None:
         raise ArtifactError(f"the index lacks its table indexed_texts (trained {trained}); make it anew")
     before = earlier.read(INDEXED_TEXTS.name).combine_chunks()
-    numbers = _kept_numbers(rows, before)
+    numbers = _earlier_numbers(rows, before)
     came, fresh = np.flatnonzero(numbers < 0), int(output.earlier_facts[NEXT])
     numbers[came] = fresh + np.arange(len(came))
-    _write(given, output, rows, numbers)
-    known = pc.is_in(rows["text_id"], value_set=before["text_id"].combine_chunks()).to_numpy(zero_copy_only=False)
-    changed = int(known[came].sum())
+    _write(source, output, rows, numbers)
+    is_known = pc.is_in(rows["text_id"], value_set=before["text_id"].combine_chunks()).to_numpy(zero_copy_only=False)
+    changed = int(is_known[came].sum())
     output.facts[NEXT] = fresh + len(came)
     output.facts["added"], output.facts["changed"] = len(came) - changed, changed
     output.facts["removed"] = before.num_rows - (rows.num_rows - (len(came) - changed))
     output.count(FunnelStep("indexed_texts", "texts before", before.num_rows, "texts", rows.num_rows))
 
 
-def _kept_numbers(rows: pa.Table, before: pa.Table) -> Ints:
+def _earlier_numbers(rows: pa.Table, before: pa.Table) -> Ints:
     """The number of each text that is as it was, -1 of the others."""
-    place = pc.index_in(rows["text_id"], value_set=before["text_id"].combine_chunks())
-    same = pc.equal(before["content_hash"].take(place), rows["content_hash"])
-    found = pc.if_else(pc.fill_null(same, False), before["number"].take(place), -1)
-    return np.array(found.to_numpy(), np.int64)
+    row_before = pc.index_in(rows["text_id"], value_set=before["text_id"].combine_chunks())
+    same = pc.equal(before["content_hash"].take(row_before), rows["content_hash"])
+    numbers_before = pc.if_else(pc.fill_null(same, False), before["number"].take(row_before), -1)
+    return np.array(numbers_before.to_numpy(), np.int64)
 
 
-def _write(given: Given, output: Output, rows: pa.Table, numbers: Ints) -> None:
+def _write(source: VectorSource, output: Output, rows: pa.Table, numbers: Ints) -> None:
     columns = {name: rows[name] for name in rows.column_names}
-    named = {"tenant": pa.repeat(given.tenant, rows.num_rows), "number": pa.array(numbers)}
-    output.write(INDEXED_TEXTS.name, INDEXED_TEXTS.rows(columns | named))
+    id_columns = {"tenant": pa.repeat(source.tenant, rows.num_rows), "number": pa.array(numbers)}
+    output.write(INDEXED_TEXTS.name, INDEXED_TEXTS.rows(columns | id_columns))

@@ -42,12 +42,12 @@ def read_numpy(path: Path, dtype: str) -> Iterator[Piece]:
         with np.errstate(over="ignore"):
             block = np.asarray(array[start : start + BLOCK], np.float32)
         ids = pc.utf8_lpad(pc.cast(pa.array(np.arange(start, start + len(block))), pa.string()), digits, "0")
-        _check_numbers(block, Rows(str(path), ids, start), dtype)
+        _check_numbers(block, VectorRows(str(path), ids, start), dtype)
         yield ids, ids, block
 
 
 @dataclass(frozen=True)
-class Rows:
+class VectorRows:
     """Some consecutive rows of a file, to name one in an error.
 
     Attributes:
@@ -72,8 +72,8 @@ class Rows:
             InputError: a row is wrong.
         """
         if wrong.any():
-            row, others = int(wrong.argmax()), int(wrong.sum()) - 1
-            more = f" ({others} more of {len(wrong)} rows)" if others else ""
+            row, n_others = int(wrong.argmax()), int(wrong.sum()) - 1
+            more = f" ({n_others} more of {len(wrong)} rows)" if n_others else ""
             name = f"row {self.first + row + 1}, text_id {self.ids[row].as_py()}"
             raise InputError(f"{self.url}, {name}: {problem}{more}; {remedy}")
 
@@ -94,7 +94,7 @@ def read_parquet(batches: Iterator[pa.RecordBatch], url: str, dtype: str) -> Ite
         ids, column = pc.cast(batch["text_id"], pa.string()), batch["vector"]
         if not _holds_numbers(column.type):
             raise InputError(f"{url}: the column vector must hold lists of numbers, but is of type {column.type}")
-        rows = Rows(url, ids, first)
+        rows = VectorRows(url, ids, first)
         rows.refuse(_mask(pc.is_null(ids)), "text_id is null", "give each row an id")
         rows.refuse(_mask(pc.is_null(column)), "vector is null", "remove the row")
         lengths = np.asarray(pc.list_value_length(column))
@@ -116,8 +116,8 @@ def _holds_numbers(kind: pa.DataType) -> bool:
 
 def _odd_length(lengths: NDArray[Any], width: int | None) -> tuple[str, str]:
     odd = lengths[lengths != width]
-    found = int(odd[0]) if len(odd) else width
-    return f"the vector has {found} numbers, the file's first one {width}", "all must have the same length"
+    length = int(odd[0]) if len(odd) else width
+    return f"the vector has {length} numbers, the file's first one {width}", "all must have the same length"
 
 
 def _numbers(column: pa.Array) -> Floats:
@@ -130,7 +130,7 @@ def _mask(column: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(column.to_numpy(zero_copy_only=False), bool)
 
 
-def _check_numbers(vectors: Floats, rows: Rows, dtype: str) -> None:
+def _check_numbers(vectors: Floats, rows: VectorRows, dtype: str) -> None:
     """Refuse vectors that have no direction, as they are and as the embedding cache keeps them.
 
     Raises:

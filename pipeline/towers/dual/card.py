@@ -10,7 +10,7 @@ from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
 from darklode.pipeline.towers.dual import FOLDER
 from darklode.pipeline.towers.dual.folder import REACHED, sentence
-from darklode.pipeline.towers.dual.stage import Beginning
+from darklode.pipeline.towers.dual.stage import DualInputs
 from darklode.pipeline.towers.dual.triplets import TRIPLETS
 from darklode.pipeline.train.card import licence
 from darklode.pipeline.train.folder import recorded_difference
@@ -37,7 +37,7 @@ TRIALS = "SELECT learning_rate, temperature, step, validation FROM dual_trials O
 COURSE = "SELECT trial, step, contrastive, margin, validation FROM dual_log ORDER BY trial, step"
 
 
-def card(run: Run, settings: Settings, beginning: Beginning, sources: list[str]) -> bytes:
+def card(run: Run, settings: Settings, beginning: DualInputs, sources: list[str]) -> bytes:
     """The page, in Markdown.
 
     Args:
@@ -54,7 +54,7 @@ def card(run: Run, settings: Settings, beginning: Beginning, sources: list[str])
         f"# {cell(name_of(run, settings))}",
         f"Two towers trained together on three views of documents (after ScalingNote, 3.2): {cell(sentence(tables))}.",
         f"Both began as `{cell(beginning.encoder.encoder_id())}`; {settings.dual.method}, {nested[-1]} numbers.",
-        f"Learned from {', '.join(f'`{cell(one)}`' for one in sources)}: {counts}.",
+        f"Learned from {', '.join(f'`{cell(source)}`' for source in sources)}: {counts}.",
     ]
     used = READING.format(folder=FOLDER, least=nested[0], nested=list(nested), off=recorded_difference(run, FOLDER))
     last = [

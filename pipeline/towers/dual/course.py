@@ -13,12 +13,12 @@ import torch.distributed as processes
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from darklode.pipeline.towers.checkpoint import Checkpoints, Kept, Nowhere
+from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, NoCheckpoints
 from darklode.pipeline.towers.course import adamw, schedule
-from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
-from darklode.pipeline.towers.dual.stream import Stream, allowed
-from darklode.pipeline.towers.dual.towers import Towers
-from darklode.pipeline.towers.watch import Course, Tell, Watch, shown
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.stream import Stream, allowed_pairs
+from darklode.pipeline.towers.dual.towers import DualTowers
+from darklode.pipeline.towers.watch import MonitorHistory, Tell, TrainingMonitor, format_loss
 from darklode.pipeline.train import fitting
 from darklode.schemas.towers import DualSettings
 
@@ -27,7 +27,7 @@ LOOKS = 10
 
 
 @dataclass(frozen=True)
-class Look:
+class DualEval:
     """A row of `dual_log`."""
 
     step: int
@@ -36,13 +36,13 @@ class Look:
     validation: float
 
     @property
-    def worth(self) -> float:
+    def quality(self) -> float:
         """See `watch.Look`."""
         return self.validation
 
 
 @dataclass(frozen=True)
-class Sample:
+class ValidationSample:
     """What is looked at in training.
 
     Attributes:
@@ -55,15 +55,15 @@ class Sample:
     texts: Sequence[str]
     right: NDArray[np.bool_]
 
-    def reached(self, towers: Towers) -> float:
+    def score(self, towers: DualTowers) -> float:
         """Mean reciprocal rank of each query's first positive among the texts; of equals it is the last."""
         scores = towers.encode(self.queries, queries=True) @ towers.encode(self.texts, queries=False).T
-        best = np.where(self.right, scores, -np.inf).max(axis=1, keepdims=True)
-        return float((1 / (1 + ((scores >= best) & ~self.right).sum(axis=1))).mean())
+        best_positive = np.where(self.right, scores, -np.inf).max(axis=1, keepdims=True)
+        return float((1 / (1 + ((scores >= best_positive) & ~self.right).sum(axis=1))).mean())
 
 
 @dataclass(frozen=True)
-class Trial:
+class DualTrial:
     """What is tried.
 
     Attributes:
@@ -77,15 +77,15 @@ class Trial:
     seed: int
 
 
-def learn(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
+def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
     stream: Stream,
-    sample: Sample,
-    towers: Towers,
+    sample: ValidationSample,
+    towers: DualTowers,
     dual: DualSettings,
-    trial: Trial,
+    trial: DualTrial,
     tell: Tell,
-    kept: Kept | None = None,
-) -> Course[Look]:
+    checkpoint_store: CheckpointStore | None = None,
+) -> MonitorHistory[DualEval]:
     """Train both towers by sentence-transformers' trainer.
 
     Started by torchrun, each process encodes its share of every batch, and all are compared with all; the steps are
@@ -98,82 +98,91 @@ def learn(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is to
         dual: views, losses and steps.
         trial: rate, τ and seed.
         tell: hears of each look: steps done, and what was seen.
-        kept: where the trial's state lies; it goes on from there. None: nowhere.
+        checkpoint_store: where the trial's state lies; it goes on from there. None: nowhere.
     """
     if dual.checkpointing:
         towers.checkpoint()
     optimiser = adamw(towers.parameters(), trial.rate)
     rates = schedule(optimiser, dual.steps)
-    watch = _Watch(sample, towers, dual, tell, Checkpoints(kept or Nowhere(), towers, (optimiser, rates)))
-    done = watch.resume(Look)
+    watch = _DualMonitor(
+        sample, towers, dual, tell, Checkpoints(checkpoint_store or NoCheckpoints(), towers, (optimiser, rates))
+    )
+    done = watch.resume(DualEval)
     stream.skip(done)
     training = fitting.Training(
         stream.slots,
-        Tokens(stream, towers),
-        Loss(towers.model, stream, dual, trial.temperature, watch.seen),
-        lambda step: watch.goes_on(done + step),
+        DualCollator(stream, towers),
+        DualLoss(towers.model, stream, dual, trial.temperature, watch.losses),
+        lambda step: watch.evaluate_step(done + step),
         optimiser,
         rates,
     )
-    steps = fitting.Steps(dual.steps - done, stream, "dual.batch", trial.seed, dual.report_to)
+    steps = fitting.BatchSteps(dual.steps - done, stream, "dual.batch", trial.seed, dual.report_to)
     fitting.fit(towers.model, steps, training)
     return watch.course
 
 
-class Tokens:
+class DualCollator:
     """Tokens of the queries and documents of a batch's slots, and the slots."""
 
     valid_label_columns = ("label",)
 
-    def __init__(self, stream: Stream, towers: Towers) -> None:
+    def __init__(self, stream: Stream, towers: DualTowers) -> None:
         self._stream, self._towers = stream, towers
 
     def __call__(self, rows: list[dict[str, int]]) -> dict[str, Tensor]:
         slots = [row["label"] for row in rows]
         batch = self._stream.rows(slots)
-        found = {f"query_{name}": one for name, one in self._towers.query_features(_of(batch, "query")).items()}
-        titles, contents = _of(batch, "title"), _of(batch, "content")
+        features = {
+            f"query_{name}": feature
+            for name, feature in self._towers.query_features(_column_values(batch, "query")).items()
+        }
+        titles, contents = _column_values(batch, "title"), _column_values(batch, "content")
         read = self._towers.document_features(
-            [*titles, *_of(batch, "negative_title")], [*contents, *_of(batch, "negative_content")]
+            [*titles, *_column_values(batch, "negative_title")], [*contents, *_column_values(batch, "negative_content")]
         )
-        return found | {f"document_{name}": one for name, one in read.items()} | {"label": torch.tensor(slots)}
+        return (
+            features | {f"document_{name}": feature for name, feature in read.items()} | {"label": torch.tensor(slots)}
+        )
 
 
-def _of(batch: pa.Table, column: str) -> list[Any]:
-    found: list[Any] = batch[column].to_pylist()
-    return found
+def _column_values(batch: pa.Table, column: str) -> list[Any]:
+    values: list[Any] = batch[column].to_pylist()
+    return values
 
 
-class Loss(nn.Module):
+class DualLoss(nn.Module):
     """L^con + α L^hard (ScalingNote, Eq. 12) over the batches of all processes, outside of mixed precision."""
 
-    def __init__(self, model: Any, stream: Stream, dual: DualSettings, temperature: float, seen: list[Tensor]) -> None:
+    def __init__(
+        self, model: Any, stream: Stream, dual: DualSettings, temperature: float, losses: list[Tensor]
+    ) -> None:
         super().__init__()
         self.model, self._stream, self._dual, self._temperature = model, stream, dual, temperature
-        self._seen = seen
+        self._losses = losses
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """The loss of a batch, from the tokens of its queries and documents, and its slots."""
-        queries, documents, there = self.model(tuple(features))
+        queries, documents, has_view = self.model(tuple(features))
         with torch.autocast(queries.device.type, enabled=False):
-            batch = self._compared(queries.float(), documents.float(), there, labels)
+            batch = self._gather_batch(queries.float(), documents.float(), has_view, labels)
             parts = (
                 contrastive(batch, self._dual.nested, self._temperature),
                 hard(batch, self._dual.nested, self._dual.margin),
             )
-        self._seen.append(torch.stack([one.detach() for one in parts]))
+        self._losses.append(torch.stack([part.detach() for part in parts]))
         return parts[0] + self._dual.margin_weight * parts[1]
 
-    def _compared(self, queries: Tensor, documents: Tensor, there: Tensor, labels: Tensor) -> Compared:
-        n, slots = len(queries), gathered(labels).tolist()
-        counts = torch.from_numpy(allowed(self._stream.rows(slots))).to(queries.device)
+    def _gather_batch(self, queries: Tensor, documents: Tensor, has_view: Tensor, labels: Tensor) -> ContrastiveBatch:
+        n, slots = len(queries), gather(labels).tolist()
+        counts = torch.from_numpy(allowed_pairs(self._stream.rows(slots))).to(queries.device)
         right, wrong, first, second = (
-            gathered(one, 1) for one in (documents[:, :n], documents[:, n:], there[:, :n], there[:, n:])
+            gather(tensor, 1) for tensor in (documents[:, :n], documents[:, n:], has_view[:, :n], has_view[:, n:])
         )
-        return Compared(gathered(queries), right, wrong, first, second, counts)
+        return ContrastiveBatch(gather(queries), right, wrong, first, second, counts)
 
 
-def gathered(values: Tensor, dim: int = 0) -> Tensor:
+def gather(values: Tensor, dim: int = 0) -> Tensor:
     """The values of all processes, one after the other; of a single one its own.
 
     Each process has the gradient of its own values alone, as many times as there are processes: the mean over them,
@@ -181,28 +190,30 @@ def gathered(values: Tensor, dim: int = 0) -> Tensor:
     """
     if not processes.is_initialized():
         return values
-    count, given = processes.get_world_size(), values.detach().contiguous()
-    given = given if given.is_floating_point() else given.to(torch.int64)  # gloo knows no booleans
-    parts = [torch.empty_like(given) for _ in range(count)]
-    processes.all_gather(parts, given)
-    found = [one.to(values.dtype) for one in parts]
+    count, local_values = processes.get_world_size(), values.detach().contiguous()
+    local_values = (
+        local_values if local_values.is_floating_point() else local_values.to(torch.int64)
+    )  # gloo knows no booleans
+    parts = [torch.empty_like(local_values) for _ in range(count)]
+    processes.all_gather(parts, local_values)
+    gathered_parts = [part.to(values.dtype) for part in parts]
     own = values.clone()
     if own.requires_grad:
         own.register_hook(lambda gradient: gradient * count)  # type: ignore[no-untyped-call]
-    found[processes.get_rank()] = own
-    return torch.cat(found, dim)
+    gathered_parts[processes.get_rank()] = own
+    return torch.cat(gathered_parts, dim)
 
 
-class _Watch(Watch[Look]):
+class _DualMonitor(TrainingMonitor[DualEval]):
     """How high validation queries rank their positives."""
 
     def __init__(
-        self, sample: Sample, towers: Towers, dual: DualSettings, tell: Tell, checkpoints: Checkpoints
+        self, sample: ValidationSample, towers: DualTowers, dual: DualSettings, tell: Tell, checkpoints: Checkpoints
     ) -> None:
         super().__init__(dual.steps, LOOKS, checkpoints, tell)
         self._sample, self._towers = sample, towers
 
-    def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:
-        reached = self._sample.reached(self._towers)
-        said = f"L^con {shown(first, 3)}, L^hard {shown(second, 3)}, validation {reached:.4f}"
-        return Look(step, first, second, reached), said
+    def evaluate(self, step: int, first: float | None, second: float | None) -> tuple[DualEval, str]:
+        validation_score = self._sample.score(self._towers)
+        message = f"L^con {format_loss(first, 3)}, L^hard {format_loss(second, 3)}, validation {validation_score:.4f}"
+        return DualEval(step, first, second, validation_score), message

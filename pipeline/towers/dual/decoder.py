@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.towers.dual.prompt import Prompt
+from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.train.folder import modules
 
 TITLE, CONTENT = PLACEHOLDERS = ("[TITLE_QUERY]", "[CONTENT_QUERY]")
@@ -32,11 +32,11 @@ def is_causal(loaded: Any) -> bool:
     """
     ids = torch.tensor([[1, 2], [1, 3]], device=loaded.device)
     with torch.no_grad():
-        found = loaded[0]({"input_ids": ids, "attention_mask": torch.ones_like(ids)})["token_embeddings"][:, 0]
-    return bool(torch.allclose(found[0], found[1], rtol=1e-4, atol=1e-5))
+        first_token = loaded[0]({"input_ids": ids, "attention_mask": torch.ones_like(ids)})["token_embeddings"][:, 0]
+    return bool(torch.allclose(first_token[0], first_token[1], rtol=1e-4, atol=1e-5))
 
 
-def asked(loaded: Any) -> list[Any]:
+def prompt_tokens(loaded: Any) -> list[Any]:
     """Transformer and pooling that read a query at its end token.
 
     Args:
@@ -49,7 +49,7 @@ def asked(loaded: Any) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Reader:
+class PromptedReader:
     """How a document's tower reads it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Reader:
     last: int
 
     @classmethod
-    def of(cls, loaded: Any, prompt: Prompt) -> Reader:
+    def from_model(cls, loaded: Any, prompt: DecoderPrompt) -> PromptedReader:
         """A causal model that is asked by a prompt.
 
         The title's question follows the first line of two, by the tokenizer's normalizer; the others its template adds,
@@ -91,23 +91,23 @@ class Reader:
             prompt: put before each text.
         """
         pairs = list(zip(titles, contents, strict=True))
-        found = tower.preprocess([prompt + "\n".join(part for part in pair if part) for pair in pairs])
-        ids, lengths = found["input_ids"], found["attention_mask"].sum(dim=1)
+        features = tower.preprocess([prompt + "\n".join(part for part in pair if part) for pair in pairs])
+        ids, lengths = features["input_ids"], features["attention_mask"].sum(dim=1)
         marks = ids == tower.tokenizer.convert_tokens_to_ids(TITLE)
         mark = torch.where(marks.any(dim=1), marks.int().argmax(dim=1), -1)
-        titled, filled = (torch.tensor([bool(one) for one in part], device=ids.device) for part in (titles, contents))
+        titled, filled = (torch.tensor([bool(text) for text in part], device=ids.device) for part in (titles, contents))
         end, both = lengths - self.last - 2, titled & filled
-        reached = filled & (~titled | ((mark >= 0) & (mark + 1 < lengths - self.tail)))
+        has_content = filled & (~titled | ((mark >= 0) & (mark + 1 < lengths - self.tail)))
         masks = {
             "title_mask": _one_hot(torch.where(both, mark - 1, end), titled & (~both | (mark > 0)), ids.shape[1]),
-            "content_mask": _one_hot(end, reached, ids.shape[1]),
+            "content_mask": _one_hot(end, has_content, ids.shape[1]),
         }
-        return {name: one for name, one in found.items() if isinstance(one, Tensor)} | masks
+        return {name: text for name, text in features.items() if isinstance(text, Tensor)} | masks
 
 
-def _one_hot(place: Tensor, there: Tensor, length: int) -> Tensor:
-    places = torch.arange(length, device=place.device)
-    return ((places[None, :] == place[:, None]) & there[:, None]).long()
+def _one_hot(position: Tensor, is_present: Tensor, length: int) -> Tensor:
+    places = torch.arange(length, device=position.device)
+    return ((places[None, :] == position[:, None]) & is_present[:, None]).long()
 
 
 def _reading(loaded: Any, rules: Sequence[tuple[str, str]], tail: Sequence[int]) -> list[Any]:
@@ -125,9 +125,11 @@ def _reading(loaded: Any, rules: Sequence[tuple[str, str]], tail: Sequence[int])
         own = [made.normalizer] if made.normalizer else []
         made.normalizer = normalizers.Sequence([*rewriting, *own])
     pieces = {"<begin>": begin, "<end>": list(tail)}
-    named = [{"id": name, "ids": ids, "tokens": old.convert_ids_to_tokens(ids)} for name, ids in pieces.items() if ids]
+    special_tokens = [
+        {"id": name, "ids": ids, "tokens": old.convert_ids_to_tokens(ids)} for name, ids in pieces.items() if ids
+    ]
     single = ["<begin>", "$A", "<end>"] if begin else ["$A", "<end>"]
-    made.post_processor = processors.TemplateProcessing(single=single, special_tokens=named)
+    made.post_processor = processors.TemplateProcessing(single=single, special_tokens=special_tokens)
     fast: Any = PreTrainedTokenizerFast
     loaded[0].processor = fast(
         tokenizer_object=made,
@@ -156,16 +158,18 @@ def _add_placeholders(loaded: Any) -> dict[str, int]:
     tokenizer, model = loaded.tokenizer, loaded[0].auto_model
     _end_of(tokenizer)  # it pads, too
     # Before it a blank is inserted and swallowed: tokenizers that mark where words begin see the same token then.
-    tokenizer.add_tokens([AddedToken(one, lstrip=True, normalized=True) for one in PLACEHOLDERS], special_tokens=True)
-    ids = {one: int(tokenizer.convert_tokens_to_ids(one)) for one in PLACEHOLDERS}
+    tokenizer.add_tokens(
+        [AddedToken(placeholder, lstrip=True, normalized=True) for placeholder in PLACEHOLDERS], special_tokens=True
+    )
+    ids = {placeholder: int(tokenizer.convert_tokens_to_ids(placeholder)) for placeholder in PLACEHOLDERS}
     rows = model.get_input_embeddings().num_embeddings
     mean = model.get_input_embeddings().weight.detach().mean(dim=0)
-    model.resize_token_embeddings(max(rows, *(one + 1 for one in ids.values())), mean_resizing=False)
+    model.resize_token_embeddings(max(rows, *(placeholder + 1 for placeholder in ids.values())), mean_resizing=False)
     with torch.no_grad():
         model.get_input_embeddings().weight[list(ids.values())] = mean
     return ids
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:
-    found: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return found
+    token_ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return token_ids

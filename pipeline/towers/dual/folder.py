@@ -8,10 +8,10 @@ import numpy as np
 
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.towers.dual import FOLDER
-from darklode.pipeline.towers.dual.stage import TRAINED, Beginning, graduates
+from darklode.pipeline.towers.dual.stage import TRAINED, DualInputs, best_towers
 from darklode.pipeline.towers.dual.tested import BEGINNING, TOWERS
-from darklode.pipeline.train.folder import Check, hand_out, probes, stands
-from darklode.pipeline.train.loop import steady
+from darklode.pipeline.train.folder import Check, is_up_to_date, probes, save_folder
+from darklode.pipeline.train.loop import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 from darklode.schemas.towers import DualSettings
@@ -28,7 +28,7 @@ REACHED = f"""
 """
 
 
-def save(run: Run, beginning: Beginning, dual: DualSettings, adapt: AdaptSettings) -> None:
+def save(run: Run, beginning: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> None:
     """Write `towers/` unless it stands.
 
     Args:
@@ -42,14 +42,14 @@ def save(run: Run, beginning: Beginning, dual: DualSettings, adapt: AdaptSetting
     """
     manifest = run.manifest(TRAINED)
     mark = key_of(manifest.fingerprint if manifest else "", beginning.identity)
-    if stands(run.store, mark, FOLDER):
+    if is_up_to_date(run.store, mark, FOLDER):
         return
     tables = run.tables(*TRAINED.writes, "adaptation_queries", TOWER_TRIPLETS.name)
-    with steady(0):
-        towers = graduates(tables, beginning, dual, adapt)
+    with deterministic(0):
+        towers = best_towers(tables, beginning, dual, adapt)
         queries, texts = probes(tables), _texts(tables)
-        wanted = towers.encode(queries, queries=True), towers.encode(texts, queries=False)
-        hand_out(run.store, mark, towers.served(), _like((queries, texts), wanted), {}, FOLDER)
+        expected = towers.encode(queries, queries=True), towers.encode(texts, queries=False)
+        save_folder(run.store, mark, towers.merged_query_tower(), _check_like((queries, texts), expected), {}, FOLDER)
 
 
 def _texts(tables: Tables) -> list[str]:
@@ -58,13 +58,13 @@ def _texts(tables: Tables) -> list[str]:
     return texts
 
 
-def _like(asked: tuple[list[str], list[str]], wanted: tuple[Floats, Floats]) -> Check:
+def _check_like(texts: tuple[list[str], list[str]], expected: tuple[Floats, Floats]) -> Check:
     """Both routes of a saved folder, with the prompts that it carries, against both towers."""
 
     def check(saved: Any) -> Floats:
-        found = saved.encode_query(asked[0], show_progress_bar=False)
-        read = saved.encode_document(asked[1], show_progress_bar=False)
-        return np.concatenate([np.abs(found - wanted[0]).ravel(), np.abs(read - wanted[1]).ravel()])
+        vectors = saved.encode_query(texts[0], show_progress_bar=False)
+        read = saved.encode_document(texts[1], show_progress_bar=False)
+        return np.concatenate([np.abs(vectors - expected[0]).ravel(), np.abs(read - expected[1]).ravel()])
 
     return check
 
@@ -72,5 +72,6 @@ def _like(asked: tuple[list[str], list[str]], wanted: tuple[Floats, Floats]) -> 
 def sentence(tables: Tables) -> str:
     """What the towers reach, and what they began with."""
     rows = tables.sql(REACHED).to_pylist()
-    told = ", ".join(f"{row['measure']} {row['towers']:.3f} ({row['difference']:+.3f})" for row in rows)
-    return f"{told} on {rows[0]['queries']:,} labelled test queries; in brackets against the encoder they began as"
+    measures_text = ", ".join(f"{row['measure']} {row['towers']:.3f} ({row['difference']:+.3f})" for row in rows)
+    queries = f"{rows[0]['queries']:,} labelled test queries"
+    return f"{measures_text} on {queries}; in brackets against the encoder they began as"

@@ -11,14 +11,14 @@ from torch.nn import functional
 
 
 @dataclass(frozen=True)
-class Compared:
+class ContrastiveBatch:
     """The vectors of a batch, over all processes, of any length.
 
     Attributes:
         queries: shape (n, dimensions).
         positives: of each query's document, view by view, shape (views, n, dimensions).
         negatives: of its hard negative, likewise.
-        there: which documents have the view, shape (views, n).
+        has_view: which documents have the view, shape (views, n).
         against: which hard negatives have it, likewise.
         allowed: which documents count for which query, shape (n, n): its own, and what is no positive of it.
     """
@@ -26,12 +26,12 @@ class Compared:
     queries: Tensor
     positives: Tensor
     negatives: Tensor
-    there: Tensor
+    has_view: Tensor
     against: Tensor
     allowed: Tensor
 
 
-def contrastive(batch: Compared, nested: Sequence[int], temperature: float) -> Tensor:
+def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: float) -> Tensor:
     """L^con of ScalingNote, Eq. 5 to 8, all weights 1; a view that a document lacks is no term of any sum.
 
     Args:
@@ -39,17 +39,17 @@ def contrastive(batch: Compared, nested: Sequence[int], temperature: float) -> T
         nested: lengths of prefixes, M of the paper.
         temperature: τ, which the paper does not name.
     """
-    found = batch.queries.new_zeros(())
+    total = batch.queries.new_zeros(())
     own = torch.eye(len(batch.queries), dtype=torch.bool, device=batch.queries.device)
-    for view, there in zip(batch.positives, batch.there, strict=True):
-        to_document, to_query = (batch.allowed & there[None, :]) | own, batch.allowed.T | own
+    for view, present in zip(batch.positives, batch.has_view, strict=True):
+        to_document, to_query = (batch.allowed & present[None, :]) | own, batch.allowed.T | own
         for m in nested:
             similar = _unit(batch.queries, m) @ _unit(view, m).T / temperature
-            found = found + (_chosen(similar, to_document, there) + _chosen(similar.T, to_query, there)) / 2
-    return found
+            total = total + (_chosen(similar, to_document, present) + _chosen(similar.T, to_query, present)) / 2
+    return total
 
 
-def hard(batch: Compared, nested: Sequence[int], margin: float) -> Tensor:
+def hard(batch: ContrastiveBatch, nested: Sequence[int], margin: float) -> Tensor:
     """L^hard of ScalingNote, Eq. 9 to 11, all weights 1, over the rows whose documents both have the view.
 
     Args:
@@ -57,13 +57,13 @@ def hard(batch: Compared, nested: Sequence[int], margin: float) -> Tensor:
         nested: lengths of prefixes.
         margin: how much nearer than its hard negative a document is to be.
     """
-    found = batch.queries.new_zeros(())
-    for right, wrong, both in zip(batch.positives, batch.negatives, batch.there & batch.against, strict=True):
+    total = batch.queries.new_zeros(())
+    for right, wrong, both in zip(batch.positives, batch.negatives, batch.has_view & batch.against, strict=True):
         for m in nested:
             queries = _unit(batch.queries, m)
-            near, far = ((queries * _unit(one, m)).sum(dim=1) for one in (right, wrong))
-            found = found + _mean(functional.relu(margin - near + far), both)
-    return found
+            positive_scores, far = ((queries * _unit(view, m)).sum(dim=1) for view in (right, wrong))
+            total = total + _mean(functional.relu(margin - positive_scores + far), both)
+    return total
 
 
 def _unit(vectors: Tensor, m: int) -> Tensor:

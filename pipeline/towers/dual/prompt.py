@@ -9,7 +9,7 @@ from darklode.pipeline.base.prompts import PromptFolder
 from darklode.schemas.section import Section
 
 
-class Prompt(Section):
+class DecoderPrompt(Section):
     """What prompt.yaml holds: each text ends a block of the document (ScalingNote, 3.2)."""
 
     version: int
@@ -18,13 +18,13 @@ class Prompt(Section):
     all: str = Field(min_length=1)
 
     @classmethod
-    def load(cls, name: str) -> Prompt:
+    def load(cls, name: str) -> DecoderPrompt:
         """One of Darklode's prompts by its name, or a folder's.
 
         Raises:
             SettingsError: there is no such prompt, or it cannot be used.
         """
-        return PromptFolder.find("towers", name, "dual").parsed("prompt.yaml", TypeAdapter(cls))
+        return PromptFolder.find("towers", name, "dual").load("prompt.yaml", TypeAdapter(cls))
 
     def digest(self) -> str:
         """Names all that is asked."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.train.sources import OF_A_BUILD, OF_A_LOG, Source
+from darklode.pipeline.train.sources import OF_A_BUILD, OF_A_LOG, TrainingSource
 
 TOPICS = "SELECT tenant, count(topic) AS n FROM documents GROUP BY tenant ORDER BY tenant"
 
@@ -24,7 +24,7 @@ WITH_TOPICS = """
 """
 
 
-class TopicalSource(Source):
+class TopicalSource(TrainingSource):
     """A run whose texts have their topics between title and headings."""
 
     @property
@@ -41,9 +41,9 @@ class TopicalSource(Source):
         for rows in super().texts(tenant):
             yield self._with_topics(rows, tenant)
 
-    def words(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
+    def passage_rows(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
         """See `Source`."""
-        return self._with_topics(super().words(tenant, text_ids), tenant)
+        return self._with_topics(super().passage_rows(tenant, text_ids), tenant)
 
     @cached_property
     def _topics(self) -> dict[str, int]:

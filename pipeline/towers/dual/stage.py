@@ -15,9 +15,9 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Sta
 from darklode.pipeline.base.corpora import view
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.prompt import Prompt
+from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.train import processes
-from darklode.pipeline.train.sources import Source, words_of
+from darklode.pipeline.train.sources import TrainingSource, texts_of
 from darklode.pipeline.train.weights import as_rows, from_rows
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
@@ -25,9 +25,9 @@ from darklode.schemas.tower_tables import DUAL_LOG, DUAL_TRIALS, TOWER_TRIPLETS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.towers.dual.course import Look, Sample
-    from darklode.pipeline.towers.dual.towers import Towers
-    from darklode.pipeline.towers.watch import Course
+    from darklode.pipeline.towers.dual.course import DualEval, ValidationSample
+    from darklode.pipeline.towers.dual.towers import DualTowers
+    from darklode.pipeline.towers.watch import MonitorHistory
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TRIPLETS.name)
 TRAINED = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
@@ -58,7 +58,7 @@ OTHERS = f"""
 
 
 @dataclass(frozen=True)
-class Beginning:
+class DualInputs:
     """What both towers begin as.
 
     Attributes:
@@ -68,23 +68,23 @@ class Beginning:
     """
 
     encoder: SentenceTransformersSettings
-    sources: tuple[Source, ...]
+    sources: tuple[TrainingSource, ...]
     prompt: str = DualSettings().prompt
 
     @property
     def identity(self) -> dict[str, Any]:
         """All that can change a vector."""
-        return {"begins as": self.encoder.encoder_id(), "is asked": Prompt.load(self.prompt).digest()}
+        return {"begins as": self.encoder.encoder_id(), "is asked": DecoderPrompt.load(self.prompt).digest()}
 
-    def open(self, dual: DualSettings, adapt: AdaptSettings) -> Towers:
+    def open(self, dual: DualSettings, adapt: AdaptSettings) -> DualTowers:
         """Both towers, in float32; the projections are still at random."""
-        from darklode.pipeline.towers.dual.towers import Towers
+        from darklode.pipeline.towers.dual.towers import DualTowers
 
-        return Towers(self.encoder, dual, adapt)
+        return DualTowers(self.encoder, dual, adapt)
 
 
 def train_both(
-    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, beginning: Beginning, *, seed: int
+    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, beginning: DualInputs, *, seed: int
 ) -> None:
     """Train both towers with each rate and temperature, and write how it went, what it reached, and its weights.
 
@@ -101,28 +101,28 @@ def train_both(
     Raises:
         ArtifactError: no validation query has a positive.
     """
-    looked = sample(tables, beginning.sources, dual.held_out, seed)
+    validation_sample = validation_sample_of(tables, beginning.sources, dual.held_out, seed)
     basis = key_of(*(tables.content(name) for name in READS), beginning.identity)
     tried = list(product(dual.learning_rates, dual.temperatures))
     for number, (rate, temperature) in enumerate(tried):
-        named = f"{number}: {rate} {temperature}", key_of(basis, rate, temperature)
-        with output.unit(*named) as unit:
+        trial_name = f"{number}: {rate} {temperature}", key_of(basis, rate, temperature)
+        with output.unit(*trial_name) as unit:
             if not unit.done:
                 done = number * dual.steps
 
-                def tell(step: int, seen: str, done: int = done) -> None:
-                    output.progress(done + step, len(tried) * dual.steps, seen)
+                def tell(step: int, message: str, done: int = done) -> None:
+                    output.progress(done + step, len(tried) * dual.steps, message)
 
                 towers, tried_now = (dual, adapt, beginning), (rate, temperature, seed)
-                kept = output.state(*named)
-                processes.order((number, kept.name))
-                course = trial(tables, looked, towers, tried_now, tell, kept)
+                state = output.state(*trial_name)
+                processes.broadcast_order((number, state.name))
+                course = run_trial(tables, validation_sample, towers, tried_now, tell, state)
                 _write(output, number, (rate, temperature), course)
     rows = output.rows(DUAL_TRIALS.name)
     output.count(FunnelStep(TRAINED.name, "triplets", tables.rows(TOWER_TRIPLETS.name), "pairs of towers", rows))
 
 
-def go_along(run: Run, dual: DualSettings, adapt: AdaptSettings, beginning: Beginning, *, seed: int) -> None:
+def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, beginning: DualInputs, *, seed: int) -> None:
     """Take the steps of each trial along with the process that leads, which alone writes.
 
     Args:
@@ -132,42 +132,49 @@ def go_along(run: Run, dual: DualSettings, adapt: AdaptSettings, beginning: Begi
         beginning: likewise.
         seed: likewise.
     """
-    for number, kept in processes.orders():
+    for number, state in processes.orders():
         tables = run.tables(*READS)
-        looked = sample(tables, beginning.sources, dual.held_out, seed)
+        validation_sample = validation_sample_of(tables, beginning.sources, dual.held_out, seed)
         tried = list(product(dual.learning_rates, dual.temperatures))[number]
-        trial(tables, looked, (dual, adapt, beginning), (*tried, seed), lambda *_: None, State(run.store, kept))
+        run_trial(
+            tables,
+            validation_sample,
+            (dual, adapt, beginning),
+            (*tried, seed),
+            lambda *_: None,
+            State(run.store, state),
+        )
 
 
-def trial(
+def run_trial(
     tables: Tables,
-    looked: Sample,
-    towers: tuple[DualSettings, AdaptSettings, Beginning],
+    validation_sample: ValidationSample,
+    towers: tuple[DualSettings, AdaptSettings, DualInputs],
     tried: tuple[float, float, int],
     tell: Any,
-    kept: State | None = None,
-) -> Course[Look]:
+    state: State | None = None,
+) -> MonitorHistory[DualEval]:
     """Train one pair of towers.
 
     Args:
         tables: hold `tower_triplets`.
-        looked: what is looked at.
+        validation_sample: what is looked at.
         towers: what they are and begin as.
         tried: rate, τ and seed.
         tell: hears of each look.
-        kept: where its state lies; None: nowhere.
+        state: where its state lies; None: nowhere.
     """
-    from darklode.pipeline.towers.dual.course import Trial, learn
+    from darklode.pipeline.towers.dual.course import DualTrial, train_towers
     from darklode.pipeline.towers.dual.stream import Stream
-    from darklode.pipeline.train.loop import steady
+    from darklode.pipeline.train.loop import deterministic
 
     dual, adapt, beginning = towers
-    with steady(tried[2]):
-        pair, stream = begun(tables, dual, adapt, beginning), Stream(tables, dual.batch, tried[2])
-        return learn(stream, looked, pair, dual, Trial(*tried), tell, kept)
+    with deterministic(tried[2]):
+        pair, stream = initial_towers(tables, dual, adapt, beginning), Stream(tables, dual.batch, tried[2])
+        return train_towers(stream, validation_sample, pair, dual, DualTrial(*tried), tell, state)
 
 
-def begun(tables: Tables, dual: DualSettings, adapt: AdaptSettings, beginning: Beginning) -> Towers:
+def initial_towers(tables: Tables, dual: DualSettings, adapt: AdaptSettings, beginning: DualInputs) -> DualTowers:
     """Both towers as a trial begins with them.
 
     Args:
@@ -179,53 +186,55 @@ def begun(tables: Tables, dual: DualSettings, adapt: AdaptSettings, beginning: B
     pair = beginning.open(dual, adapt)
     first = next(tables.batches(TOWER_TRIPLETS.name, ["query", "title", "content"], FIRST))
     texts = pc.binary_join_element_wise(first["title"], first["content"], "\n", null_handling="skip")
-    pair.begin(texts.to_pylist(), first["query"].to_pylist())
+    pair.initialize(texts.to_pylist(), first["query"].to_pylist())
     return pair
 
 
-def sample(tables: Tables, sources: Sequence[Source], most: int, seed: int) -> Sample:
+def validation_sample_of(
+    tables: Tables, sources: Sequence[TrainingSource], max_queries: int, seed: int
+) -> ValidationSample:
     """Some validation queries, the texts that answer them, and others, by seed and ids alone.
 
     Args:
         tables: those of `adaptation_pairs`.
         sources: the runs.
-        most: queries.
+        max_queries: queries.
         seed: of the draw.
 
     Raises:
         ArtifactError: no validation query has a positive.
     """
-    from darklode.pipeline.towers.dual.course import Sample
+    from darklode.pipeline.towers.dual.course import ValidationSample
 
-    given = {"seed": str(seed), "most": most, "texts": TEXTS}
+    parameters = {"seed": str(seed), "most": max_queries, "texts": TEXTS}
     with tables.connect(OTHERS + ANSWERS) as connection:
-        asked, answers, texts = (
-            connection.sql(query, params={name: value for name, value in given.items() if f"${name}" in query})
+        query_rows, answers, texts = (
+            connection.sql(query, params={name: value for name, value in parameters.items() if f"${name}" in query})
             .to_arrow_table()
             .combine_chunks()
             for query in (ASKED, ANSWERS, OTHERS)
         )
-    if not asked.num_rows:
+    if not query_rows.num_rows:
         raise ArtifactError(
             "no validation query has a positive to look at; raise split.validation_share and build again"
         )
-    right = np.zeros((asked.num_rows, texts.num_rows), bool)
-    rows = pc.index_in(answers["query_id"], asked["query_id"].combine_chunks())
+    right = np.zeros((query_rows.num_rows, texts.num_rows), bool)
+    rows = pc.index_in(answers["query_id"], query_rows["query_id"].combine_chunks())
     columns = pc.index_in(answers["text_id"], texts["text_id"].combine_chunks())
     right[rows.to_numpy(), columns.to_numpy()] = True
-    return Sample(asked["text"].to_pylist(), view(words_of(sources, texts)).to_pylist(), right)
+    return ValidationSample(query_rows["text"].to_pylist(), view(texts_of(sources, texts)).to_pylist(), right)
 
 
-def _write(output: Output, number: int, tried: tuple[float, float], course: Course[Look]) -> None:
-    looks = [{"trial": number, **asdict(look)} for look in course.looks]
+def _write(output: Output, number: int, tried: tuple[float, float], course: MonitorHistory[DualEval]) -> None:
+    looks = [{"trial": number, **asdict(look)} for look in course.eval_points]
     row = {"trial": number, "learning_rate": tried[0], "temperature": tried[1]}
-    row |= {"step": course.step, "validation": course.reached.validation}
+    row |= {"step": course.step, "validation": course.last_eval.validation}
     output.write(DUAL_LOG.name, pa.Table.from_pylist(looks, schema=DUAL_LOG.schema))
     output.write(DUAL_TRIALS.name, pa.Table.from_pylist([row], schema=DUAL_TRIALS.schema))
-    output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best))
+    output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best_weights))
 
 
-def graduates(tables: Tables, beginning: Beginning, dual: DualSettings, adapt: AdaptSettings) -> Towers:
+def best_towers(tables: Tables, beginning: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> DualTowers:
     """The towers of the best trial, as they were at its best look; of equals the first.
 
     Args:
@@ -234,7 +243,7 @@ def graduates(tables: Tables, beginning: Beginning, dual: DualSettings, adapt: A
         dual: likewise.
         adapt: likewise.
     """
-    best = tables.sql("FROM dual_trials ORDER BY validation DESC, trial LIMIT 1")["trial"][0].as_py()
+    best_trial = tables.sql("FROM dual_trials ORDER BY validation DESC, trial LIMIT 1")["trial"][0].as_py()
     towers = beginning.open(dual, adapt)
-    towers.take(from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [best])))
+    towers.restore(from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [best_trial])))
     return towers

@@ -31,10 +31,10 @@ class Stream:
 
     def __init__(self, tables: Tables, batch: int, seed: int) -> None:
         self._tables, self._seed = tables, seed
-        self._parts = _mixed(tables)
+        self._parts = _mix_parts(tables)
         self.size = min(batch, tables.rows(TOWER_TRIPLETS.name))
         self.slots = HELD * self.size
-        self._held: list[pa.Table | None] = [None] * HELD
+        self._buffer: list[pa.Table | None] = [None] * HELD
         self._next, self._skipped, self._batches = 0, 0, self._cut()
 
     def skip(self, batches: int) -> None:
@@ -43,14 +43,14 @@ class Stream:
 
     def next(self) -> Ints:
         """The slots of the next batch."""
-        place = self._next % HELD
-        self._held[place] = next(self._batches)
+        slot = self._next % HELD
+        self._buffer[slot] = next(self._batches)
         self._next += 1
-        return np.arange(place * self.size, (place + 1) * self.size)
+        return np.arange(slot * self.size, (slot + 1) * self.size)
 
     def rows(self, slots: Sequence[int]) -> pa.Table:
         """The rows of some slots of one batch, in their order."""
-        batch = self._held[slots[0] // self.size]
+        batch = self._buffer[slots[0] // self.size]
         assert batch is not None
         return batch.take(pa.array([slot % self.size for slot in slots]))
 
@@ -68,25 +68,25 @@ class Stream:
             draws = np.random.default_rng([self._seed, turn])
             for number in draws.permutation(len(self._parts)) if turn else range(len(self._parts)):
                 order = draws.permutation(self._parts[number].rows)
-                left, self._skipped = order[self._skipped :], max(0, self._skipped - len(order))
-                if len(left):
-                    yield self._tables.part(self._parts[number]).take(pa.array(left))
+                remaining_order, self._skipped = order[self._skipped :], max(0, self._skipped - len(order))
+                if len(remaining_order):
+                    yield self._tables.part(self._parts[number]).take(pa.array(remaining_order))
             turn += 1
 
 
-def _mixed(tables: Tables) -> list[Part]:
+def _mix_parts(tables: Tables) -> list[Part]:
     """The parts, those of several runs spread evenly: a run's own rows lie in a drawn order already."""
     parts = [part for part in tables.parts(TOWER_TRIPLETS.name) if part.rows]
     runs = [tables.footer(part).row_group(0).column(1).statistics.min for part in parts]
     spread = {run: np.linspace(0, 1, runs.count(run), endpoint=False) for run in set(runs)}
-    seen, keyed = dict.fromkeys(spread, 0), list[tuple[float, int, int, Part]]()
+    n_seen, keyed = dict.fromkeys(spread, 0), list[tuple[float, int, int, Part]]()
     for part, run in zip(parts, runs, strict=True):
-        keyed.append((float(spread[run][seen[run]]), run, len(keyed), part))
-        seen[run] += 1
-    return [part for *_, part in sorted(keyed, key=lambda one: one[:3])]
+        keyed.append((float(spread[run][n_seen[run]]), run, len(keyed), part))
+        n_seen[run] += 1
+    return [part for *_, part in sorted(keyed, key=lambda entry: entry[:3])]
 
 
-def allowed(rows: pa.Table) -> NDArray[np.bool_]:
+def allowed_pairs(rows: pa.Table) -> NDArray[np.bool_]:
     """Which positives of a batch count for which query, shape (n, n): its own, and what does not answer it.
 
     So neither two rows of one query, nor two of one document, nor copies of it are taken for different.
@@ -94,7 +94,9 @@ def allowed(rows: pa.Table) -> NDArray[np.bool_]:
     Args:
         rows: of `tower_triplets`.
     """
-    names = pa.chunked_array([*rows["key"].chunks, *(one.flatten() for one in rows["answers"].chunks)])
+    names = pa.chunked_array(
+        [*rows["key"].chunks, *(answer_lists.flatten() for answer_lists in rows["answers"].chunks)]
+    )
     numbers = names.combine_chunks().dictionary_encode().indices.to_numpy()
     keys, answers = numbers[: rows.num_rows], numbers[rows.num_rows :]
     lengths: Any = rows["answers"].combine_chunks().value_lengths().to_numpy()

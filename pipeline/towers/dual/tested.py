@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.stage import Beginning, graduates
-from darklode.pipeline.train.tested import DEPTH, LABELS, QUERIES, questions
+from darklode.pipeline.towers.dual.stage import DualInputs, best_towers
+from darklode.pipeline.train.tested import DEPTH, LABELS, QUERIES, test_queries
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tables import TABLES
@@ -20,7 +20,7 @@ from darklode.schemas.tower_tables import DUAL_TRIALS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.vectors import Base
+    from darklode.pipeline.train.vectors import BaseEncoder
 
 LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 READS = (*LABELLED, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name)
@@ -32,8 +32,8 @@ NAME = "towers"
 """Of the folder that they are opened from, which is a part of their vectors' name in the cache."""
 
 
-def tested(
-    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, base: Base, beginning: Beginning
+def rank_test_queries(
+    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, base: BaseEncoder, beginning: DualInputs
 ) -> None:
     """Search all texts with the towers, and with the encoder that they began as.
 
@@ -50,17 +50,19 @@ def tested(
     """
     with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch:
         folder = Path(scratch) / NAME
-        graduates(tables, beginning, dual, adapt).served().save_pretrained(str(folder), create_model_card=False)
+        best_towers(tables, beginning, dual, adapt).merged_query_tower().save_pretrained(
+            str(folder), create_model_card=False
+        )
         both = replace(base, encoder=read_as(beginning.encoder, str(folder)))
-        for system, one in zip(SYSTEMS, (base, both), strict=True):
-            frozen = one.open(tables)
-            asked = questions(tables, frozen)
-            lists = asked.ranking(frozen, asked.vectors, DEPTH)
+        for system, towers in zip(SYSTEMS, (base, both), strict=True):
+            frozen = towers.open(tables)
+            queries = test_queries(tables, frozen)
+            lists = queries.ranking(frozen, queries.vectors, DEPTH)
             tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
-            named = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
+            system_columns = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
             columns = {name: lists[name] for name in lists.column_names}
-            output.write("test_rankings", TABLES["test_rankings"].rows(named | columns))
-    output.count(FunnelStep(TESTED.name, "test queries", len(asked), "places in lists", output.rows("test_rankings")))
+            output.write("test_rankings", TABLES["test_rankings"].rows(system_columns | columns))
+    output.count(FunnelStep(TESTED.name, "test queries", len(queries), "places in lists", output.rows("test_rankings")))
     for name, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
         output.write(name, tables.sql(query).cast(TABLES[name].schema))
 

@@ -15,10 +15,10 @@ from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts, with_prompt
 from darklode.pipeline.towers.dual import decoder
-from darklode.pipeline.towers.dual.prompt import Prompt
+from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.towers.dual.views import Features, document_features, mean_of
-from darklode.pipeline.towers.start import mapped, unit
-from darklode.pipeline.towers.student import cut
+from darklode.pipeline.towers.start import fit_linear_map, unit
+from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.train.encoder import add_lora, trainable
 from darklode.pipeline.train.folder import modules
 from darklode.pipeline.train.processes import mine
@@ -29,7 +29,7 @@ from darklode.schemas.towers import DualSettings, View
 TRANSFORMER, POOLING, PROJECTION = range(3)
 
 
-class Both(nn.Module):
+class TwoTowerModel(nn.Module):
     """Encodes queries and documents in one pass, as DistributedDataParallel wants it.
 
     Args:
@@ -46,19 +46,27 @@ class Both(nn.Module):
     def forward(self, features: tuple[Features, Features]) -> tuple[Tensor, Tensor, Tensor]:
         """Vectors of queries (n, dimensions), of views (views, m, dimensions), and which documents have each view."""
         queries = self.query(dict(features[0]))["sentence_embedding"]
-        given = dict(features[1])
-        masks: dict[str, Tensor] = {name: given.pop(f"{name}_mask") for name in ("title", "content")}
+        document_features = dict(features[1])
+        masks: dict[str, Tensor] = {name: document_features.pop(f"{name}_mask") for name in ("title", "content")}
         every = masks["title"] | masks["content"]
-        whole, found, there = self.document[POOLING](self.document[TRANSFORMER](given)), [], []
+        token_features, view_vectors, view_masks = (
+            self.document[POOLING](self.document[TRANSFORMER](document_features)),
+            [],
+            [],
+        )
         for view in self._views:
             mask = masks.get(view, every)
-            pooled = mean_of(whole["token_embeddings"], mask) if view in masks else whole["sentence_embedding"]
-            found.append(self.document[PROJECTION]({"sentence_embedding": pooled})["sentence_embedding"])
-            there.append(mask.any(dim=1))
-        return queries, torch.stack(found), torch.stack(there)
+            pooled = (
+                mean_of(token_features["token_embeddings"], mask)
+                if view in masks
+                else token_features["sentence_embedding"]
+            )
+            view_vectors.append(self.document[PROJECTION]({"sentence_embedding": pooled})["sentence_embedding"])
+            view_masks.append(mask.any(dim=1))
+        return queries, torch.stack(view_vectors), torch.stack(view_masks)
 
 
-class Towers:
+class DualTowers:
     """Two loaded encoders that learn; nothing is dropped out.
 
     Args:
@@ -73,19 +81,19 @@ class Towers:
     def __init__(self, encoder: SentenceTransformersSettings, dual: DualSettings, adapt: AdaptSettings) -> None:
         self.settings = encoder.model_copy(update={"dtype": "float32"})
         self._lora: list[Any] = []
-        self._reader: decoder.Reader | None = None
+        self._reader: decoder.PromptedReader | None = None
         self.trained: dict[str, nn.Parameter] = {}
         self._dual = dual
-        self.query, self.document = (self._opened(name, dual, adapt) for name in ("query", "document"))
-        self.model = _holding(Both(self.query, self.document, dual.views), str(self.query.device))
+        self.query, self.document = (self._open_tower(name, dual, adapt) for name in ("query", "document"))
+        self.model = _combined_model(TwoTowerModel(self.query, self.document, dual.views), str(self.query.device))
 
-    def _opened(self, name: str, dual: DualSettings, adapt: AdaptSettings) -> Any:
+    def _open_tower(self, name: str, dual: DualSettings, adapt: AdaptSettings) -> Any:
         from sentence_transformers import SentenceTransformer
 
-        loaded = self._loaded(name)
+        loaded = self._load_tower(name)
         if name == "query" and dual.layers:
-            cut(loaded[TRANSFORMER].auto_model, dual.layers)
-        has, dimensions = self._pooled(loaded, ["dimensions"], queries=True).shape[1], dual.nested[-1]
+            keep_layers(loaded[TRANSFORMER].auto_model, dual.layers)
+        has, dimensions = self._pool(loaded, ["dimensions"], queries=True).shape[1], dual.nested[-1]
         if dimensions > has:
             raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {has} numbers")
         projection = modules().Dense(has, dimensions, bias=False, activation_function=nn.Identity())
@@ -96,13 +104,13 @@ class Towers:
         if dual.method == "lora":
             self._lora.append(add_lora(made[TRANSFORMER].auto_model, how))
         learned = trainable(made[TRANSFORMER].auto_model, how) | {"projection": projection.linear.weight}
-        self.trained |= {f"{name}.{one}": parameter for one, parameter in learned.items()}
+        self.trained |= {f"{name}.{parameter_name}": parameter for parameter_name, parameter in learned.items()}
         for module in made.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
         return made
 
-    def _loaded(self, name: str) -> Any:
+    def _load_tower(self, name: str) -> Any:
         """The encoder as it is; a decoder with its prompt: its form is seen from whether it is causal."""
         from sentence_transformers import SentenceTransformer
 
@@ -110,8 +118,8 @@ class Towers:
         if not decoder.is_causal(loaded):
             return loaded
         if name == "query":
-            return SentenceTransformer(modules=decoder.asked(loaded), device=str(loaded.device))
-        self._reader = decoder.Reader.of(loaded, Prompt.load(self._dual.prompt))
+            return SentenceTransformer(modules=decoder.prompt_tokens(loaded), device=str(loaded.device))
+        self._reader = decoder.PromptedReader.from_model(loaded, DecoderPrompt.load(self._dual.prompt))
         return SentenceTransformer(modules=self._reader.parts, device=str(loaded.device))
 
     def checkpoint(self) -> None:
@@ -125,7 +133,7 @@ class Towers:
         """What learns."""
         yield from self.trained.values()
 
-    def begin(self, texts: Sequence[str], queries: Sequence[str]) -> None:
+    def initialize(self, texts: Sequence[str], queries: Sequence[str]) -> None:
         """Both projections begin as the principal directions of some vectors, so that each prefix keeps the most.
 
         The towers then begin near what their encoder is; from random projections they would begin at nothing. That of a
@@ -136,23 +144,26 @@ class Towers:
             queries: some queries, without prompt.
         """
         with torch.no_grad():
-            encoder = self._loaded("query") if self._dual.layers else self.query
-            whole = self._pooled(encoder, queries, queries=True)
-            found = unit(np.concatenate([self._pooled(self.document, texts, queries=False), whole]))
-            _, directions = np.linalg.eigh(found.T @ found)
+            encoder = self._load_tower("query") if self._dual.layers else self.query
+            query_vectors = self._pool(encoder, queries, queries=True)
+            unit_vectors = unit(np.concatenate([self._pool(self.document, texts, queries=False), query_vectors]))
+            _, directions = np.linalg.eigh(unit_vectors.T @ unit_vectors)
             size = self.trained["query.projection"].shape[0]
-            kept = directions[:, ::-1][:, :size].T
-            kept = kept * np.where(kept[np.arange(size), np.abs(kept).argmax(axis=1)] < 0, -1, 1)[:, None]
-            self.trained["document.projection"].copy_(torch.from_numpy(kept.astype(np.float32)))
-            like = kept
+            projection = directions[:, ::-1][:, :size].T
+            projection = (
+                projection
+                * np.where(projection[np.arange(size), np.abs(projection).argmax(axis=1)] < 0, -1, 1)[:, None]
+            )
+            self.trained["document.projection"].copy_(torch.from_numpy(projection.astype(np.float32)))
+            like = projection
             if self._dual.layers:
-                like = mapped(self._pooled(self.query, queries, queries=True), unit(whole @ kept.T))
+                like = fit_linear_map(self._pool(self.query, queries, queries=True), unit(query_vectors @ projection.T))
             self.trained["query.projection"].copy_(torch.from_numpy(like.astype(np.float32)))
 
     def query_features(self, texts: Sequence[str]) -> Features:
         """Tokens of queries."""
-        found: Features = self.query.preprocess(with_prompt(self.settings, texts, queries=True))
-        return {name: one for name, one in found.items() if isinstance(one, Tensor)}
+        features: Features = self.query.preprocess(with_prompt(self.settings, texts, queries=True))
+        return {name: feature for name, feature in features.items() if isinstance(feature, Tensor)}
 
     def document_features(self, titles: Sequence[str | None], contents: Sequence[str | None]) -> Features:
         """Tokens of documents, with masks of their views."""
@@ -163,11 +174,11 @@ class Towers:
     def encode(self, texts: Sequence[str], *, queries: bool) -> Floats:
         """Unit vectors as the served towers give them, shape (len(texts), dimensions)."""
         tower, was = self.query if queries else self.document, self.model.training
-        found = encode_texts(tower, self.settings, texts, queries=queries, normalize_embeddings=True)
+        encoded = encode_texts(tower, self.settings, texts, queries=queries, normalize_embeddings=True)
         self.model.train(was)
-        return found
+        return encoded
 
-    def _pooled(self, tower: Any, texts: Sequence[str], *, queries: bool) -> Floats:
+    def _pool(self, tower: Any, texts: Sequence[str], *, queries: bool) -> Floats:
         """What a tower's transformer and pooling give, before any layer that follows them."""
         from sentence_transformers import SentenceTransformer
 
@@ -176,20 +187,20 @@ class Towers:
 
     def state(self) -> Weights:
         """Copies of what learns, by name."""
-        return {name: one.detach().float().cpu().numpy().copy() for name, one in self.trained.items()}
+        return {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 
-    def take(self, weights: Weights) -> None:
+    def restore(self, weights: Weights) -> None:
         """Take trained weights."""
         with torch.no_grad():
-            for name, one in self.trained.items():
-                one.copy_(torch.from_numpy(np.array(weights[name])).reshape(one.shape))
+            for name, parameter in self.trained.items():
+                parameter.copy_(torch.from_numpy(np.array(weights[name])).reshape(parameter.shape))
 
-    def served(self) -> Any:
+    def merged_query_tower(self) -> Any:
         """What is handed over: a Router of both, with their prompts, whose vectors have length 1. LoRA is merged."""
         from sentence_transformers import SentenceTransformer
 
-        for one in self._lora:
-            one.merge_and_unload()
+        for lora_model in self._lora:
+            lora_model.merge_and_unload()
         self._lora = []
         normalize = modules().Normalize
         router = modules().Router.for_query_document(
@@ -199,7 +210,7 @@ class Towers:
         return SentenceTransformer(modules=[router], device="cpu", prompts=prompts)
 
 
-def _holding(both: Both, device: str) -> Any:
+def _combined_model(both: TwoTowerModel, device: str) -> Any:
     """A sentence-transformers model around both, as the trainer wants one."""
     from sentence_transformers import SentenceTransformer
 

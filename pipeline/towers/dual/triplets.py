@@ -9,7 +9,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
@@ -78,7 +78,7 @@ COUNTS = """
 """
 
 
-def tower_triplets(tables: Tables, output: Output, sources: Sequence[Source], *, seed: int) -> None:
+def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSource], *, seed: int) -> None:
     """Write one row for each pair of a train query and a positive that is learned from, in a drawn order.
 
     DuckDB joins and orders, and spills past its limit: neither texts nor rows are ever all in memory.
@@ -91,15 +91,15 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[Source], *,
     """
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     for number, source in enumerate(sources):
-        for rows in _of_run(tables, source, tenant, seed):
+        for rows in _run_triplets(tables, source, tenant, seed):
             output.write(TOWER_TRIPLETS.name, rows.cast(TABLES[TOWER_TRIPLETS.name].schema))
         output.progress(number + 1, len(sources))
     counts = output.so_far(TOWER_TRIPLETS.name).sql(COUNTS).to_pylist()[0]
     if not counts["rows"]:
         raise ArtifactError("the runs have no triplet of a train query to learn from; build or mine them to the end")
     learned = tables.sql("SELECT count(*) AS n FROM adaptation_labels WHERE learned")["n"][0].as_py()
-    left = learned - counts["rows"]
-    dropped = {"no triplet of the pair": left} if left else {}
+    n_dropped = learned - counts["rows"]
+    dropped = {"no triplet of the pair": n_dropped} if n_dropped else {}
     output.count(FunnelStep(TRIPLETS.name, "pairs learned from", learned, "triplets", counts["rows"], dropped))
     output.facts |= {
         "triplets": counts["rows"],
@@ -108,12 +108,12 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[Source], *,
     }
 
 
-def _of_run(tables: Tables, source: Source, tenant: str, seed: int) -> Iterator[pa.Table]:
+def _run_triplets(tables: Tables, source: TrainingSource, tenant: str, seed: int) -> Iterator[pa.Table]:
     """A run's rows, piece by piece."""
     query = ROWS_OF_A_RUN.format(texts=OF_DOCUMENTS if source.mined else OF_CHUNKS)
-    given = {"tenant": tenant, "index": source.number, "seed": str(seed), "prefix": source.prefix}
-    given |= {"start": len(source.prefix) + 1} | ({"characters": source.text_characters} if source.mined else {})
+    parameters = {"tenant": tenant, "index": source.number, "seed": str(seed), "prefix": source.prefix}
+    parameters |= {"start": len(source.prefix) + 1} | ({"characters": source.text_characters} if source.mined else {})
     with source.tables.connect(query) as connection:
         for name in READS:
             tables.view(connection, name, name)
-        yield from pieces(connection, query, given, ROWS)
+        yield from pieces(connection, query, parameters, ROWS)

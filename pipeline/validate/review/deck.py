@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.marking import BEGINS_FENCED
-from darklode.pipeline.base.reading import DOCUMENT, Reading
+from darklode.pipeline.base.reading import DOCUMENT, JudgeReply
 from darklode.pipeline.validate.review.journal import pair_name
 
 TABLES_READ = ("review_sample", "queries", "chunks", "documents")
@@ -32,7 +32,7 @@ _PAIRS = """
     )
     SELECT s.tenant, s.query_id, s.chunk_id, s.shared,
            dense_rank() OVER (ORDER BY s.first, s.tenant, s.query_id) AS query_number, s.query_pair, s.query_pairs,
-           q.text AS query, c.doc_id, c.position AS place, c.title, c.heading, c.text, d.url,
+           q.text AS query, c.doc_id, c.position, c.title, c.heading, c.text, d.url,
            {fenced} AS fenced,
            {judge}
     FROM sample s
@@ -59,11 +59,11 @@ _AROUND = f"""
 
 
 @dataclass(frozen=True)
-class Pair:
+class ReviewPair:
     """One pair of the sample.
 
     Attributes:
-        place: of the chunk in its document, from 0.
+        position: of the chunk in its document, from 0.
         fenced: the chunk begins within fenced code.
         query_number: which of the sample's queries it is, from 1.
         query_pair: which of the query's `query_pairs` pairs it is, from 1.
@@ -79,7 +79,7 @@ class Pair:
     query_pairs: int
     query: str
     doc_id: str
-    place: int
+    position: int
     title: str | None
     heading: str | None
     text: str
@@ -104,7 +104,7 @@ class Neighbour:
     fenced: bool
 
 
-class Deck:
+class ReviewPairs:
     """The pairs in their order of review, by row.
 
     It keeps what it was opened on: a run that is built anew meanwhile changes nothing here.
@@ -121,7 +121,7 @@ class Deck:
         self._connection = connection
         self._busy = threading.Lock()
         ids = zip(*(pairs[name].to_pylist() for name in ("tenant", "query_id", "chunk_id")), strict=True)
-        self.rows = {pair_name(*one): row for row, one in enumerate(ids)}
+        self.rows = {pair_name(*pair_ids): row for row, pair_ids in enumerate(ids)}
         self.shared: NDArray[np.bool_] = pairs["shared"].to_numpy().astype(bool)
         self.queries = int(pc.max(pairs["query_number"]).as_py() or 0)
         self.tenants = len(pc.unique(pairs["tenant"]))
@@ -129,43 +129,46 @@ class Deck:
     def __len__(self) -> int:
         return int(self._pairs.num_rows)
 
-    def __getitem__(self, row: int) -> Pair:
-        return Pair(**self._pairs.slice(row, 1).to_pylist()[0])
+    def __getitem__(self, row: int) -> ReviewPair:
+        return ReviewPair(**self._pairs.slice(row, 1).to_pylist()[0])
 
-    def around(self, row: int) -> tuple[Neighbour | None, Neighbour | None]:
+    def neighbors(self, row: int) -> tuple[Neighbour | None, Neighbour | None]:
         """The chunks before and after a pair's in its document, None where there is none.
 
         Raises:
             ArtifactError: the tables are gone, because the run was built anew.
         """
         pair = self[row]
-        found = self._asked(_AROUND, tenant=pair.tenant, doc_id=pair.doc_id, place=pair.place)
-        by_place = {one["position"]: Neighbour(one["heading"], one["text"], one["fenced"]) for one in found}
-        return by_place.get(pair.place - 1), by_place.get(pair.place + 1)
+        neighbor_rows = self._query_rows(_AROUND, tenant=pair.tenant, doc_id=pair.doc_id, place=pair.position)
+        by_place = {
+            neighbor["position"]: Neighbour(neighbor["heading"], neighbor["text"], neighbor["fenced"])
+            for neighbor in neighbor_rows
+        }
+        return by_place.get(pair.position - 1), by_place.get(pair.position + 1)
 
-    def document(self, row: int) -> Reading:
+    def document(self, row: int) -> JudgeReply:
         """A pair's document, with its chunk.
 
         Raises:
             ArtifactError: as above.
         """
         pair = self[row]
-        found = self._asked(DOCUMENT, tenant=pair.tenant, doc_id=pair.doc_id, chunk_id=pair.chunk_id)
-        if not found:
+        document_rows = self._query_rows(DOCUMENT, tenant=pair.tenant, doc_id=pair.doc_id, chunk_id=pair.chunk_id)
+        if not document_rows:
             raise ArtifactError(_BUILT_ANEW)
-        return Reading.of(found[0])
+        return JudgeReply.from_row(document_rows[0])
 
-    def _asked(self, query: str, **given: object) -> list[dict[str, Any]]:
+    def _query_rows(self, query: str, **parameters: object) -> list[dict[str, Any]]:
         try:
             with self._busy:
-                rows: list[dict[str, Any]] = self._connection.sql(query, params=given).to_arrow_table().to_pylist()
+                rows: list[dict[str, Any]] = self._connection.sql(query, params=parameters).to_arrow_table().to_pylist()
         except (duckdb.Error, OSError) as error:
             raise ArtifactError(_BUILT_ANEW) from error
         return rows
 
 
 @contextmanager
-def open_deck(tables: Tables, *, show_judge: bool) -> Iterator[Deck]:
+def open_deck(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPairs]:
     """The deck of a run, for the length of a block.
 
     Args:
@@ -179,7 +182,7 @@ def open_deck(tables: Tables, *, show_judge: bool) -> Iterator[Deck]:
     with tables.connect() as connection:
         pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts, fenced=BEGINS_FENCED)).to_arrow_table()
         _check(pairs, tables.url)
-        yield Deck(pairs, connection)
+        yield ReviewPairs(pairs, connection)
 
 
 def _check(pairs: pa.Table, url: str) -> None:

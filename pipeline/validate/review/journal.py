@@ -22,7 +22,7 @@ _NAME = re.compile(r"/(\d{20})-[0-9a-f]{32}\.json")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReviewAnswer:
     """What one reviewer said of one pair, at one moment.
 
     Attributes:
@@ -52,7 +52,7 @@ class Answer:
         return pair_name(self.tenant, self.query_id, self.chunk_id)
 
 
-class Journal:
+class AnswerJournal:
     """The answers of a run, in the order given; several threads and processes may add to it at once.
 
     The order is that of the clock; an answer added after `read` comes after all that was read, should the clock have
@@ -64,43 +64,43 @@ class Journal:
         self._last = 0
         self._counting = threading.Lock()
 
-    def append(self, answer: Answer) -> None:
+    def append(self, answer: ReviewAnswer) -> None:
         """Keep an answer; it is on disk, whole, when this returns."""
         with self._counting:
             self._last = max(time.time_ns(), self._last + 1)
             number = self._last
-        said = asdict(answer) | {"answered_at": answer.answered_at.astimezone(UTC).isoformat()}
+        record = asdict(answer) | {"answered_at": answer.answered_at.astimezone(UTC).isoformat()}
         name = f"{FOLDER}/{number:020d}-{uuid4().hex}.json"
-        self._store.write(name, seal(said))
+        self._store.write(name, seal(record))
 
-    def read(self) -> list[Answer]:
+    def read(self) -> list[ReviewAnswer]:
         """Every answer, those that were taken back included.
 
         Raises:
             ArtifactError: a file there is no answer.
         """
         names = sorted(name for name in self._store.sizes(FOLDER) if name.endswith(".json"))
-        numbers = [int(found[1]) for name in names if (found := _NAME.search(name))]
+        numbers = [int(match[1]) for name in names if (match := _NAME.search(name))]
         with self._counting:
             self._last = max([self._last, *numbers])
         with ThreadPoolExecutor(_READERS) as readers:
             return list(readers.map(self._load, names))
 
-    def _load(self, name: str) -> Answer:
+    def _load(self, name: str) -> ReviewAnswer:
         try:
-            said = unseal(self._store.read(name) or b"")
-            return Answer(**said | {"answered_at": datetime.fromisoformat(said["answered_at"])})
+            content = unseal(self._store.read(name) or b"")
+            return ReviewAnswer(**content | {"answered_at": datetime.fromisoformat(content["answered_at"])})
         except (ValueError, TypeError, KeyError) as error:
             raise ArtifactError(
                 f"{self._store.path(name)} is no answer of a reviewer ({error}); move it away"
             ) from error
 
 
-def standing(answers: Iterable[Answer]) -> pa.Table:
+def current_answers(answers: Iterable[ReviewAnswer]) -> pa.Table:
     """Rows of `reviews` by their key: each reviewer's last answer to a pair, unless it was taken back."""
     last = {answer.key: answer for answer in answers}
-    kept = [last[key] for key in sorted(last) if not last[key].undone]
-    return REVIEWS.rows({name: [getattr(answer, name) for answer in kept] for name in REVIEWS.schema.names})
+    latest = [last[key] for key in sorted(last) if not last[key].undone]
+    return REVIEWS.rows({name: [getattr(answer, name) for answer in latest] for name in REVIEWS.schema.names})
 
 
 def pair_name(tenant: str, query_id: str, chunk_id: str) -> str:

@@ -20,16 +20,16 @@ class Scale:
     names: dict[int, str]
 
     @property
-    def graded(self) -> bool:
+    def is_graded(self) -> bool:
         """Whether there are other grades than 1 and 0."""
         return self.names.keys() != {0, 1}
 
-    def called(self, grade: int | None) -> str:
+    def grade_name(self, grade: int | None) -> str:
         """An answer in words."""
         if grade is None:
             return "skipped"
         name = self.names.get(grade, "")
-        return f"{grade}: {name}" if self.graded and grade and name else name or str(grade)
+        return f"{grade}: {name}" if self.is_graded and grade and name else name or str(grade)
 
 
 BINARY = Scale({1: "relevant", 0: NOT_RELEVANT})

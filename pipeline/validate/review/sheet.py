@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from darklode.pipeline.base.errors import ExportError, InputError
-from darklode.pipeline.validate.review.deck import Deck, Pair
+from darklode.pipeline.validate.review.deck import ReviewPair, ReviewPairs
 from darklode.pipeline.validate.review.journal import clean_rationale, pair_name
 from darklode.pipeline.validate.review.scale import Scale
-from darklode.pipeline.validate.review.turns import Turns
+from darklode.pipeline.validate.review.turns import ReviewSession
 
 IDS = ("tenant", "query_id", "chunk_id")
 COLUMNS = (*IDS, "query", "title", "heading", "chunk", "relevance", "rationale")
@@ -33,11 +33,11 @@ class RefusedRow:
 
 
 @dataclass
-class Imported:
+class ImportResult:
     """What became of a sheet's rows."""
 
     new: int = 0
-    known: int = 0
+    n_known: int = 0
     empty: int = 0
     refused: list[RefusedRow] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class _SheetRow:
     rationale: str | None
 
 
-def export_sheet(path: Path, deck: Deck, turns: Turns, reviewer: str, *, show_judge: bool) -> int:
+def export_sheet(path: Path, deck: ReviewPairs, turns: ReviewSession, reviewer: str, *, show_judge: bool) -> int:
     """Write a reviewer's pairs, answers given so far filled in; returns how many rows.
 
     A cell that a spreadsheet would take for a formula begins with an apostrophe, which `import_sheet` takes away.
@@ -64,7 +64,9 @@ def export_sheet(path: Path, deck: Deck, turns: Turns, reviewer: str, *, show_ju
             writer = csv.writer(file)
             writer.writerow([*COLUMNS, *(JUDGE_COLUMNS if show_judge else ()), NAME])
             for row in rows:
-                writer.writerow(map(_defused, _cells(deck[int(row)], turns, reviewer, int(row), show_judge=show_judge)))
+                writer.writerow(
+                    map(_escape_formula, _cells(deck[int(row)], turns, reviewer, int(row), show_judge=show_judge))
+                )
     except FileExistsError as error:
         raise ExportError(f"{path} exists, and may hold answers; choose another name") from error
     except OSError as error:
@@ -72,18 +74,18 @@ def export_sheet(path: Path, deck: Deck, turns: Turns, reviewer: str, *, show_ju
     return len(rows)
 
 
-def _cells(pair: Pair, turns: Turns, reviewer: str, row: int, *, show_judge: bool) -> Iterator[str]:
+def _cells(pair: ReviewPair, turns: ReviewSession, reviewer: str, row: int, *, show_judge: bool) -> Iterator[str]:
     yield from (pair.tenant, pair.query_id, pair.chunk_id, pair.query, pair.title or "", pair.heading or "", pair.text)
-    said = turns.said(reviewer, row)
-    yield "" if said is None else SKIP if said.relevance is None else str(said.relevance)
-    yield (said and said.rationale) or ""
+    answer = turns.answer_of(reviewer, row)
+    yield "" if answer is None else SKIP if answer.relevance is None else str(answer.relevance)
+    yield (answer and answer.rationale) or ""
     if show_judge:
         yield {True: "relevant", False: "not relevant", None: ""}[pair.relevant]
         yield "" if pair.probability is None else f"{pair.probability:.3f}"
     yield pair.name
 
 
-def import_sheet(path: Path, deck: Deck, turns: Turns, reviewer: str, scale: Scale) -> Imported:
+def import_sheet(path: Path, deck: ReviewPairs, turns: ReviewSession, reviewer: str, scale: Scale) -> ImportResult:
     """Keep a sheet's answers as a reviewer's; rows without one are passed over, bad ones refused.
 
     A row is known by its column `pair`, or by its ids where that is missing or empty. What the reviewer said before is
@@ -92,50 +94,52 @@ def import_sheet(path: Path, deck: Deck, turns: Turns, reviewer: str, scale: Sca
     Raises:
         InputError: the file cannot be read, or lacks a column.
     """
-    done = Imported()
-    given: dict[int, list[_SheetRow]] = {}
+    done = ImportResult()
+    rows_by_pair: dict[int, list[_SheetRow]] = {}
     header, rows = _read(path)
     for line, cells in rows:
-        read = _understood(line, cells, header, deck, scale)
+        read = _parse_row(line, cells, header, deck, scale)
         if isinstance(read, _SheetRow):
-            given.setdefault(read.row, []).append(read)
+            rows_by_pair.setdefault(read.row, []).append(read)
         elif read is None:
             done.empty += 1
         else:
             done.refused.append(read)
     shown = JUDGE_COLUMNS[0] in header
-    for row, said in given.items():
-        if len({(one.relevance, one.rationale) for one in said}) > 1:
-            lines = " and ".join(str(one.line) for one in said)
-            done.refused += [RefusedRow(one.line, f"lines {lines} say different things of one pair") for one in said]
+    for row, pair_rows in rows_by_pair.items():
+        if len({(sheet_row.relevance, sheet_row.rationale) for sheet_row in pair_rows}) > 1:
+            lines = " and ".join(str(sheet_row.line) for sheet_row in pair_rows)
+            done.refused += [
+                RefusedRow(sheet_row.line, f"lines {lines} say different things of one pair") for sheet_row in pair_rows
+            ]
             continue
-        news = turns.answer(reviewer, deck[row], said[0].relevance, said[0].rationale, shown=shown)
+        news = turns.answer(reviewer, deck[row], pair_rows[0].relevance, pair_rows[0].rationale, shown=shown)
         done.new += news
-        done.known += not news
-    done.refused.sort(key=lambda one: one.line)
+        done.n_known += not news
+    done.refused.sort(key=lambda sheet_row: sheet_row.line)
     return done
 
 
-def _understood(
-    line: int, cells: list[str], header: list[str], deck: Deck, scale: Scale
+def _parse_row(
+    line: int, cells: list[str], header: list[str], deck: ReviewPairs, scale: Scale
 ) -> _SheetRow | RefusedRow | None:
     """A row's answer; None where it holds none."""
     if len(cells) != len(header):
         return RefusedRow(line, f"{len(cells)} cells instead of {len(header)}")
-    said = dict(zip(header, map(_armed, cells), strict=True))
-    told = said["relevance"].strip()
-    if not told:
+    cells_by_name = dict(zip(header, map(_unescape_formula, cells), strict=True))
+    relevance_text = cells_by_name["relevance"].strip()
+    if not relevance_text:
         return None
-    name = said.get(NAME, "").strip() or pair_name(*(said.get(one, "") for one in IDS))
+    name = cells_by_name.get(NAME, "").strip() or pair_name(*(cells_by_name.get(column, "") for column in IDS))
     if name not in deck.rows:
         return RefusedRow(line, "no such pair in the sample (a spreadsheet may have changed its ids)")
-    if told.casefold() == SKIP:
-        return _SheetRow(line, deck.rows[name], None, clean_rationale(said.get("rationale")))
-    grade = _GRADE.fullmatch(told)
+    if relevance_text.casefold() == SKIP:
+        return _SheetRow(line, deck.rows[name], None, clean_rationale(cells_by_name.get("rationale")))
+    grade = _GRADE.fullmatch(relevance_text)
     if grade is None or int(grade[1]) not in scale.names:
-        grades = ", ".join(str(one) for one in sorted(scale.names))
-        return RefusedRow(line, f"relevance {told[:20]!r} is none of {grades}, {SKIP}")
-    return _SheetRow(line, deck.rows[name], int(grade[1]), clean_rationale(said.get("rationale")))
+        grades = ", ".join(str(column) for column in sorted(scale.names))
+        return RefusedRow(line, f"relevance {relevance_text[:20]!r} is none of {grades}, {SKIP}")
+    return _SheetRow(line, deck.rows[name], int(grade[1]), clean_rationale(cells_by_name.get("rationale")))
 
 
 def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -158,10 +162,10 @@ def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     return header, rows
 
 
-def _defused(cell: str) -> str:
-    """The cell so that no spreadsheet takes it for a formula; `_armed` takes it back."""
+def _escape_formula(cell: str) -> str:
+    """The cell so that no spreadsheet takes it for a formula; `_unescape_formula` takes it back."""
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
-def _armed(cell: str) -> str:
+def _unescape_formula(cell: str) -> str:
     return cell.removeprefix("'")

@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.validate.review.deck import Pair
-from darklode.pipeline.validate.review.journal import Answer, Journal
+from darklode.pipeline.validate.review.deck import ReviewPair
+from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 
 HOLD_SECONDS = 600.0
 """How long a pair that was shown to one reviewer is kept from the others."""
 
 
-class Holds:
+class ReviewHolds:
     """Pairs by row, each held by one reviewer at most, and for a while only.
 
     Args:
@@ -42,13 +42,13 @@ class Holds:
         """Let anyone have it."""
         self._holder[row] = -1
 
-    def of_others(self, reviewer: int) -> NDArray[np.bool_]:
+    def held_by_others(self, reviewer: int) -> NDArray[np.bool_]:
         """Whether each pair is on the screen of somebody else, shape (n_pairs,)."""
-        held: NDArray[np.bool_] = (self._holder >= 0) & (self._until > self._clock()) & (self._holder != reviewer)
-        return held
+        is_held: NDArray[np.bool_] = (self._holder >= 0) & (self._until > self._clock()) & (self._holder != reviewer)
+        return is_held
 
 
-class Turns:
+class ReviewSession:
     """The state of a review, kept in memory and in the journal; for the threads of one process.
 
     Args:
@@ -62,13 +62,13 @@ class Turns:
         self,
         rows: Mapping[str, int],
         shared: NDArray[np.bool_],
-        journal: Journal,
+        journal: AnswerJournal,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rows, self._shared, self._journal = rows, shared, journal
         self._labels = np.zeros(len(shared), np.int64)
-        self._holds = Holds(len(shared), clock)
+        self._holds = ReviewHolds(len(shared), clock)
         self._reviewers: dict[str, Reviewer] = {}
         self._changing = threading.RLock()
         for answer in journal.read():
@@ -77,35 +77,35 @@ class Turns:
     def reviewers(self) -> dict[str, ReviewProgress]:
         """Everybody who answered, by name."""
         with self._changing:
-            names = sorted((name for name, one in self._reviewers.items() if one.said), key=str.casefold)
+            names = sorted((name for name, reviewer in self._reviewers.items() if reviewer.answers), key=str.casefold)
             return {name: self.progress(name) for name in names}
 
-    def spelled(self, name: str) -> str:
+    def canonical_name(self, name: str) -> str:
         """The name as this review has it: `ann` and `Ann` are one person."""
         with self._changing:
-            known = {one.casefold(): one for one in self._reviewers}
-            return name if name in self._reviewers else known.get(name.casefold(), name)
+            names_by_folded = {reviewer_name.casefold(): reviewer_name for reviewer_name in self._reviewers}
+            return name if name in self._reviewers else names_by_folded.get(name.casefold(), name)
 
     def progress(self, reviewer: str) -> ReviewProgress:
         """How far one reviewer, and the review, is."""
         with self._changing:
             person = self._reviewer(reviewer)
-            free, held = self._free(person), self._holds.of_others(person.number) & ~self._shared
+            free, held_rows = self._free(person), self._holds.held_by_others(person.number) & ~self._shared
             return ReviewProgress(
-                answered=len(person.said),
-                skipped=sum(answer.relevance is None for answer in person.said.values()),
-                left=int((free & ~held).sum()),
-                elsewhere=int((free & held).sum()),
-                labelled=self.labelled,
+                answered=len(person.answers),
+                skipped=sum(answer.relevance is None for answer in person.answers.values()),
+                n_remaining=int((free & ~held_rows).sum()),
+                elsewhere=int((free & held_rows).sum()),
+                labelled=self.n_labelled,
                 pairs=len(self._shared),
             )
 
     @property
-    def labelled(self) -> int:
+    def n_labelled(self) -> int:
         """How many pairs anyone labelled."""
         return int((self._labels > 0).sum())
 
-    def next(self, reviewer: str) -> int | None:
+    def next_pair(self, reviewer: str) -> int | None:
         """The row of the pair to show a reviewer, who then holds it; None where nothing is left.
 
         A pair that was taken back comes first; then, in order, one that is new to the reviewer and shared, or labelled
@@ -113,8 +113,8 @@ class Turns:
         """
         with self._changing:
             person = self._reviewer(reviewer)
-            others = self._holds.of_others(person.number) & ~self._shared
-            open_rows = self._free(person) & ~others
+            held_rows = self._holds.held_by_others(person.number) & ~self._shared
+            open_rows = self._free(person) & ~held_rows
             if person.back:
                 row = next(reversed(person.back))
             elif open_rows.any():
@@ -124,23 +124,25 @@ class Turns:
             self._holds.hold(row, person.number)
             return row
 
-    def said(self, reviewer: str, row: int) -> Answer | None:
+    def answer_of(self, reviewer: str, row: int) -> ReviewAnswer | None:
         """A reviewer's standing answer to a pair."""
         with self._changing:
-            return self._reviewer(reviewer).said.get(row)
+            return self._reviewer(reviewer).answers.get(row)
 
-    def taken_back(self, reviewer: str, row: int) -> Answer | None:
+    def taken_back(self, reviewer: str, row: int) -> ReviewAnswer | None:
         """A reviewer's answer to a pair that was taken back, and not given anew."""
         with self._changing:
             return self._reviewer(reviewer).back.get(row)
 
-    def last(self, reviewer: str) -> Answer | None:
+    def last_answer(self, reviewer: str) -> ReviewAnswer | None:
         """The answer that `undo` would take back."""
         with self._changing:
-            said = self._reviewer(reviewer).said
-            return said[next(reversed(said))] if said else None
+            answers = self._reviewer(reviewer).answers
+            return answers[next(reversed(answers))] if answers else None
 
-    def answer(self, reviewer: str, pair: Pair, relevance: int | None, rationale: str | None, *, shown: bool) -> bool:
+    def answer(
+        self, reviewer: str, pair: ReviewPair, relevance: int | None, rationale: str | None, *, shown: bool
+    ) -> bool:
         """Keep what a reviewer said of a pair; it is on disk when this returns.
 
         Args:
@@ -152,11 +154,11 @@ class Turns:
         """
         person = self._reviewer(reviewer)
         with person.writing:
-            before = person.said.get(self._rows[pair.name])
+            before = person.answers.get(self._rows[pair.name])
             if before and (before.relevance, before.rationale) == (relevance, rationale):
                 return False
             ids = (pair.tenant, pair.query_id, pair.chunk_id)
-            self._keep(Answer(*ids, reviewer, relevance, datetime.now(UTC), rationale, judge_shown=shown))
+            self._store_answer(ReviewAnswer(*ids, reviewer, relevance, datetime.now(UTC), rationale, judge_shown=shown))
         return True
 
     def undo(self, reviewer: str, name: str) -> bool:
@@ -167,10 +169,10 @@ class Turns:
         """
         person = self._reviewer(reviewer)
         with person.writing:
-            last = self.last(reviewer)
+            last = self.last_answer(reviewer)
             if last is None or last.pair != name:
                 return False
-            self._keep(replace(last, undone=True, answered_at=datetime.now(UTC)))
+            self._store_answer(replace(last, undone=True, answered_at=datetime.now(UTC)))
         return True
 
     def rows_for(self, reviewer: str) -> NDArray[np.int64]:
@@ -179,11 +181,11 @@ class Turns:
             person = self._reviewer(reviewer)
             return np.flatnonzero(person.answered | self._free(person))
 
-    def _keep(self, answer: Answer) -> None:
+    def _store_answer(self, answer: ReviewAnswer) -> None:
         self._journal.append(answer)
         self._apply(answer)
 
-    def _apply(self, answer: Answer) -> None:
+    def _apply(self, answer: ReviewAnswer) -> None:
         row = self._rows.get(answer.pair)
         if row is None:
             return
@@ -204,7 +206,7 @@ class Turns:
         return free
 
 
-def _is_label(answer: Answer | None) -> int:
+def _is_label(answer: ReviewAnswer | None) -> int:
     return int(answer is not None and not answer.undone and answer.relevance is not None)
 
 
@@ -219,7 +221,7 @@ class ReviewProgress:
     Attributes:
         answered: pairs that the reviewer labelled or skipped.
         skipped: those of them without a label.
-        left: pairs that the reviewer is still to answer, those on other screens not counted.
+        n_remaining: pairs that the reviewer is still to answer, those on other screens not counted.
         elsewhere: the same on the screens of others.
         labelled: pairs that anyone labelled.
         pairs: all pairs.
@@ -227,7 +229,7 @@ class ReviewProgress:
 
     answered: int
     skipped: int
-    left: int
+    n_remaining: int
     elsewhere: int
     labelled: int
     pairs: int
@@ -240,31 +242,31 @@ class Reviewer:
     Attributes:
         number: from 0.
         answered: whether each pair has a standing answer, shape (n_pairs,).
-        said: the standing answers by row, in the order given.
+        answers: the standing answers by row, in the order given.
         back: those taken back and not given again, by row, in the order taken back.
         writing: held while an answer is on its way to the journal.
     """
 
     number: int
     answered: NDArray[np.bool_]
-    said: dict[int, Answer] = field(default_factory=dict)
-    back: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, ReviewAnswer] = field(default_factory=dict)
+    back: dict[int, ReviewAnswer] = field(default_factory=dict)
     writing: threading.Lock = field(default_factory=threading.Lock)
 
-    def apply(self, row: int, answer: Answer) -> Answer | None:
+    def apply(self, row: int, answer: ReviewAnswer) -> ReviewAnswer | None:
         """Take in an answer, or its undoing; returns the standing one that it replaces."""
-        before = self.said.pop(row, None)
+        before = self.answers.pop(row, None)
         self.back.pop(row, None)
         self.answered[row] = not answer.undone
         if answer.undone:
             self.back[row] = before or answer
         else:
-            self.said[row] = answer
+            self.answers[row] = answer
         return before
 
 
-def reviewer_name(given: str) -> str | None:
+def reviewer_name(text: str) -> str | None:
     """A reviewer's name from what somebody typed: white space is made plain; None where it cannot be one."""
-    name = " ".join(given.split())
+    name = " ".join(text.split())
     visible = name.translate(_JOINERS)
     return name if visible and len(name) <= NAME_CHARACTERS and visible.isprintable() else None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.commands.doctor import lacking
+from darklode.flows.commands.doctor import missing_packages
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import (
     CONTROL,
@@ -49,7 +49,7 @@ def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: S
     assert "Three of the triplets" in printed
     assert f"\nNext:\n  darklode report {sample_run.folder} --open" in printed
     assert "Labels by the embedded scorer, not by an LLM" in printed
-    assert ("\nAn encoder is installed that can judge here, too" in printed) == (not lacking("local"))
+    assert ("\nAn encoder is installed that can judge here, too" in printed) == (not missing_packages("local"))
     for place in ("report.html", "README.md", "tables/", "tables/triplets/", "views.sql", "settings.yaml"):
         assert f" {sample_run.folder}/{place}\n" in printed
         assert (sample_run.folder / place).exists()

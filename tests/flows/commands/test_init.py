@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from darklode.flows.commands.init import OFFERED, OFFERED_FOR_LOGS, settings_file
-from darklode.flows.config import load_settings, project
+from darklode.flows.config import load_settings, read_project
 from darklode.schemas.settings import Settings
 from helpers.commands import DARKLODE, Call, Environment, built, run_command
 from helpers.runs import SAMPLE
@@ -37,7 +37,7 @@ def test_options_alone_write_a_file_that_the_commands_read(call: Call, data: Pat
     assert chosen.ingest.queries.columns.text == "search_term"
     assert (chosen.clean.language, chosen.card.license) == (None, "CC0: all")
     assert (chosen.judge.kind, chosen.judge.base_url, chosen.judge.model) == ("llm", ("http://127.0.0.1:8000/v1",), "m")
-    found = project(data / "darklode.yaml")
+    found = read_project(data / "darklode.yaml")
     assert found.path("docs", None, "--docs") == str(data / "handbook")
     assert found.path("out", None, "--out") == str(data / "runs" / "benchmark")
     assert found.path("out", "elsewhere", "--out") == "elsewhere"
@@ -165,7 +165,7 @@ def test_it_asks_a_person_for_the_rest_and_shows_its_guess(data: Path, alone: En
         "Licence of": "",
     }
     asked(answers, alone)
-    found = project(data / "darklode.yaml")
+    found = read_project(data / "darklode.yaml")
     assert found.paths["out"] == "s3://bucket/runs/benchmark"
     assert [found.paths[name] for name in ("docs", "logs")] == [str(data / "handbook"), str(data / "clicks")]
     chosen = load_settings(config=data / "darklode.yaml")

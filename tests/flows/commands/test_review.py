@@ -15,9 +15,9 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from playwright.sync_api import Browser
 
-from darklode.flows.runs import recorded
+from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.validate.review.journal import Journal, standing
+from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 from helpers.commands import DARKLODE, Call, Environment, background, free_port, run_command, wait_for
 from helpers.review_run import TOKEN, review_run, served
 
@@ -56,7 +56,7 @@ def running(run: Run, environment: Environment, folder: Path, *options: str) -> 
 
 
 def kept(run: Run) -> dict[str, object]:
-    return {row["chunk_id"]: row["relevance"] for row in standing(Journal(run.store).read()).to_pylist()}
+    return {row["chunk_id"]: row["relevance"] for row in current_answers(AnswerJournal(run.store).read()).to_pylist()}
 
 
 def test_a_review_says_where_it_is_and_how_far_it_came(run: Run, alone: Environment, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_kill_9_loses_no_answer_that_was_confirmed(
         server.process.wait(30)
         for one in people:
             one.join()
-    on_disk = {f"{answer.reviewer} {answer.pair}" for answer in Journal(run.store).read()}
+    on_disk = {f"{answer.reviewer} {answer.pair}" for answer in AnswerJournal(run.store).read()}
     assert set(confirmed) <= on_disk
     assert len(on_disk) < 400 + 2 * 134  # it was killed in the middle
     with running(run, alone, tmp_path, "--port", port) as again:
@@ -113,7 +113,9 @@ def test_kill_9_loses_no_answer_that_was_confirmed(
             tab.keyboard.press("0")
         assert tab.locator("#passage").get_attribute("data-pair") not in (None, first)
     tab.close()
-    assert {f"{answer.reviewer} {answer.pair}" for answer in Journal(run.store).read()} - on_disk == {f"Eve {first}"}
+    assert {f"{answer.reviewer} {answer.pair}" for answer in AnswerJournal(run.store).read()} - on_disk == {
+        f"Eve {first}"
+    }
 
 
 def test_a_busy_port_and_a_second_review_are_refused(run: Run, alone: Environment, tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ def test_a_run_on_s3(bucket: str) -> None:
             connection.request("POST", f"/{TOKEN}/pair?reviewer=Ann", fields, form)
             assert connection.getresponse().status == 303
             connection.close()
-        assert page.deck.around(0)[1] is not None
+        assert page.deck.neighbors(0)[1] is not None
     with served(run):
         assert kept(run) == {"doc0#0": 1, "doc0#1": 1, "doc1#2": 1}
 
@@ -200,7 +202,7 @@ def test_a_sample_is_drawn_where_there_is_none(call: Call, run: Run, tmp_path: P
     shown = call("review", run.store.url, "--export-sheet", tmp_path / "sheet.csv", *options)
     assert (shown.code, "7 pairs for Ann" in shown.out) == (0, True), shown
     assert run.tables("review_sample").rows("review_sample") == 7
-    assert recorded(run).settings.review.pairs == 7  # which validation then reads
+    assert read_inputs(run).settings.review.pairs == 7  # which validation then reads
 
 
 def test_a_run_without_verdicts_and_no_run(call: Call, run: Run, tmp_path: Path) -> None:

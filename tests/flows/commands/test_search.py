@@ -10,7 +10,7 @@ from rich.text import Text
 from darklode.flows.commands.search import _cell
 from darklode.flows.serving import systems
 from darklode.pipeline.base.errors import CommandLineError
-from darklode.pipeline.base.marking import Marker
+from darklode.pipeline.base.marking import Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.schemas.settings import Settings
 from helpers.adapted import word
@@ -44,7 +44,7 @@ def test_two_systems_stand_side_by_side(shipped: Path, call: Call) -> None:
 
 def test_words_are_marked_and_texts_from_outside_are_harmless() -> None:
     row = {"text_id": "a", "rank": 1, "score": 0.5, "title": "[red]Reset", "doc_id": "d", "heading": None}
-    cell = _cell([row | {"text": "to \x1b[31m reset [/] it"}], 0, Marker.of_terms(Analyzer(), "resets"), {"a": 3})
+    cell = _cell([row | {"text": "to \x1b[31m reset [/] it"}], 0, Highlighter.of_terms(Analyzer(), "resets"), {"a": 3})
     assert isinstance(cell, Text)
     assert cell.plain.splitlines()[:2] == ["[red]Reset  0.500  was 3", "to �[31m reset [/] it"]
     marked = [cell.plain[span.start : span.end] for span in cell.spans if "yellow" in str(span.style)]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darklode.flows.runs import recorded
+from darklode.flows.runs import read_inputs
 from darklode.flows.validate_benchmark import draw_sample
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.validate.review.journal import Answer, Journal
+from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from helpers.commands import DARKLODE, Environment, Outcome, SampleRun, build_command, built, run_inside
 from helpers.json_page import promised
 
@@ -39,15 +39,15 @@ def copied(reviewed: Path, tmp_path: Path) -> Path:
 
 
 def review(run: Run) -> None:
-    draw_sample(run, recorded(run).settings)
-    chance, journal = np.random.default_rng(0), Journal(run.store)
+    draw_sample(run, read_inputs(run).settings)
+    chance, journal = np.random.default_rng(0), AnswerJournal(run.store)
     joined = "FROM review_sample s JOIN verdicts v USING (tenant, query_id, chunk_id)"
     said = run.tables("review_sample", "verdicts").sql(f"SELECT s.*, v.relevant {joined} ORDER BY position")
     for row in said.to_pylist():
         for name in ("ann", "bob") if row["shared"] else ("ann",):
             relevance = int(row["relevant"] if chance.random() < 0.93 else not row["relevant"])
             key = (row["tenant"], row["query_id"], row["chunk_id"])
-            journal.append(Answer(*key, name, relevance, WHEN, rationale="[red]so[/] \x1b[31mit is"))
+            journal.append(ReviewAnswer(*key, name, relevance, WHEN, rationale="[red]so[/] \x1b[31mit is"))
 
 
 def validate(out: Path, environment: Environment, *options: str) -> Outcome:

@@ -11,7 +11,7 @@ from darklode.flows.runs import record, require_notes
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, write_reviews
-from darklode.pipeline.validate.review.journal import Answer, Journal
+from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from darklode.schemas.settings import Settings
 from helpers.commands import Call, one_line
 from helpers.finished_run import finished_run
@@ -92,10 +92,10 @@ def test_laws_of_a_file_have_no_settings(folder: Path) -> None:
 
 def test_missing_answers_are_named(call: Call, folder: Path) -> None:
     run, began = Run(str(folder)), datetime.now(UTC)
-    journal = Journal(run.store)
+    journal = AnswerJournal(run.store)
     for number in range(4):
         at = began + timedelta(seconds=number)
-        journal.append(Answer("acme", "q", f"c{number % 3}", "ann", 1, at))
+        journal.append(ReviewAnswer("acme", "q", f"c{number % 3}", "ann", 1, at))
     run.execute(run.plan(REVIEWS_STAGE, {}), lambda _, output: write_reviews(run.store, output))
     assert call("verify", folder).code == 0
     replaced, *others = sorted((folder / "review" / "answers").iterdir())
@@ -105,7 +105,7 @@ def test_missing_answers_are_named(call: Call, folder: Path) -> None:
         one_line(shown, f"{folder} has 1 damaged or missing file, named above")
         assert f"/review/answers lacks {missing} of 4 answers that were validated; restore the folder" in shown.out
     for number in range(3):  # what is answered since does not make up for it
-        journal.append(Answer("acme", "q", f"new{number}", "ann", 1, began))
+        journal.append(ReviewAnswer("acme", "q", f"new{number}", "ann", 1, began))
     assert "lacks 2 of 4 answers" in call("verify", folder).out
 
 

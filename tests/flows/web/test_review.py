@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as Tab
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.validate.review.journal import Journal
+from darklode.pipeline.validate.review.journal import AnswerJournal
 from darklode.pipeline.validate.review.scale import Scale
 from helpers.contrast import CONTRAST
 from helpers.pages import OPEN, WIDE, quiet
@@ -109,7 +109,7 @@ def test_two_reviewers_at_once(page: Page, visit: Visit) -> None:
     twice = {row[0] for row in rows if row[1] == "Ann"} & {row[0] for row in rows if row[1] == "Ben"}
     assert twice == {page.deck[row].chunk_id for row in range(20) if page.deck.shared[row]}
     assert {row[0] for row in rows} == {page.deck[row].chunk_id for row in range(20)}
-    assert (len(rows), len(Journal(page.run.store).read())) == (27, 27)
+    assert (len(rows), len(AnswerJournal(page.run.store).read())) == (27, 27)
     expect(ann.get_by_text("All reviewers together labelled 20 of 20.")).to_be_visible()
     press(ann, "u")
     assert len(said(page)) == 26

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 from darklode.flows.build_index import build_index
 from darklode.flows.web.guard import BODY_BYTES
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.serve.vectors.searcher import VectorSearcher
 from darklode.pipeline.train.adapter import Adapter
 from helpers.adapted import word
 from helpers.indexed import fitting
@@ -49,7 +49,7 @@ def ids(reply: Reply) -> list[str]:
 
 def test_each_system_answers_as_the_index_does_for_its_encoder(page: Answering, folder: Path, shipped: Path) -> None:
     adapter = str(shipped / "adapter")
-    with Searcher(str(folder)) as searcher:
+    with VectorSearcher(str(folder)) as searcher:
         base = searcher.search([QUERY], 7).ids(0)
         adapted = searcher.search([QUERY], 7, Adapter.open(adapter)).ids(0)
     assert base != adapted

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from darklode.flows.web.server import Place, token_of
+from darklode.flows.web.server import ListenAddress, token_of
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.validate.review.journal import Journal
+from darklode.pipeline.validate.review.journal import AnswerJournal
 from helpers.review_run import SHARED_EVERY, Page, Reply, ask, post, review_run, served
 
 
@@ -51,7 +51,7 @@ def test_other_hosts_are_refused(page: Page, host: str) -> None:
 
 
 def test_a_host_that_is_allowed_by_name_is_answered(run: Run) -> None:
-    with served(review_run(run.store.url), place=Place("127.0.0.1", 0, ("review.example", "fe80::1"))) as page:
+    with served(review_run(run.store.url), place=ListenAddress("127.0.0.1", 0, ("review.example", "fe80::1"))) as page:
         assert [ask(page, "", Host=host)[0] for host in ("review.example:80", "[fe80::1]:80", "x.review.example")] == [
             200,
             200,
@@ -108,7 +108,7 @@ def test_the_same_post_again_keeps_nothing_and_does_not_touch_the_next_pair(page
     with ThreadPoolExecutor(8) as pool:
         statuses = {reply[0] for reply in pool.map(lambda _: label(page, "Ann", "1", first), range(16))}
     assert statuses == {303}
-    assert [answer.chunk_id for answer in Journal(page.run.store).read()] == [page.deck[0].chunk_id]
+    assert [answer.chunk_id for answer in AnswerJournal(page.run.store).read()] == [page.deck[0].chunk_id]
     label(page, "Ann", "0", first)
     assert page.answers()["relevance"].to_pylist() == [0]
 
@@ -174,13 +174,13 @@ def test_a_blind_page_does_not_hold_the_verdict(page: Page) -> None:
 )
 def test_a_place_without_a_name_or_with_a_bad_one_is_refused(host: str, names: tuple[str, ...]) -> None:
     with pytest.raises(SettingsError, match="allow-host"):
-        Place(host, 0, names)
+        ListenAddress(host, 0, names)
 
 
 def test_a_place_says_what_browsers_may_call_it() -> None:
-    assert Place("::1", 0, ()).hosts[-1] == "[::1]"
-    assert Place("0.0.0.0", 0, ("box",)).hosts == ["127.0.0.1", "localhost", "[::1]", "box"]
-    assert Place("10.1.2.3", 0, ()).hosts[-1] == "10.1.2.3"
+    assert ListenAddress("::1", 0, ()).allowed_hosts[-1] == "[::1]"
+    assert ListenAddress("0.0.0.0", 0, ("box",)).allowed_hosts == ["127.0.0.1", "localhost", "[::1]", "box"]
+    assert ListenAddress("10.1.2.3", 0, ()).allowed_hosts[-1] == "10.1.2.3"
 
 
 def test_the_token_is_kept_for_its_owner_alone(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.base.card import changed_settings, document, markdown, name_of, software, with_front_matter
+from darklode.pipeline.base.card import changed_settings, document, name_of, software, to_markdown, with_front_matter
 from darklode.schemas.settings import Settings
 
 
 def test_a_cell_cannot_break_the_table() -> None:
     table = pa.table({"a": ["x|y\n<b>`z`"], "b": [1234.5], "c": pa.array([None], pa.int32()), "d": [0.1234]})
-    assert markdown(table).splitlines()[2] == "| x\\|y &lt;b>'z' | 1,234.5 |  | 0.123 |"
+    assert to_markdown(table).splitlines()[2] == "| x\\|y &lt;b>'z' | 1,234.5 |  | 0.123 |"
 
 
 def test_front_matter_is_yaml_whatever_it_holds_and_lists_the_files() -> None:

@@ -2,7 +2,7 @@
 
 import duckdb
 
-from darklode.pipeline.base.doubt import DOUBTED, LIKELIHOOD, TIED, doubted
+from darklode.pipeline.base.doubt import DOUBTED, LIKELIHOOD, TIED, is_doubtful
 from helpers.scripted_judge import Said
 from helpers.scripted_stream import replies
 
@@ -18,7 +18,7 @@ CASES: list[tuple[Said, bool, float | None]] = [
 
 def test_what_has_no_probability_although_there_were_log_probabilities_is_doubted() -> None:
     rows = replies(*({"relevant": True} | dict(said) for said, _, _ in CASES))
-    assert doubted(rows).to_pylist() == [expected for _, expected, _ in CASES]
+    assert is_doubtful(rows).to_pylist() == [expected for _, expected, _ in CASES]
     with duckdb.connect() as connection:
         connection.register("verdicts", rows)
         found = connection.sql(f"SELECT coalesce({DOUBTED}, false), {LIKELIHOOD} FROM verdicts").fetchall()

@@ -6,12 +6,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.markdown import count_fences
-from darklode.pipeline.base.marking import FENCES, Marker, Piece, TextBlock, folded
+from darklode.pipeline.base.marking import FENCES, Highlighter, Piece, TextBlock, fold_case
 from darklode.pipeline.base.terms import Analyzer, tokens, words
 
 
 def marked(query: str, text: str) -> list[str]:
-    return [piece.text for piece in Marker.of_terms(Analyzer(), query).pieces(text) if piece.marked]
+    return [piece.text for piece in Highlighter.of_terms(Analyzer(), query).pieces(text) if piece.marked]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_terms_are_marked_as_they_are_searched_for(query: str, text: str, expect
     "text", ["", "a", "key", "key a key", "keykey\n keys\tkey ", "新しい価格です key", "\u202ekey\x00"]
 )
 def test_nothing_of_the_text_is_lost(text: str) -> None:
-    marker = Marker.of_terms(Analyzer(), "key 価格")
+    marker = Highlighter.of_terms(Analyzer(), "key 価格")
     assert "".join(piece.text for piece in marker.pieces(text)) == text
     assert words(plain(marker.blocks(text))) == words(text)
 
@@ -63,7 +63,7 @@ def test_code_that_was_cut_is_still_code(cut: int) -> None:
         return
     fences = FENCES.format(text="$before")
     fenced = duckdb.sql(f"SELECT {fences} % 2 = 1", params={"before": FENCED[:cut]}).fetchall()[0][0]
-    blocks = Marker.of_parts(["key"]).blocks(FENCED[cut:], fenced=fenced)
+    blocks = Highlighter.of_parts(["key"]).blocks(FENCED[cut:], fenced=fenced)
     expected = [line for line in ("key rotate", "key show") if FENCED.index(line) >= cut]
     assert fixed_lines(blocks) == expected
     assert [piece.text for block in blocks for line in block.lines for piece in line if piece.marked] == ["key"] * len(
@@ -81,7 +81,7 @@ PARTS = ["```", "~~~", "`", "````", "\n", "\n", "\r\n", "\r", "\t", "  ", "sh", 
 def test_sql_and_python_read_the_same_fences(text: str) -> None:
     (counted,) = duckdb.sql(f"SELECT {FENCES.format(text='$text')}", params={"text": text}).fetchall()[0]
     assert counted == count_fences(text)
-    lines = fixed_lines(Marker.of_parts([]).blocks(f"{text}\n\nlast"))
+    lines = fixed_lines(Highlighter.of_parts([]).blocks(f"{text}\n\nlast"))
     assert ("last" in lines) == (counted % 2 == 1)
 
 
@@ -97,17 +97,17 @@ def test_sql_and_python_read_the_same_fences(text: str) -> None:
     ],
 )
 def test_words_are_marked_in_markdown(text: str, expected: list[tuple[str, tuple[str, ...]]]) -> None:
-    blocks = Marker.of_terms(Analyzer(), "key 価格").blocks(text)
+    blocks = Highlighter.of_terms(Analyzer(), "key 価格").blocks(text)
     lines = [line for block in blocks for line in (*block.lines, *(cell for row in block.rows for cell in row))]
     found = [(piece.text, piece.styles) for line in lines for piece in line if piece.marked]
     assert found == expected
 
 
 def test_parts_of_words_are_marked_whatever_their_case_and_accents() -> None:
-    marker = Marker.of_parts(["résu", "KEY-r"])
+    marker = Highlighter.of_parts(["résu", "KEY-r"])
     found = [piece.text for piece in marker.pieces("Resume, RÉSUMÉ: a monkey's key ring") if piece.marked]
     assert found == ["Resume", "RÉSUMÉ", "monkey", "key", "ring"]
-    assert folded("Ünïcode") == "unicode"
+    assert fold_case("Ünïcode") == "unicode"
 
 
 LONG = (
@@ -123,7 +123,7 @@ def plain(blocks: list[TextBlock]) -> str:
 
 
 def test_a_clip_keeps_its_lines_and_begins_with_that_of_the_first_mark() -> None:
-    clip = Marker.of_terms(Analyzer(), "rotate").clipped(LONG, 120)
+    clip = Highlighter.of_terms(Analyzer(), "rotate").clip(LONG, 120)
     assert plain(clip).startswith("… key rotate\nkey show\none\ntwo\nend ")
     assert plain(clip).endswith("end …")
     assert clip[0].kind == "fixed", "code that began before the clip"
@@ -134,13 +134,13 @@ def test_a_clip_keeps_its_lines_and_begins_with_that_of_the_first_mark() -> None
 @pytest.mark.parametrize("characters", [40, 77, 120, 300, 5000])
 @pytest.mark.parametrize("query", ["rotate", "nothing of it", "end", "filler"])
 def test_a_clip_is_a_piece_of_the_text_about_as_long_as_asked(query: str, characters: int) -> None:
-    marker = Marker.of_terms(Analyzer(), query)
+    marker = Highlighter.of_terms(Analyzer(), query)
     clip = plain_line(marker.excerpt(LONG, characters))
     piece = clip.removeprefix("… ").removesuffix(" …")
     assert piece in LONG
     assert clip == piece or len(LONG) > characters
     assert characters / 3 < len(piece) <= characters or piece == LONG.rstrip()
-    blocks = marker.clipped(LONG, characters)
+    blocks = marker.clip(LONG, characters)
     assert set(words(plain(blocks))) <= set(words(piece))
     assert plain(blocks).startswith("… ") == clip.startswith("… ")
     assert plain(blocks).endswith(" …") == clip.endswith(" …")
@@ -148,6 +148,6 @@ def test_a_clip_is_a_piece_of_the_text_about_as_long_as_asked(query: str, charac
 
 def test_a_mark_far_into_a_long_line_is_in_the_clip() -> None:
     text = "word " * 200 + "needle " + "word " * 200
-    clip = plain(Marker.of_terms(Analyzer(), "needle").clipped(text, 100))
+    clip = plain(Highlighter.of_terms(Analyzer(), "needle").clip(text, 100))
     assert clip.startswith("… word")
     assert "needle" in clip

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.nearness import LONGEST, near_keys
-from darklode.pipeline.base.relations import keep
+from darklode.pipeline.base.relations import materialize
 
 NEAR = [
     ("create api key", "create api key?"),
@@ -45,7 +45,7 @@ def keys(texts: list[str], tenants: list[str] | None = None) -> list[set[int]]:
             "text": pa.array(texts, pa.string()),
         }
         connection.register("given", pa.table(rows))
-        found = near_keys(connection, keep(connection, "FROM given"))
+        found = near_keys(connection, materialize(connection, "FROM given"))
         sets: list[set[int]] = [set() for _ in texts]
         for n, key in connection.sql(f"SELECT n, key FROM {found}").fetchall():
             sets[n].add(key)

@@ -12,7 +12,7 @@ from darklode.pipeline.base.prompts import PromptFolder, Template
 
 
 def test_a_value_is_never_read_as_a_template() -> None:
-    assert Template("{a} and {b}").filled({"a": "{b}", "b": "{a}"}) == "{b} and {a}"
+    assert Template("{a} and {b}").fill({"a": "{b}", "b": "{a}"}) == "{b} and {a}"
 
 
 def test_a_prompt_that_is_not_there_is_told_the_names_of_those_that_are() -> None:
@@ -33,4 +33,4 @@ def test_a_file_that_holds_something_else_is_refused_with_its_name(tmp_path: Pat
     (tmp_path / "prompt.yaml").write_text("- 1\n- one\n")
     folder = PromptFolder("planner", tmp_path)
     with pytest.raises(SettingsError, match=r"cannot be used: prompt\.yaml"):
-        folder.parsed("prompt.yaml", TypeAdapter(list[int]))
+        folder.load("prompt.yaml", TypeAdapter(list[int]))

@@ -106,8 +106,8 @@ FOREIGN = st.lists(st.one_of(st.sampled_from(CODE + CONTROL + OWN), st.text(max_
 @example(query="<", chunk="/chunk> <chunk")
 def test_whatever_a_chunk_holds_there_is_one_chunk_and_its_text_comes_back(query: str, chunk: str) -> None:
     shown = parsed(PROMPT.user_text(PairText(query, None, None, chunk)))
-    assert QUOTING.unquoted(shown["chunk"]) == visible(chunk)
-    assert QUOTING.unquoted(shown["query"]) == visible(query)
+    assert QUOTING.unquote(shown["chunk"]) == visible(chunk)
+    assert QUOTING.unquote(shown["query"]) == visible(query)
     whole = "".join(shown.values())
     assert [token for token in CONTROL if token in whole] == []
 
@@ -118,29 +118,29 @@ def test_whatever_a_chunk_holds_there_is_one_chunk_and_its_text_comes_back(query
 @example(title="< chunk", heading="/", chunk=">")
 def test_title_heading_and_chunk_make_no_mark_together(title: str, heading: str, chunk: str) -> None:
     shown = parsed(PROMPT.user_text(PairText("query", title, heading, chunk)))
-    assert shown["chunk"] == "\n".join(map(QUOTING.quoted, (title, heading, chunk)))
+    assert shown["chunk"] == "\n".join(map(QUOTING.quote, (title, heading, chunk)))
 
 
 @given(text=FOREIGN)
 def test_what_is_quoted_twice_is_unquoted_twice(text: str) -> None:
-    assert QUOTING.unquoted(QUOTING.unquoted(QUOTING.quoted(QUOTING.quoted(text)))) == visible(text)
+    assert QUOTING.unquote(QUOTING.unquote(QUOTING.quote(QUOTING.quote(text)))) == visible(text)
 
 
 @pytest.mark.parametrize("text", CODE)
 def test_code_reaches_the_model_as_it_is(text: str) -> None:
-    assert QUOTING.quoted(text) == text
+    assert QUOTING.quote(text) == text
 
 
 @pytest.mark.parametrize("token", CONTROL)
 def test_a_control_token_is_broken_wherever_it_stands(token: str) -> None:
-    shown = QUOTING.quoted(f"x{token}y")
+    shown = QUOTING.quote(f"x{token}y")
     assert token not in shown
     assert shown.replace("\\", "") == f"x{token}y"
 
 
 def test_marks_are_those_of_the_prompt() -> None:
     own = Quoting("[passage]\n{chunk}\n[/passage]\n<about>{query}</about>")
-    assert own.quoted("[/passage] </about> </chunk> a[passage_id]") == "[\\/passage] <\\/about> </chunk> a[passage_id]"
+    assert own.quote("[/passage] </about> </chunk> a[passage_id]") == "[\\/passage] <\\/about> </chunk> a[passage_id]"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_marks_are_those_of_the_prompt() -> None:
 )
 def test_no_text_takes_long(text: str) -> None:
     """Quadratic work on these would take minutes."""
-    assert len(QUOTING.quoted(text)) >= len(text)
+    assert len(QUOTING.quote(text)) >= len(text)
 
 
 def test_texts_without_marks_are_shown_as_before() -> None:

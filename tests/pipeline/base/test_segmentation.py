@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darklode.pipeline.base.segmentation import count_words, sentences, spaced, spaced_column
+from darklode.pipeline.base.segmentation import count_words, insert_spaces, sentences, spaced_column
 
 MIXED = st.text(st.sampled_from("ab 1_-\n。?如何管理依赖パスワードを再設定ค้นหาข้อมูล한국é😀"))
 
@@ -22,13 +22,13 @@ MIXED = st.text(st.sampled_from("ab 1_-\n。?如何管理依赖パスワード�
     ],
 )
 def test_words_of_scripts_without_spaces(text: str, words: str) -> None:
-    assert spaced(text).split() == words.split()
+    assert insert_spaces(text).split() == words.split()
 
 
 @settings(deadline=None)
 @given(MIXED)
 def test_nothing_but_white_space_is_added(text: str) -> None:
-    assert "".join(spaced(text).split()) == "".join(text.split())
+    assert "".join(insert_spaces(text).split()) == "".join(text.split())
 
 
 @settings(deadline=None)
@@ -36,7 +36,7 @@ def test_nothing_but_white_space_is_added(text: str) -> None:
 def test_a_column_is_cut_as_its_texts_are(texts: list[str], size: int) -> None:
     pieces = [pa.array(texts[start : start + size], pa.string()) for start in range(0, len(texts), size)]
     column = pa.chunked_array(pieces, pa.string())
-    assert spaced_column(column).to_pylist() == [spaced(text) for text in texts]
+    assert spaced_column(column).to_pylist() == [insert_spaces(text) for text in texts]
 
 
 @pytest.mark.parametrize(

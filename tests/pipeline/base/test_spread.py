@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Tables
-from darklode.pipeline.base.spread import Pieces, cuts, dealt, park, parked
+from darklode.pipeline.base.spread import Pieces, cuts, load_shard_result, save_shard_result, split_evenly
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.pipeline.retrieve.search import SEARCH, search
 from darklode.schemas.pooling import PoolSettings
@@ -71,15 +71,15 @@ def never() -> Pieces:
 
 
 def test_a_result_that_waits_is_not_made_again(run: Run) -> None:
-    assert park(run.store, "progress/x/a", pieces(1, 2)) == 2
-    assert park(run.store, "progress/x/a", never()) == 2
-    assert [piece["value"].to_pylist() for piece in parked(run.store, "progress/x/a", 2)] == [[1], [2]]
+    assert save_shard_result(run.store, "progress/x/a", pieces(1, 2)) == 2
+    assert save_shard_result(run.store, "progress/x/a", never()) == 2
+    assert [piece["value"].to_pylist() for piece in load_shard_result(run.store, "progress/x/a", 2)] == [[1], [2]]
 
 
 def test_work_without_a_result_is_always_done(run: Run) -> None:
-    assert park(run.store, "progress/x/a", pieces()) == 0
+    assert save_shard_result(run.store, "progress/x/a", pieces()) == 0
     with pytest.raises(AssertionError, match="there already"):
-        park(run.store, "progress/x/a", never())
+        save_shard_result(run.store, "progress/x/a", never())
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_neighbours_go_together_as_far_as_there_is_room(sizes: list[int], ranges
 def test_things_are_dealt_in_their_order_and_nobody_gets_none(
     count: int, shards: int, cuts: list[tuple[int, int]]
 ) -> None:
-    assert dealt(count, shards) == cuts
+    assert split_evenly(count, shards) == cuts

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.browse.catalogue import Catalogue, open_catalogue
-from darklode.pipeline.browse.listing import MOST_PAGES, MOST_WORDS, PAGE_ROWS, Asked, choices
+from darklode.pipeline.browse.listing import MOST_PAGES, MOST_WORDS, PAGE_ROWS, ListRequest, choices
 from darklode.pipeline.browse.lists import PAIRS, QUERIES
 from helpers.browsing import asked
 from helpers.report_runs import random_run
@@ -39,17 +39,17 @@ def test_a_row_holds_every_part_of_a_word_whatever_case_and_accents(
 
 def test_what_cannot_be_read_is_left_out(benchmark: Catalogue) -> None:
     for given in ({"page": "-1"}, {"page": "x"}, {"page": "9" * 400}, {"order": "by; DROP"}, {"least": "nan", "q": ""}):
-        assert asked(benchmark, "pairs", **given).asked == Asked((), {}, "by query", 1)
+        assert asked(benchmark, "pairs", **given).request == ListRequest((), {}, "by query", 1)
     assert asked(benchmark, "pairs", least="2").total == 32
     assert asked(benchmark, "pairs", outcome="' OR true --").total == 0
-    many = Asked.of(PAIRS, {"q": "a " * 99 + "b" * 999})
+    many = ListRequest.from_parameters(PAIRS, {"q": "a " * 99 + "b" * 999})
     assert len(many.words) == MOST_WORDS
 
 
 def test_an_address_says_what_was_asked(benchmark: Catalogue) -> None:
     given = {"q": "reset key", "outcome": "relevant", "least": "0.25", "order": "likeliest first", "page": "3"}
-    assert Asked.of(PAIRS, given).parameters(PAIRS) == given
-    assert Asked.of(PAIRS, {"order": "by query", "page": "1", "x": "y"}).parameters(PAIRS) == {}
+    assert ListRequest.from_parameters(PAIRS, given).parameters(PAIRS) == given
+    assert ListRequest.from_parameters(PAIRS, {"order": "by query", "page": "1", "x": "y"}).parameters(PAIRS) == {}
 
 
 def test_pages_hold_every_row_once_in_every_order(folder: Path) -> None:
@@ -58,11 +58,11 @@ def test_pages_hold_every_row_once_in_every_order(folder: Path) -> None:
         assert total > PAGE_ROWS
         for order in QUERIES.orders:
             pages = [asked(catalogue, "queries", order=order, page=str(page)) for page in (1, 2, 3)]
-            last = next(page for page in pages if page.asked.page == pages[0].pages)
+            last = next(page for page in pages if page.request.page == pages[0].pages)
             rows = [row["query"] for page in pages[: pages[0].pages] for row in page.rows]
             assert sorted(rows) == list(range(1, total + 1))
             assert last.first + len(last.rows) - 1 == total
-        assert asked(catalogue, "queries", page=str(MOST_PAGES)).asked.page == pages[0].pages
+        assert asked(catalogue, "queries", page=str(MOST_PAGES)).request.page == pages[0].pages
 
 
 def test_there_is_nothing_to_choose_between_one_value(benchmark: Catalogue) -> None:

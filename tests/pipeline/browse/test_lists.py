@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.browse.catalogue import Catalogue, open_catalogue
-from darklode.pipeline.browse.listing import Asked, find
+from darklode.pipeline.browse.listing import ListRequest, find_rows
 from darklode.pipeline.browse.lists import NEGATIVES, TRIPLET, lists_of
 from darklode.schemas.tables import TABLES
 from helpers.browsing import ACME, asked
@@ -88,7 +88,9 @@ def test_a_triplet_shows_its_first_negatives_and_where_all_are(benchmark: Catalo
     row = asked(benchmark, "triplets", tenant=ACME).rows[0]
     assert [one["passage_id"] for one in row["negatives"]] == [CHUNK_IDS[1], CHUNK_IDS[3]][:NEGATIVES]
     assert row["all_negatives"] == 2
-    (one,) = find(benchmark, TRIPLET, Asked.of(TRIPLET, {"tenant": ACME, "id": row["triplet_id"]})).rows
+    (one,) = find_rows(
+        benchmark, TRIPLET, ListRequest.from_parameters(TRIPLET, {"tenant": ACME, "id": row["triplet_id"]})
+    ).rows
     assert len(one["negatives"]) == 2
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.browse.catalogue import open_catalogue
-from darklode.pipeline.browse.near import Neighbours
+from darklode.pipeline.browse.near import SimilarQueries
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
 
@@ -31,9 +31,9 @@ def test_the_nearest_come_first_and_other_tenants_never(folder: Path) -> None:
     ]
     put(run, "queries", pa.Table.from_pylist(rows, TABLES["queries"].schema))
     with open_catalogue(run) as catalogue:
-        near = Neighbours(catalogue, Analyzer())
-        first = near.near(1, 5)
+        near = SimilarQueries(catalogue, Analyzer())
+        first = near.similar(1, 5)
         assert [one["query_id"] for one in first] == ["q1", "q2"]
         assert first[0]["nearness"] > 0.99 > first[1]["nearness"] > 0
-        assert [one["query_id"] for one in near.near(1, 1)] == ["q1"]
-        assert near.near(4, 5) == near.near(5, 5) == near.near(6, 5) == []
+        assert [one["query_id"] for one in near.similar(1, 1)] == ["q1"]
+        assert near.similar(4, 5) == near.similar(5, 5) == near.similar(6, 5) == []

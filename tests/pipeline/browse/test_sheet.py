@@ -4,7 +4,7 @@ import pytest
 
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.browse.catalogue import Catalogue
-from darklode.pipeline.browse.sheet import evidence, judged, query_of, reading_of
+from darklode.pipeline.browse.sheet import evidence, judged_pool, passage_of, query_of
 from helpers.browsing import ACME
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, RETRIEVERS
 from helpers.small_log import query_id
@@ -26,7 +26,7 @@ def test_a_query_that_is_not_there_is_said_not_to_be(benchmark: Catalogue, tenan
 
 
 def test_candidates_with_ranks_verdicts_and_people(benchmark: Catalogue) -> None:
-    found = judged(benchmark, query_of(benchmark, ACME, QUERY_IDS[0]))
+    found = judged_pool(benchmark, query_of(benchmark, ACME, QUERY_IDS[0]))
     key = {"tenant": ACME, "id": CHUNK_IDS[0]}
     number = benchmark.column("SELECT passage FROM all_passages WHERE tenant = $tenant AND passage_id = $id", **key)[0]
     assert [(one["retriever"], one["rank"]) for one in found["ranks"][number]] == [(RETRIEVERS[1], 1), ("bm25", 2)]
@@ -52,11 +52,11 @@ def test_what_a_log_says_of_a_query(log: Catalogue) -> None:
 
 def test_a_document_with_its_chunk_and_the_queries_it_answers(benchmark: Catalogue, log: Catalogue) -> None:
     doc_id = CHUNK_IDS[0].split("#")[0]
-    reading, answers = reading_of(benchmark, ACME, doc_id, CHUNK_IDS[0])
+    reading, answers = passage_of(benchmark, ACME, doc_id, CHUNK_IDS[0])
     assert (reading.before, reading.chunk + reading.after) == ("", "one\ntwo")
     assert [one["query_id"] for one in answers] == sorted(QUERY_IDS[place] for place in (0, 2, 3))
-    reading, answers = reading_of(log, "default", "d1", None)
+    reading, answers = passage_of(log, "default", "d1", None)
     assert reading.chunk == ""
     assert "reset password" in [one["query_text"].lower() for one in answers]
     with pytest.raises(InputError, match="no such document"):
-        reading_of(log, "tern", "d77", None)
+        passage_of(log, "tern", "d77", None)

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import rankdata
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.evaluate.auc import AUC, area, auc, swapped_p
-from darklode.pipeline.evaluate.paired import Chance
+from darklode.pipeline.evaluate.auc import AUC, area, auc, rank_swap_p
+from darklode.pipeline.evaluate.paired import ResamplingSettings
 from darklode.pipeline.evaluate.scores import SCORES, manual_scores
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
 from darklode.schemas.evaluation import EvaluateSettings
@@ -56,7 +56,7 @@ def test_p_is_the_share_of_all_swaps_of_ranks_that_differ_as_much() -> None:
         return abs(by_hand(labels.tolist(), one.tolist()) - by_hand(labels.tolist(), other.tolist()))
 
     share = np.mean([difference(turned) >= difference(0) - 1e-12 for turned in range(64)])
-    assert swapped_p(labels, scores, query, Chance()) == pytest.approx(share)
+    assert rank_swap_p(labels, scores, query, ResamplingSettings()) == pytest.approx(share)
 
 
 def test_equal_scores_and_missing_ones_share_ranks() -> None:
@@ -66,15 +66,17 @@ def test_equal_scores_and_missing_ones_share_ranks() -> None:
     labels = random.random(40) < 0.3
     twice = np.stack([2 * rankdata(np.nan_to_num(one, nan=-9)) for one in scores.T], axis=1)
     query = np.arange(40) // 8
-    assert swapped_p(labels, scores, query, Chance()) == swapped_p(labels, twice, query, Chance())
-    assert swapped_p(labels, scores[:, [0, 0]] * [1, 2], query, Chance()) == 1
+    assert rank_swap_p(labels, scores, query, ResamplingSettings()) == rank_swap_p(
+        labels, twice, query, ResamplingSettings()
+    )
+    assert rank_swap_p(labels, scores[:, [0, 0]] * [1, 2], query, ResamplingSettings()) == 1
 
 
 def test_few_labels_of_one_kind_do_not_decide(tmp_path: Path) -> None:
     query, labels = np.repeat(np.arange(100), 2), np.arange(200) == 0
     random = np.random.default_rng(1)
     scores = random.normal(size=(200, 2)) + labels[:, None] * [9, -9]  # the one positive pair: above all, below all
-    assert swapped_p(labels, scores, query, Chance(flips=500)) >= 0.2
+    assert rank_swap_p(labels, scores, query, ResamplingSettings(flips=500)) >= 0.2
     run = labelled(tmp_path, 16)
     measured(run)
     assert {(row["low"], row["high"], row["clusters"]) for row in read(run, "evaluation_pairs")} <= {

@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.evaluate import measures as counting
-from darklode.pipeline.evaluate.measures import ceilings, depth_of, measured, parsed
+from darklode.pipeline.evaluate.measures import compute_measures, depth_of, parse_measures, upper_bounds
 
 NAMES = ("nDCG@10", "R@3", "R@20", "Success@3", "RR@10", "Judged@10")
 
@@ -39,10 +39,10 @@ def test_blocks_give_what_ir_measures_gives_for_the_whole(monkeypatch: pytest.Mo
     lists = random_lists(random, [*queries[:-2], "not asked"], texts, 20)
     cut = lists.num_rows // 2 // 20 * 20
     monkeypatch.setattr(counting, "QUERIES_AT_ONCE", 5)
-    found = measured([lists.slice(0, cut), lists.slice(cut)], labels, queries, NAMES)
+    found = compute_measures([lists.slice(0, cut), lists.slice(cut)], labels, queries, NAMES)
     qrels = [ir_measures.Qrel(row["query_id"], row["text_id"], row["relevance"]) for row in labels.to_pylist()]
     run = [ir_measures.ScoredDoc(row["query_id"], row["text_id"], 1 / row["rank"]) for row in lists.to_pylist()]
-    kinds = parsed(NAMES)
+    kinds = parse_measures(NAMES)
     wanted = {(one.query_id, str(one.measure)): one.value for one in ir_measures.iter_calc(kinds, qrels, run)}
     for row, query in enumerate(queries):
         for column, name in enumerate(NAMES):
@@ -55,24 +55,24 @@ def test_the_rank_counts_and_not_the_id() -> None:
     labels = pa.table({"query_id": ["q", "q"], "text_id": ["a", "z"], "relevance": pa.array([0, 1], pa.int32())})
     lists = pa.table({"query_id": ["q", "q"], "rank": [1, 2], "text_id": ["z", "a"]})
     swapped = pa.table({"query_id": ["q", "q"], "rank": [1, 2], "text_id": ["a", "z"]})
-    assert measured([lists], labels, ["q"], ["RR@10"]).tolist() == [[1.0]]
-    assert measured([swapped], labels, ["q"], ["RR@10"]).tolist() == [[0.5]]
+    assert compute_measures([lists], labels, ["q"], ["RR@10"]).tolist() == [[1.0]]
+    assert compute_measures([swapped], labels, ["q"], ["RR@10"]).tolist() == [[0.5]]
 
 
 def test_a_perfect_list_reaches_the_ceiling_and_no_more() -> None:
     positives = [f"p{n:02}" for n in range(14)]
     labels = pa.table({"query_id": ["q"] * 14, "text_id": positives, "relevance": pa.array([1] * 14, pa.int32())})
-    (found,) = ceilings(labels, ["q"], ["R@10", "nDCG@10", "Judged@20"])
+    (found,) = upper_bounds(labels, ["q"], ["R@10", "nDCG@10", "Judged@20"])
     assert found == pytest.approx([10 / 14, 1.0, 1.0])
     lists = pa.table({"query_id": ["q"] * 10, "rank": range(1, 11), "text_id": positives[::-1][:10]})
-    assert measured([lists], labels, ["q"], ["R@10"])[0, 0] == pytest.approx(found[0])
+    assert compute_measures([lists], labels, ["q"], ["R@10"])[0, 0] == pytest.approx(found[0])
 
 
 def test_a_perfect_list_has_the_most_relevant_texts_first() -> None:
     grades = [0] * 12 + [1, 2]
     labels = pa.table({"query_id": ["q"] * 14, "text_id": [f"t{n:02}" for n in range(14)], "relevance": grades})
     names = ["nDCG@10", "R@2", "RR@10", "nDCG@1"]
-    assert ceilings(labels, ["q"], names)[0] == pytest.approx([1.0, 1.0, 1.0, 1.0])
+    assert upper_bounds(labels, ["q"], names)[0] == pytest.approx([1.0, 1.0, 1.0, 1.0])
 
 
 def test_the_deepest_measure_says_how_deep_lists_are() -> None:
@@ -82,4 +82,4 @@ def test_the_deepest_measure_says_how_deep_lists_are() -> None:
 @pytest.mark.parametrize("name", ["recal@10", "nDCG@ten", "R", "__import__('os')"])
 def test_a_measure_that_cannot_be_counted_is_an_error(name: str) -> None:
     with pytest.raises(SettingsError, match=r"evaluate\.measures"):
-        parsed([name])
+        parse_measures([name])

@@ -7,7 +7,7 @@ import ir_measures
 import pytest
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.evaluate.measures import measured
+from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.run_files import RunFile
 from helpers.evaluated import build_of, ranked
 from helpers.runs import Run, read
@@ -52,7 +52,7 @@ def test_lists_are_ordered_as_trec_eval_orders_them(tmp_path: Path) -> None:
     qrels = [ir_measures.Qrel("q", row["text_id"], row["relevance"]) for row in labels.to_pylist()]
     theirs = [ir_measures.ScoredDoc("q", line.split()[2], float(line.split()[4])) for line in lines]
     wanted = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], qrels, theirs)
-    values = measured([mine.read("test_rankings")], labels, ["test login"], names)
+    values = compute_measures([mine.read("test_rankings")], labels, ["test login"], names)
     assert values[0].tolist() == pytest.approx([wanted[ir_measures.parse_measure(name)] for name in names])
 
 

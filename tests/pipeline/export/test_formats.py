@@ -37,7 +37,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return {one: finished_run(str(tmp_path_factory.mktemp("alone") / "run"), (one,)) for one in TENANTS}
 
 
-@pytest.mark.parametrize("name", EXPORTS.own())
+@pytest.mark.parametrize("name", EXPORTS.own_kinds())
 def test_the_same_run_gives_the_same_bytes_and_says_which_files(name: str, finished: Run, tmp_path: Path) -> None:
     first = export(finished, name, tmp_path / "it's one")
     export(finished, name, tmp_path / "below" / "two")
@@ -45,7 +45,7 @@ def test_the_same_run_gives_the_same_bytes_and_says_which_files(name: str, finis
     assert contents(tmp_path / "it's one") == contents(tmp_path / "below" / "two")
 
 
-@pytest.mark.parametrize("name", EXPORTS.own())
+@pytest.mark.parametrize("name", EXPORTS.own_kinds())
 def test_a_format_reads_no_more_than_it_names(name: str, finished: Run, tmp_path: Path) -> None:
     small = Run(str(tmp_path / "small"))
     for table in format_of(name).tables:
@@ -76,7 +76,7 @@ def test_a_folder_that_is_not_empty_is_refused_and_left_alone(finished: Run, tmp
         export(finished, "trec", out / "corpus.jsonl" / "below")
 
 
-@pytest.mark.parametrize("name", EXPORTS.own())
+@pytest.mark.parametrize("name", EXPORTS.own_kinds())
 def test_a_run_without_the_tables_or_without_a_positive_is_refused(name: str, run: Run, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=f"lacks .*{format_of(name).tables[-1]}.*darklode build"):
         export(run, name, tmp_path / "out")
@@ -111,7 +111,7 @@ def test_a_broken_export_leaves_nothing_behind(finished: Run, tmp_path: Path, mo
     assert sorted(tmp_path.iterdir()) == before
 
 
-WITHHOLDABLE = [name for name in EXPORTS.own() if format_of(name).test_labels]
+WITHHOLDABLE = [name for name in EXPORTS.own_kinds() if format_of(name).test_labels]
 
 Pair = tuple[str, int, int]
 """Tenant, query and chunk."""
@@ -185,7 +185,7 @@ def test_no_pair_of_the_test_split_is_in_the_public_folder(name: str, finished: 
     assert files == sorted(path for to in ("public", "kept") for path in (tmp_path / to).rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("name", [name for name in EXPORTS.own() if name not in WITHHOLDABLE])
+@pytest.mark.parametrize("name", [name for name in EXPORTS.own_kinds() if name not in WITHHOLDABLE])
 def test_a_format_without_test_labels_has_none_and_withholds_none(name: str, finished: Run, tmp_path: Path) -> None:
     export(finished, name, tmp_path / "whole")
     assert leaks(tmp_path / "whole") == {}
@@ -230,7 +230,7 @@ def test_a_run_with_nothing_to_tell_apart_is_refused(split: str, where: str, fin
         export(run, "beir", tmp_path / "public", tmp_path / "kept")
 
 
-@pytest.mark.parametrize("name", EXPORTS.own())
+@pytest.mark.parametrize("name", EXPORTS.own_kinds())
 def test_one_tenants_export_is_that_of_a_run_without_the_others(
     name: str, finished: Run, alone: dict[str, Run], tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.export import grouped as module
-from darklode.pipeline.export.grouped import bare, grouped
+from darklode.pipeline.export.grouped import group_triplets, n_without_negative
 from helpers.triplet_rows import Given, triplet_rows
 
 Ids = list[str]
@@ -26,7 +26,7 @@ def blocks(
     """Of each block: its split, its bare queries, and by tenant and query the ids of positives and negatives."""
     connection.register("triplets", pa.concat_tables(tables))
     found = []
-    for split in grouped(connection):
+    for split in group_triplets(connection):
         rows = connection.sql("FROM grouped ORDER BY tenant, query_id").to_arrow_table().to_pylist()
         ids = {
             (row["tenant"], row["query_id"]): tuple(
@@ -34,7 +34,7 @@ def blocks(
             )
             for row in rows
         }
-        found.append((split, bare(connection), ids))
+        found.append((split, n_without_negative(connection), ids))
     return found  # type: ignore[return-value]
 
 

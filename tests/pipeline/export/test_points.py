@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.flows.service import exported
+from darklode.flows.service import export_index
 from darklode.pipeline.base.errors import CommandLineError, DoesNotFit, ExportError
 from darklode.pipeline.export import points
 from darklode.pipeline.serve.vectors.library import Floats
@@ -46,7 +46,7 @@ def test_qdrant_gives_back_the_vectors_and_finds_what_an_exact_search_finds(
     indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(points, "BYTES", 1 << 18)
-    files = exported(str(indexed / "index"), "qdrant", tmp_path / "out", None, None)
+    files = export_index(str(indexed / "index"), "qdrant", tmp_path / "out", None, None)
     assert len(files) > 4
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -73,7 +73,7 @@ def bulk(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def test_opensearch_is_given_what_its_mapping_says(shipped: Path, tmp_path: Path) -> None:
-    exported(str(shipped / "run"), "opensearch", tmp_path / "out", "tiny", None)
+    export_index(str(shipped / "run"), "opensearch", tmp_path / "out", "tiny", None)
     rows = list(bulk(tmp_path / "out"))
     mapping = json.loads((tmp_path / "out" / "index.json").read_text())["mappings"]["properties"]
     assert len(rows) == 204
@@ -92,12 +92,12 @@ def test_the_same_vectors_give_the_same_bytes_whatever_the_blocks(
     indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for engine in ("qdrant", "opensearch"):
-        first = exported(str(indexed / "index"), engine, tmp_path / engine, None, None)
-        again = exported(str(indexed / "index"), engine, tmp_path / f"{engine} again", None, None)
+        first = export_index(str(indexed / "index"), engine, tmp_path / engine, None, None)
+        again = export_index(str(indexed / "index"), engine, tmp_path / f"{engine} again", None, None)
         assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
         with monkeypatch.context() as patch:
             patch.setattr(points, "BLOCK", 100)
-            small = exported(str(indexed / "index"), engine, tmp_path / f"{engine} small", None, None)
+            small = export_index(str(indexed / "index"), engine, tmp_path / f"{engine} small", None, None)
         assert len(small) == len(first) + 14
     whole, parts = (list(bulk(tmp_path / name)) for name in ("opensearch", "opensearch small"))
     assert whole == parts
@@ -107,7 +107,7 @@ def test_texts_from_outside_are_data(tmp_path: Path) -> None:
     class Odd:
         tenant = "a'; DROP TABLE block; --"
 
-        def words(self) -> Iterator[pa.Table]:
+        def text_tables(self) -> Iterator[pa.Table]:
             said = ['"}\n{"index": {}}', "\t\x01\u2028ünd 'x'"]
             yield pa.table(dict.fromkeys(points.WORDS.names, said), schema=points.WORDS)
 
@@ -122,7 +122,7 @@ def test_texts_from_outside_are_data(tmp_path: Path) -> None:
             yield 0, np.eye(2, dtype=np.float32)
 
     odd: Any = Odd()
-    odd.kept = Vectors()
+    odd.stored_vectors = Vectors()
     points.export_points(odd, "opensearch", tmp_path / "out")
     assert [row["text"] for _, row in bulk(tmp_path / "out")] == ['"}\n{"index": {}}', "\t\x01\u2028ünd 'x'"]
 
@@ -130,21 +130,21 @@ def test_texts_from_outside_are_data(tmp_path: Path) -> None:
 def test_what_cannot_be_exported_is_refused_and_leaves_nothing(indexed: Path, shipped: Path, tmp_path: Path) -> None:
     index, run, out = str(indexed / "index"), str(shipped / "run"), tmp_path / "out"
     with pytest.raises(ExportError, match="no engine 'solr'; there are opensearch, qdrant"):
-        exported(index, "solr", out, None, None)
+        export_index(index, "solr", out, None, None)
     with pytest.raises(CommandLineError, match="--encoder NAME"):
-        exported(run, "qdrant", out, None, None)
+        export_index(run, "qdrant", out, None, None)
     with pytest.raises(CommandLineError, match="leave --encoder out"):
-        exported(index, "qdrant", out, "tiny", None)
+        export_index(index, "qdrant", out, "tiny", None)
     with pytest.raises(DoesNotFit, match="nothing of other"):
-        exported(index, "qdrant", out, None, "other")
+        export_index(index, "qdrant", out, None, "other")
     assert not out.exists()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     with pytest.raises(ExportError, match="not an empty folder"):
-        exported(index, "qdrant", tmp_path / "full", None, None)
+        export_index(index, "qdrant", tmp_path / "full", None, None)
     folder = copied(indexed / "index", tmp_path / "index")
     facts = json.loads((folder / "index.json").read_text())
     (folder / "index.json").write_text(json.dumps(facts | {"content": "before"}))
     with pytest.raises(DoesNotFit, match="darklode index update"):
-        exported(str(folder), "qdrant", out, None, None)
+        export_index(str(folder), "qdrant", out, None, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "index"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.generate.card import card, told
+from darklode.pipeline.generate.card import card, summary_sentence
 from darklode.pipeline.generate.outcome import OUTCOME
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
@@ -44,4 +44,4 @@ def test_it_says_what_is_kept_and_why_others_are_not(tmp_path: Path) -> None:
     assert "| t | 5 | 2 |" in page
     assert "<i>" not in page
     assert "c|<b>" not in page, "what was written is data"
-    assert told(run).endswith("holds 1 of 2 queries of t to learn from")
+    assert summary_sentence(run).endswith("holds 1 of 2 queries of t to learn from")

@@ -20,8 +20,8 @@ from darklode.pipeline.generate import writing
 from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
 from darklode.pipeline.generate.llm import LlmWriter, alone_in, query_in
 from darklode.pipeline.generate.port import ASKED
-from darklode.pipeline.generate.sieve import SIEVE, sieve
-from darklode.pipeline.generate.writing import WRITE, write
+from darklode.pipeline.generate.sieve import SIEVE, filter_generated
+from darklode.pipeline.generate.writing import WRITE, write_queries
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import TABLES
@@ -162,8 +162,10 @@ def test_an_answer_in_another_language_is_sieved(tmp_path: Path) -> None:
     said = {texts[0]: ['{"query": "wann erneuert das Portal mein Zertifikat"}']}
     said |= {texts[1]: ['{"query": "which port does the firewall block"}']}
     with FakeWriter(replies=said) as server:
-        execute(run, WRITE, lambda tables, output: write(tables, output, writer(server, tmp_path), seed=1))
-    execute(run, SIEVE, lambda tables, output: sieve(tables, output, CleanSettings(), run.tables(), copies=False))
+        execute(run, WRITE, lambda tables, output: write_queries(tables, output, writer(server, tmp_path), seed=1))
+    execute(
+        run, SIEVE, lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=False)
+    )
     written_ = {row["query_id"]: row["text"] for row in read(run, "written_queries")}
     found = {written_[row["query_id"]]: row["reason"] for row in read(run, "sieved_queries")}
     assert found == {
@@ -207,7 +209,7 @@ def many(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def written_of(run: Run, by: LlmWriter, spread: Spread = here) -> list[dict[str, object]]:
-    execute(run, WRITE, lambda tables, output: write(tables, output, by, spread, seed=1))
+    execute(run, WRITE, lambda tables, output: write_queries(tables, output, by, spread, seed=1))
     return read(run, "written_queries")
 
 

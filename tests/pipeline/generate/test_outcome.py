@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.generate.likeness import COVERED
-from darklode.pipeline.generate.outcome import OUTCOME, outcome
+from darklode.pipeline.generate.outcome import OUTCOME, write_outcome
 from darklode.pipeline.generate.round_trip import ROUND_TRIP, round_trip
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
@@ -52,7 +52,7 @@ def run(tmp_path: Path) -> Run:
         "negative_ids": [], "negatives": [], "negative_scores": [], "source": "generated", "split": "train",
     }  # fmt: skip
     given("triplets", [triplet])
-    execute(run, OUTCOME, lambda tables, output: outcome(tables, output, source="ict", generator_id="g", seed=1))
+    execute(run, OUTCOME, lambda tables, output: write_outcome(tables, output, source="ict", generator_id="g", seed=1))
     return run
 
 

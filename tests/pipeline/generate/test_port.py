@@ -1,10 +1,10 @@
 """Rows of a writer that is not asked again."""
 
-from darklode.pipeline.generate.port import WRITTEN, simply
+from darklode.pipeline.generate.port import WRITTEN, query_table
 
 
 def test_an_empty_query_is_none_with_a_reason() -> None:
-    found = simply(["how", ""])
+    found = query_table(["how", ""])
     assert found.schema == WRITTEN
     assert found["text"].to_pylist() == ["how", None]
     assert found["error"].to_pylist() == [None, "nothing was written"]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.generate.sieve import SIEVE, copied_share, sieve
+from darklode.pipeline.generate.sieve import SIEVE, copied_share, filter_generated
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import documents, execute, put, read
@@ -38,7 +38,11 @@ def sieved(folder: Path, queries: Mapping[str, str | None], *, copies: bool = Fa
     ]  # fmt: skip
     put(run, "written_queries", pa.Table.from_pylist(written, schema=TABLES["written_queries"].schema))
     put(run, "documents", documents(doc_id=["d"], text=[TEXT]))
-    execute(run, SIEVE, lambda tables, output: sieve(tables, output, CleanSettings(), run.tables(), copies=copies))
+    execute(
+        run,
+        SIEVE,
+        lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=copies),
+    )
     return run
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.generate.texts import TEXTS, texts
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.generate.texts import TEXTS, sample_texts
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.tables import TABLES
 from helpers.adapted import TENANT, build_to_adapt
 from helpers.runs import execute, put, read
@@ -17,7 +17,7 @@ UNREACHED = 3
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
+def source(tmp_path_factory: pytest.TempPathFactory) -> TrainingSource:
     """A build in which a document of four chunks, two of them alike, answers nobody, and neither do two others."""
     run = build_to_adapt(tmp_path_factory.mktemp("texts") / "run")
     rows = run.tables("chunks").read("chunks").to_pylist()
@@ -30,23 +30,23 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
         row | {"doc_id": row["chunk_id"]} if row["chunk_id"] in {"test-001#1", "test-001#2"} else row for row in found
     ]
     put(run, "chunks", pa.Table.from_pylist([*found, *more], schema=TABLES["chunks"].schema))
-    return Source(run, 0, mined=False, text_characters=100)
+    return TrainingSource(run, 0, mined=False, text_characters=100)
 
 
-def chosen(folder: Path, source: Source, most: int, seed: int = 13) -> list[dict[str, object]]:
+def chosen(folder: Path, source: TrainingSource, most: int, seed: int = 13) -> list[dict[str, object]]:
     run = Run(str(folder))
-    execute(run, TEXTS, lambda _, output: texts(source, output, most=most, seed=seed))
+    execute(run, TEXTS, lambda _, output: sample_texts(source, output, max_texts=most, seed=seed))
     return read(run, "generation_texts")
 
 
-def test_documents_that_no_query_reached_come_first_one_text_of_each(tmp_path: Path, source: Source) -> None:
+def test_documents_that_no_query_reached_come_first_one_text_of_each(tmp_path: Path, source: TrainingSource) -> None:
     found = chosen(tmp_path, source, 6)
     assert [row["reached"] for row in found] == [False] * 5 + [True]
     assert {row["doc_id"] for row in found[:UNREACHED]} == {"new", "test-001#1", "test-001#2"}
     assert [row["doc_id"] for row in found[UNREACHED:5]] == ["new", "new"], "a copy is not asked for again"
 
 
-def test_the_run_is_copied_and_counted(tmp_path: Path, source: Source) -> None:
+def test_the_run_is_copied_and_counted(tmp_path: Path, source: TrainingSource) -> None:
     chosen(tmp_path, source, 6)
     run = Run(str(tmp_path))
     own = source.run.tables("chunks").read("chunks").sort_by("chunk_id")
@@ -59,7 +59,7 @@ def test_the_run_is_copied_and_counted(tmp_path: Path, source: Source) -> None:
     assert splits == {"train", "validation", "test"}
 
 
-def test_the_draw_is_the_seeds(tmp_path: Path, source: Source) -> None:
+def test_the_draw_is_the_seeds(tmp_path: Path, source: TrainingSource) -> None:
     each = [
         [row["chunk_id"] for row in chosen(tmp_path / str(n), source, 40, seed)] for n, seed in enumerate((1, 1, 2))
     ]
@@ -73,15 +73,15 @@ def test_queries_that_were_generated_before_are_no_user_s(tmp_path: Path) -> Non
         made = next(row for row in rows if row["query_id"] == "train-002") | {"query_id": "generated-1"}
         made |= {"chunk_id": "test-001#2"} if name == "qrels" else {}
         put(run, name, pa.Table.from_pylist([*rows, made], schema=TABLES[name].schema))
-    chosen(tmp_path / "out", Source(run, 0, mined=False, text_characters=100), 5)
+    chosen(tmp_path / "out", TrainingSource(run, 0, mined=False, text_characters=100), 5)
     out = Run(str(tmp_path / "out"))
     assert not [row for row in read(out, "real_queries") if str(row["query_id"]).startswith("generated-")]
     reached = {row["doc_id"]: row["reached"] for row in read(out, "generation_documents")}
     assert (reached["test-001-2"], reached["test-001-0"]) == (False, True)
 
 
-def test_a_run_without_triplets_is_refused(tmp_path: Path, source: Source) -> None:
+def test_a_run_without_triplets_is_refused(tmp_path: Path, source: TrainingSource) -> None:
     run = build_to_adapt(tmp_path / "run")
     put(run, "triplets", TABLES["triplets"].empty())
     with pytest.raises(ArtifactError, match="no triplets"):
-        chosen(tmp_path / "out", Source(run, 0, mined=False, text_characters=100), 5)
+        chosen(tmp_path / "out", TrainingSource(run, 0, mined=False, text_characters=100), 5)

@@ -10,16 +10,16 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.generate import writing
-from darklode.pipeline.generate.port import Writer, simply
-from darklode.pipeline.generate.texts import TEXTS, texts
-from darklode.pipeline.generate.writing import WRITE, write
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.generate.port import QueryWriter, query_table
+from darklode.pipeline.generate.texts import TEXTS, sample_texts
+from darklode.pipeline.generate.writing import WRITE, write_queries
+from darklode.pipeline.train.sources import TrainingSource
 from helpers.adapted import SIDES, TENANT, build_to_adapt
 from helpers.elsewhere import Elsewhere
 from helpers.runs import execute, read
 
 
-class Recorder(Writer):
+class Recorder(QueryWriter):
     """Asks with a text's first word, and remembers what it was shown; after `most` calls it breaks."""
 
     generator_id = "recorder 1"
@@ -29,28 +29,28 @@ class Recorder(Writer):
         self.draws: dict[str, int] = {}
         self._most = most
 
-    def write(self, texts: pa.Table, examples: list[str], told: Callable[[int], None]) -> pa.Table:
+    def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:
         """See `Writer`."""
         if len(self.seen) == self._most:
             raise KeyboardInterrupt
         self.seen.append((texts["chunk_id"].to_pylist(), examples))
         self.draws |= dict(zip(texts["chunk_id"].to_pylist(), texts["draw"].to_pylist(), strict=True))
-        told(texts.num_rows)
-        return simply([text.split()[0] for text in texts["text"].to_pylist()])
+        on_progress(texts.num_rows)
+        return query_table([text.split()[0] for text in texts["text"].to_pylist()])
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A folder with texts to write for."""
     monkeypatch.setattr(writing, "AT_ONCE", 8)
-    source = Source(build_to_adapt(tmp_path / "run"), 0, mined=False, text_characters=100)
+    source = TrainingSource(build_to_adapt(tmp_path / "run"), 0, mined=False, text_characters=100)
     found = Run(str(tmp_path / "out"))
-    execute(found, TEXTS, lambda _, output: texts(source, output, most=20, seed=13))
+    execute(found, TEXTS, lambda _, output: sample_texts(source, output, max_texts=20, seed=13))
     return found
 
 
-def written(run: Run, writer: Writer, spread: Spread = here) -> list[dict[str, object]]:
-    execute(run, WRITE, lambda tables, output: write(tables, output, writer, spread, seed=13))
+def written(run: Run, writer: QueryWriter, spread: Spread = here) -> list[dict[str, object]]:
+    execute(run, WRITE, lambda tables, output: write_queries(tables, output, writer, spread, seed=13))
     return read(run, "written_queries")
 
 
@@ -76,7 +76,7 @@ def test_what_waits_by_another_version_of_the_stage_is_not_taken(run: Run) -> No
     waited = []
     for stage in (WRITE, replace(WRITE, version=WRITE.version + 1)):
         elsewhere = Elsewhere(run.store, 4)
-        execute(run, stage, lambda tables, output: write(tables, output, Recorder(), elsewhere, seed=13))  # noqa: B023
+        execute(run, stage, lambda tables, output: write_queries(tables, output, Recorder(), elsewhere, seed=13))  # noqa: B023
         waited += elsewhere.waited
     assert len(set(waited)) == len(waited) == 6
 

@@ -8,8 +8,8 @@ import pytest
 
 from darklode.pipeline.ingest.files import (
     SMALL_BYTES,
-    Choice,
-    File,
+    FileChoice,
+    InputFile,
     choose_documents,
     choose_queries,
     files_fingerprint,
@@ -65,17 +65,17 @@ def test_a_file_that_cannot_be_opened_is_left_to_whoever_reads_it(tmp_path: Path
     "choose", [lambda path: choose_documents(path, "auto"), lambda path: choose_queries(path, "auto")]
 )
 def test_many_files_are_chosen_without_comparing_each_to_each(
-    tmp_path: Path, choose: Callable[[str], Choice], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, choose: Callable[[str], FileChoice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted, not timed: `file in list` compares a file with all before it."""
     files = {f"{number}.{ending}": "text" for number in range(200) for ending in ("txt", "png")}
     docs, compared = folder(tmp_path, files), 0
 
-    def count(self: File, other: object) -> bool:
+    def count(self: InputFile, other: object) -> bool:
         nonlocal compared
         compared += 1
         return self is other
 
-    monkeypatch.setattr(File, "__eq__", count)
+    monkeypatch.setattr(InputFile, "__eq__", count)
     choice = choose(str(docs))
-    assert (len(choice.files), len(choice.others), compared) == (200, 200, 0)
+    assert (len(choice.files), len(choice.other_files), compared) == (200, 200, 0)

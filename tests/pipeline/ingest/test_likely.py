@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from darklode.pipeline.ingest.columns import LOG_COLUMNS, QUERY_COLUMNS
-from darklode.pipeline.ingest.likely import MOST_COLUMNS, likeliest, option, parts
+from darklode.pipeline.ingest.likely import MOST_COLUMNS, likeliest_column, option, parts
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ def test_the_likeliest_column_is_the_one_that_a_person_would_take(
     role: str, present: list[str], meant: str | None
 ) -> None:
     usual = QUERY_COLUMNS if role == "text" else LOG_COLUMNS
-    assert likeliest(role, usual[role], present) == meant
+    assert likeliest_column(role, usual[role], present) == meant
 
 
 def test_only_the_first_of_many_columns_are_looked_at() -> None:
     many = [f"n{number}" for number in range(MOST_COLUMNS)]
-    assert likeliest("text", ["text"], ["query", *many]) == "query"
-    assert likeliest("text", ["text"], [*many, "query"]) is None
-    assert likeliest("text", ["text"], ["query" * 20]) is None
+    assert likeliest_column("text", ["text"], ["query", *many]) == "query"
+    assert likeliest_column("text", ["text"], [*many, "query"]) is None
+    assert likeliest_column("text", ["text"], ["query" * 20]) is None
 
 
 def test_names_fall_into_words() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darklode.pipeline.ingest.rows import Block, Seen, from_file, keys_of, weed
+from darklode.pipeline.ingest.rows import RowBlock, SeenKeys, drop_faulty, from_file, keys_of
 from helpers.ingesting import documents_of, lines, write
 
 
@@ -39,9 +39,9 @@ def test_an_id_may_come_back_much_later(tmp_path: Path) -> None:
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 12), max_size=8), max_size=6))
 def test_an_id_is_new_once_however_the_rows_are_cut(blocks: list[list[int]]) -> None:
-    seen, known = Seen(), set[int]()
+    seen, known = SeenKeys(), set[int]()
     for block in blocks:
-        for key, repeated in zip(block, seen.repeated(np.array(block, np.uint64)), strict=True):
+        for key, repeated in zip(block, seen.find_repeated(np.array(block, np.uint64)), strict=True):
             assert repeated == (key in known)
             known.add(key)
 
@@ -56,9 +56,9 @@ def test_a_row_goes_for_the_first_of_its_faults() -> None:
     gone: list[tuple[str, list[int]]] = []
 
     class Noted:
-        def drop(self, reason: str, block: Block) -> None:
+        def drop(self, reason: str, block: RowBlock) -> None:
             gone.append((reason, block.lines.to_pylist()))
 
     faults = [("one", np.array([True, False, False])), ("two", np.array([True, True, False]))]
-    left = weed(block, faults, Noted())
+    left = drop_faulty(block, faults, Noted())
     assert (left.lines.to_pylist(), gone) == ([3], [("one", [1]), ("two", [2])])

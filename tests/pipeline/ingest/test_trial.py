@@ -91,7 +91,7 @@ def test_the_last_night_of_a_long_log_is_looked_into(tmp_path: Path) -> None:
 )
 def test_zone_and_days_are_looked_at(tmp_path: Path, given: dict[str, object], said: str) -> None:
     log_of(tmp_path, "2026-03-01")
-    usual: dict[str, object] = {"settings": LogSettings(), "ingest": PLAIN, "dates": None, "known": {}}
+    usual: dict[str, object] = {"settings": LogSettings(), "ingest": PLAIN, "dates": None, "earlier_days": {}}
     with pytest.raises(DarklodeError, match=said):
         try_log(str(tmp_path), **usual | given)  # type: ignore[arg-type]
 

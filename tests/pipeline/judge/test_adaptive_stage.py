@@ -14,7 +14,7 @@ from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.evaluate.audit import AUDIT, audit
-from darklode.pipeline.judge.label import LABEL, label
+from darklode.pipeline.judge.label import LABEL, write_qrels
 from darklode.pipeline.judge.panel import Panel, Vote
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.stage import ADAPTIVE_JUDGE, JUDGE, judge
@@ -162,7 +162,10 @@ def test_batches_hold_one_tenants_pairs_in_order_and_keep_a_server_busy(run: Run
 def test_a_killed_run_goes_on_where_it_stopped_and_ends_the_same(tmp_path: Path, fail_at: int) -> None:
     undisturbed = prepared(Run(str(tmp_path / "undisturbed")))
     manifest = judged(undisturbed, ScriptedJudge(now_and_then_unreadable))
-    killed, broken = prepared(Run(str(tmp_path / "killed"))), ScriptedJudge(now_and_then_unreadable, fail_at=fail_at)
+    killed, broken = (
+        prepared(Run(str(tmp_path / "killed"))),
+        ScriptedJudge(now_and_then_unreadable, fail_at=fail_at),
+    )
     with pytest.raises(ConnectionError):
         judged(killed, broken)
     after = ScriptedJudge(now_and_then_unreadable)
@@ -222,7 +225,7 @@ def test_back_at_full_depth_nothing_says_unjudged(run: Run) -> None:
 
 def test_unjudged_pairs_never_become_negatives_or_misses(run: Run) -> None:
     judged(prepared(run), ScriptedJudge(on_topic))
-    execute(run, LABEL, lambda tables, output: label(tables, output, LabelSettings()))
+    execute(run, LABEL, lambda tables, output: write_qrels(tables, output, LabelSettings()))
     execute(
         run,
         TRIPLETS_STAGE,

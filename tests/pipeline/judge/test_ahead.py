@@ -10,7 +10,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
 from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.remote.budget import SpendingBook, Usage
-from darklode.pipeline.judge.ahead import ask_ahead
+from darklode.pipeline.judge.ahead import prefetch_verdicts
 from darklode.pipeline.judge.build import Judges
 from darklode.pipeline.judge.llm.judge import endpoint_of
 from darklode.pipeline.judge.port import QUERY_BLOCK
@@ -46,13 +46,13 @@ def pooled(run: Run) -> Run:
 
 def judges(server: FakeChat, root: Path, **changed: Any) -> Judges:
     section = {"kind": "llm", "model": "fake", "base_url": server.url, "give_up_after": 20} | changed
-    return Judges.of(Settings.model_validate({"judge": section, "cache": {"root": str(root)}}))
+    return Judges.from_settings(Settings.model_validate({"judge": section, "cache": {"root": str(root)}}))
 
 
 def judged(run: Run, by: Judges, *, spread: Elsewhere | None = None) -> Manifest:
     def work(tables: Tables, output: Output) -> None:
         if spread:
-            ask_ahead(tables, output, by.settings, by.cache, spread)
+            prefetch_verdicts(tables, output, by.settings, by.cache, spread)
         judge(tables, output, by.settings, judge_for=by)
 
     return execute(run, JUDGE, work)
@@ -112,11 +112,11 @@ def test_a_portion_is_of_what_is_left(server: FakeChat, tmp_path: Path) -> None:
     one: Any = judges(server, tmp_path, token_limit=1000, spending_limit=3.0, prompt_price_per_million=1e6).settings
     SpendingBook(str(tmp_path), endpoint_of(one).account).add(Usage(150, 50), 1.0)
     mine = one.portion(judges(server, tmp_path).cache, 0.25, 3)
-    assert (mine.own.tokens, mine.own.money, mine.max_in_flight) == (200, 0.5, 85)
+    assert (mine.local_portion.tokens, mine.local_portion.money, mine.max_in_flight) == (200, 0.5, 85)
     assert (mine.token_limit, mine.spending_limit) == (1000, 3.0)
 
 
 def test_a_judge_that_keeps_nothing_is_not_asked_ahead(pooled: Run) -> None:
-    embedded, elsewhere = Judges.of(Settings()), Elsewhere(pooled.store, 2)
+    embedded, elsewhere = Judges.from_settings(Settings()), Elsewhere(pooled.store, 2)
     judged(pooled, embedded, spread=elsewhere)
     assert elsewhere.names == []

@@ -11,15 +11,15 @@ ENCODER = [
 
 
 def judges(*assignments: str) -> Judges:
-    return Judges.of(load_settings(assignments=list(assignments)))
+    return Judges.from_settings(load_settings(assignments=list(assignments)))
 
 
 def test_labels_teach_an_encoder_alone_but_no_panel() -> None:
-    assert judges(*ENCODER).learns
-    assert not judges(*ENCODER, "judge.panel=[{kind: embedded}]").learns
-    assert not judges().learns
+    assert judges(*ENCODER).can_learn
+    assert not judges(*ENCODER, "judge.panel=[{kind: embedded}]").can_learn
+    assert not judges().can_learn
 
 
 def test_the_lists_are_read_by_the_judge_that_learns_from_them_alone() -> None:
-    assert judges("judge.kind=learned", "judge.human=labels.csv").reads == ("rankings",)
-    assert judges(*ENCODER, "judge.panel=[{kind: embedded}]").reads == ()
+    assert judges("judge.kind=learned", "judge.human=labels.csv").tables_read == ("rankings",)
+    assert judges(*ENCODER, "judge.panel=[{kind: embedded}]").tables_read == ()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darklode.pipeline.base.terms import TermSpace
-from darklode.pipeline.judge.embedded import FORMULA, WINDOW, EmbeddedJudge, Meaning, best_window, products
+from darklode.pipeline.judge.embedded import FORMULA, WINDOW, EmbeddedJudge, SemanticSpace, best_window, row_products
 from darklode.pipeline.judge.port import PAIRS, REPLIES
 from darklode.pipeline.retrieve.retrievers.bm25 import Bm25
 from darklode.pipeline.retrieve.retrievers.port import Hits
@@ -56,7 +56,7 @@ def judged(judge: EmbeddedJudge, asked: pa.Table) -> pa.Table:
 
 
 SPACE_OF_CORPUS = TermSpace([CORPUS])
-JUDGE, JUDGE_MEANING = EmbeddedJudge(SPACE_OF_CORPUS), Meaning(SPACE_OF_CORPUS)
+JUDGE, JUDGE_MEANING = EmbeddedJudge(SPACE_OF_CORPUS), SemanticSpace(SPACE_OF_CORPUS)
 ALL = pairs(QUERIES, CORPUS)
 REPLIED = judged(JUDGE, ALL)
 
@@ -252,7 +252,7 @@ def test_a_window_ends_after_its_last_term() -> None:
     np.testing.assert_allclose(found, [weights.data.sum(), weights.data.max()])
 
 
-APART = Meaning(TermSpace([["alpha beta", "gamma delta", ""]]))
+APART = SemanticSpace(TermSpace([["alpha beta", "gamma delta", ""]]))
 FIRST, SECOND = APART.vectors[:1], APART.vectors[1:2]
 
 
@@ -261,15 +261,15 @@ def found(*rows: int) -> Hits:
 
 
 def test_chunks_without_a_common_word_or_neighbour_have_nothing_in_common() -> None:
-    assert products(FIRST, SECOND)[0] == pytest.approx(0, abs=10)
-    assert products(FIRST, FIRST)[0] == pytest.approx(4000**2, rel=1e-3)
+    assert row_products(FIRST, SECOND)[0] == pytest.approx(0, abs=10)
+    assert row_products(FIRST, FIRST)[0] == pytest.approx(4000**2, rel=1e-3)
     assert not APART.vectors[2].any()
 
 
 @pytest.mark.parametrize("rows", [(1,), (1, 1, 1), (1, 1, -1, -1)])
 def test_the_query_and_the_mean_of_its_finds_weigh_the_same(rows: tuple[int, ...]) -> None:
     moved = APART.with_feedback(FIRST, found(*rows))
-    assert products(moved, FIRST)[0] == pytest.approx(products(moved, SECOND)[0], rel=1e-3)
+    assert row_products(moved, FIRST)[0] == pytest.approx(row_products(moved, SECOND)[0], rel=1e-3)
 
 
 def test_a_query_without_finds_stays_where_it_is() -> None:
@@ -278,4 +278,4 @@ def test_a_query_without_finds_stays_where_it_is() -> None:
 
 def test_the_best_product_is_that_of_the_nearest_chunk_and_never_below_zero() -> None:
     queries = np.concatenate([FIRST, -FIRST, 0 * FIRST])
-    assert APART.best(queries).tolist() == [products(FIRST, FIRST)[0], 0, 0]
+    assert APART.best_similarity(queries).tolist() == [row_products(FIRST, FIRST)[0], 0, 0]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.corpora import TenantChunks
-from darklode.pipeline.judge.findings import Findings
+from darklode.pipeline.judge.findings import RankingFeatures
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.schemas.tables import POOL, RANKINGS
 from helpers.judge_tables import chunks, queries
@@ -40,8 +40,8 @@ def pooled(tenant: str) -> pa.Table:
 
 
 @pytest.fixture
-def findings(run: Run) -> Callable[..., tuple[Findings, pa.Table]]:
-    def build(rows: list[tuple[str, str, int, str, float]] = LISTS) -> tuple[Findings, pa.Table]:
+def findings(run: Run) -> Callable[..., tuple[RankingFeatures, pa.Table]]:
+    def build(rows: list[tuple[str, str, int, str, float]] = LISTS) -> tuple[RankingFeatures, pa.Table]:
         asked = {"q1": "rotate the key", "q2": "ticket"}
         put(run, "queries", pa.concat_tables(queries(tenant, asked) for tenant in "ab"))
         put(run, "chunks", pa.concat_tables(chunks(tenant, TEXTS) for tenant in "ab"))
@@ -50,15 +50,15 @@ def findings(run: Run) -> Callable[..., tuple[Findings, pa.Table]]:
         put(run, "rankings", pa.concat_tables([lists("a", rows), lists("b", stranger)]))
         tables = run.tables("queries", "chunks", "pool", "rankings")
         own = TenantChunks(tables, "a")
-        return Findings(own), pa.concat_tables(pair_blocks(tables, own))
+        return RankingFeatures(own), pa.concat_tables(pair_blocks(tables, own))
 
     return build
 
 
-Built = Callable[..., tuple[Findings, pa.Table]]
+Built = Callable[..., tuple[RankingFeatures, pa.Table]]
 
 
-def measured(built: tuple[Findings, pa.Table]) -> NDArray[np.float64]:
+def measured(built: tuple[RankingFeatures, pa.Table]) -> NDArray[np.float64]:
     return built[0](built[1])
 
 

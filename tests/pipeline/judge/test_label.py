@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Run
 from darklode.pipeline.judge import label as module
-from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, label
+from darklode.pipeline.judge.label import LABEL, OVERRIDING_LABEL, write_qrels
 from darklode.schemas.judging import LabelSettings
 from darklode.schemas.review_tables import HUMAN_LABELS
 from darklode.schemas.settings import Settings
@@ -47,7 +47,7 @@ def given(run: Run, labels: list[tuple[str, str, str, int]] | None = None) -> Ru
 def labelled(run: Run, human_overrides: bool = False) -> Manifest:
     settings = LabelSettings(human_overrides=human_overrides)
     stage = OVERRIDING_LABEL if human_overrides else LABEL
-    return execute(run, stage, lambda tables, output: label(tables, output, settings))
+    return execute(run, stage, lambda tables, output: write_qrels(tables, output, settings))
 
 
 def rows(run: Run) -> list[tuple[object, ...]]:

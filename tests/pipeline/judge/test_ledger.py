@@ -218,7 +218,7 @@ def test_a_part_that_is_not_whole_is_skipped_and_named(kept: Ledger, name: str) 
     for _ in range(2):
         known = kept.open(JUDGE)
         assert known.find(pairs((0, 0), (1, 1), (2, 2))).rows.tolist() == [0, 2]
-        assert [place.split(":")[0] for place in known.damaged] == [str(bad)]
+        assert [place.split(":")[0] for place in known.damaged_parts] == [str(bad)]
         row = kept.usage().to_pylist()[0]
         assert (row["verdicts"], len(row["damaged"])) == (2, 1)
         kept.merge(JUDGE)
@@ -235,7 +235,7 @@ def test_a_part_whose_replies_turn_out_torn_is_skipped_from_then_on(kept: Ledger
     data[place.dictionary_page_offset + 30] ^= 255
     parts(kept)[0].write_bytes(data)
     assert known.find(pairs((0, 0), (1, 1))).rows.tolist() == [1]
-    assert len(known.damaged) == 1
+    assert len(known.damaged_parts) == 1
 
 
 def test_a_place_that_fails_for_a_moment_costs_no_part(kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_a_place_that_fails_for_a_moment_costs_no_part(kept: Ledger, monkeypatch
     monkeypatch.setattr(row_parts, "_open", fails)
     known = kept.open(JUDGE)
     assert known.find(pairs((1, 1))).values["raw_reply"].to_pylist() == ["kept"]
-    assert known.damaged == []
+    assert known.damaged_parts == []
 
     def unreadable(*_: object) -> None:
         raise OSError("the network is down")
@@ -391,7 +391,7 @@ def test_a_killed_writer_leaves_whole_parts_only(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
     kept = Ledger(str(tmp_path))
     known = kept.open("model")
-    assert known.damaged == []
+    assert known.damaged_parts == []
     assert set(range(26)) <= set(known.find(pairs(*((number, number) for number in range(20, 60)))).rows.tolist())
 
 
@@ -435,7 +435,7 @@ def test_a_bucket_is_a_root(bucket: str) -> None:
         kept.add(JUDGE, pairs((number, number)), replies(saying(str(number))))
     kept.parts.store.write(f"{next(iter(ledger_files(kept)))}.parquet", b"half")
     reader = kept.open(JUDGE)
-    assert len(reader.damaged) == 1
+    assert len(reader.damaged_parts) == 1
     assert kept.merge(JUDGE) == 4
     assert reader.find(pairs((3, 3), (7, 7), (0, 0))).values["raw_reply"].to_pylist() == ["3", "0"]
     row = kept.usage().to_pylist()[0]

@@ -73,11 +73,11 @@ def test_every_pair_is_asked_once_and_answered_in_order(
             assert judged(judge, pairs(*ids)) == expected(pairs(*ids))
     every = [pair for ids in batches for pair in ids]
     assert sorted(source.asked) == sorted({(f"q{query}", f"c{chunk}") for query, chunk in every})
-    assert (judge.asked, judge.hits) == (len(set(every)), len(every) - len(set(every)))
+    assert (judge.n_requested, judge.hits) == (len(set(every)), len(every) - len(set(every)))
 
     again = LedgerJudge(silent := ScriptedStream(), kept)
     assert judged(again, pairs(*every)) == expected(pairs(*every))
-    assert (silent.asked, again.asked, again.hits) == ([], 0, len(every))
+    assert (silent.asked, again.n_requested, again.hits) == ([], 0, len(every))
 
 
 def test_a_null_without_attempts_is_not_asked_again(kept: Ledger) -> None:
@@ -115,7 +115,7 @@ def test_a_failure_costs_no_reply_that_came_before_it(kept: Ledger) -> None:
     judge = LedgerJudge(source, kept)
     with pytest.raises(ConnectionError, match="fails here"):
         judged(judge, rows)
-    assert (len(in_ledger(kept, source.judge_id, rows)), judge.asked, source.closed) == (6, 6, True)
+    assert (len(in_ledger(kept, source.judge_id, rows)), judge.n_requested, source.closed) == (6, 6, True)
     rest = ScriptedStream()
     assert judged(LedgerJudge(rest, kept), rows) == expected(rows)
     assert len(rest.asked) == 4
@@ -202,7 +202,7 @@ def test_many_small_parts_are_merged_on_the_way(kept: Ledger, monkeypatch: pytes
     assert len(kept.parts.names(judge.judge_id)) < 10
     every = pairs(*((query, chunk) for query in range(8) for chunk in range(4)))
     assert judged(judge, every) == expected(every)
-    assert judge.asked == 32
+    assert judge.n_requested == 32
 
 
 def test_damaged_parts_are_named(kept: Ledger) -> None:
@@ -212,7 +212,7 @@ def test_damaged_parts_are_named(kept: Ledger) -> None:
     part.write_bytes(b"PAR1")
     again = LedgerJudge(ScriptedStream(), kept)
     assert judged(again, pairs((1, 1))) == expected(pairs((1, 1)))
-    assert [place.split(":")[0] for place in kept.open(again.judge_id).damaged] == [str(part)]
+    assert [place.split(":")[0] for place in kept.open(again.judge_id).damaged_parts] == [str(part)]
 
 
 KILLED = """
@@ -246,7 +246,7 @@ def test_a_kill_costs_a_second_of_replies_at_most(tmp_path: Path) -> None:
     said += [(float(line.split()[0]), int(line.split()[1][1:])) for line in rest.splitlines()]
     kept = Ledger(str(tmp_path))
     known = kept.open("m")
-    assert known.damaged == []
+    assert known.damaged_parts == []
     held = set(known.find(pairs(*((1, chunk) for chunk in range(100_000)))).rows.tolist())
     lost = [when for when, chunk in said if chunk not in held]
     assert held

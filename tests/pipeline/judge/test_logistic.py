@@ -50,7 +50,7 @@ def drawn(weights: list[float], n: int = 4000) -> tuple[Features, NDArray[np.boo
 
 def test_fitted_probabilities_are_the_shares_that_people_found_relevant() -> None:
     features, positive = drawn([0.8, -0.3])
-    model = Logistic.fitted(features, positive)
+    model = Logistic.fit(features, positive)
     assert np.allclose(model.weights, [0.8, -0.3], atol=0.1)
     assert model.intercept == pytest.approx(-2, abs=0.25)
     probability = model.probability(features)
@@ -61,7 +61,7 @@ def test_fitted_probabilities_are_the_shares_that_people_found_relevant() -> Non
 
 def test_a_number_that_never_differs_weighs_nothing_and_breaks_nothing() -> None:
     features, positive = drawn([0.8])
-    model = Logistic.fitted(np.hstack([features, np.full((len(features), 1), 7.0)]), positive)
+    model = Logistic.fit(np.hstack([features, np.full((len(features), 1), 7.0)]), positive)
     assert model.weights[1] == 0
     assert np.isfinite(model.probability(np.array([[1.0, 7.0]]))).all()
 
@@ -75,10 +75,10 @@ def test_numbers_that_say_nothing_are_not_learned_from_few_labels() -> None:
     features, positive = drawn([0.8])
     noise = np.random.default_rng(9).normal(size=(len(features), 30))
     many = np.hstack([features, noise])
-    model = Logistic.fitted(many[:100], positive[:100])
+    model = Logistic.fit(many[:100], positive[:100])
     chance = Logistic((0.0,) * 31, float(np.log(positive.mean() / (1 - positive.mean()))))
     assert log_loss(model, many[100:], positive[100:]) < log_loss(chance, many[100:], positive[100:]) - 0.05
-    alone = Logistic.fitted(features[:100], positive[:100])
+    alone = Logistic.fit(features[:100], positive[:100])
     assert abs(alone.weights[0]) > 1.2 * abs(model.weights[0]), "one number alone is hardly held back"
 
 
@@ -104,12 +104,12 @@ def test_the_company_of_a_pair_changes_nothing() -> None:
 def test_labels_teach_it_and_what_it_knew_before_is_forgotten() -> None:
     asked = pairs(*range(20), 4, query="query")
     positive = np.arange(21) >= 10
-    once = SIX.taught(asked, positive)
+    once = SIX.with_training(asked, positive)
     assert [row["relevant"] for row in said(once, pairs(2, 18))] == [False, True]
-    again = LogisticJudge("test-1", Lengths(), None, 0.5).taught(asked, positive)
+    again = LogisticJudge("test-1", Lengths(), None, 0.5).with_training(asked, positive)
     assert again.judge_id == once.judge_id != SIX.judge_id
     with_unknown = pa.concat_tables([asked, pairs(1, 1, query="")])
-    assert SIX.taught(with_unknown, np.append(positive, [True, True])).judge_id == once.judge_id
+    assert SIX.with_training(with_unknown, np.append(positive, [True, True])).judge_id == once.judge_id
 
 
 def test_without_weights_it_says_what_it_needs() -> None:
@@ -117,4 +117,4 @@ def test_without_weights_it_says_what_it_needs() -> None:
     with pytest.raises(SettingsError, match=r"at least 100 human labels of the pool.*--human"):
         _ = blank.judge_id
     with pytest.raises(SettingsError, match="labels of a fold of the queries are all alike"):
-        blank.taught(pairs(1, 2, 3), np.array([True, True, True]))
+        blank.with_training(pairs(1, 2, 3), np.array([True, True, True]))

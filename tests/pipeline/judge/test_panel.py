@@ -45,7 +45,7 @@ def vote(
     threshold: float = 0.5,
 ) -> dict[str, Any]:
     """The panel's reply to one pair."""
-    pooled = Vote(rule, weights or (1.0,) * len(each), threshold).pooled([replies(one) for one in each])
+    pooled = Vote(rule, weights or (1.0,) * len(each), threshold).combine([replies(one) for one in each])
     assert pooled.schema.equals(REPLIES)
     row: dict[str, Any] = pooled.to_pylist()[0]
     return row
@@ -226,7 +226,7 @@ class Counting(ScriptedJudge):
 
     def __init__(self, judge_id: str, answered: int) -> None:
         super().__init__(judge_id=judge_id)
-        self.answered, self.note = answered, judge_id
+        self.n_answered, self.note = answered, judge_id
         self.facts = {"hits": answered, "asked": 1}
         self.live = self
 
@@ -234,7 +234,7 @@ class Counting(ScriptedJudge):
 def test_a_panel_is_as_far_as_its_slowest_member_and_adds_up_what_they_took() -> None:
     three = panel(Counting("one", 5), ScriptedJudge(judge_id="silent"), Counting("two", 3))
     assert three.live is not None
-    assert (three.live.answered, three.live.note) == (3, "two")
+    assert (three.live.n_answered, three.live.note) == (3, "two")
     assert three.facts == {"hits": 8, "asked": 2}
     assert panel(ScriptedJudge()).live is None
 

@@ -18,7 +18,7 @@ PAIR = dict.fromkeys(PAIRS.names, "x")
 class Counting(ScriptedJudge):
     """Says how far it is."""
 
-    answered = 3
+    n_answered = 3
     note = "3 replicas"
 
     @property
@@ -52,7 +52,7 @@ def test_progress_is_in_the_measure_of_the_stage(run: Run) -> None:
     def work(_tables: Tables, output: Output) -> None:
         with JudgingSession(output, 10, measure="queries") as session:
             session.unit("a", "basis", lambda: {"queries": 4, "positives": 3})
-            session.tell(Counting(), ahead=2)
+            session.report(Counting(), ahead=2)
 
     run.execute(run.plan(STAGE, {}), work, lambda *what: told.append(what))
     assert told == [(4, 10, ""), (6, 10, "3 replicas")]

@@ -227,7 +227,7 @@ class Slow(ScriptedJudge):
 
     def __init__(self) -> None:
         super().__init__()
-        self.answered, self.note = 0, ""
+        self.n_answered, self.note = 0, ""
 
     @property
     def live(self) -> Live:
@@ -236,8 +236,8 @@ class Slow(ScriptedJudge):
     async def judge(self, pairs: pa.Table) -> pa.Table:
         for _ in range(pairs.num_rows):
             await asyncio.sleep(0.002)
-            self.answered += 1
-            self.note = f"{self.answered} so far"
+            self.n_answered += 1
+            self.note = f"{self.n_answered} so far"
         return await super().judge(pairs)
 
 

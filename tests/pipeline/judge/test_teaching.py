@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.judge.calibration import CALIBRATE, calibrate
-from darklode.pipeline.judge.port import Judge, Learner
+from darklode.pipeline.judge.port import Judge, TrainableJudge
 from darklode.pipeline.judge.stage import JUDGE, judge
-from darklode.pipeline.judge.teaching import taught
+from darklode.pipeline.judge.teaching import train_judges
 from darklode.schemas.judging import JudgeSettings
 from helpers.calibrating import CHUNKS, HEAD, full, given_run
 from helpers.runs import execute, read
 from helpers.scripted_judge import Said, ScriptedJudge
 
 
-class Memorizer(ScriptedJudge, Learner):
+class Memorizer(ScriptedJudge, TrainableJudge):
     """Finds relevant what it was taught to be relevant, by chunk; is certain of queries that it was taught of."""
 
     def __init__(self, judge_id: str = "untaught", queries: frozenset[str] = frozenset(), from_: int = CHUNKS) -> None:
@@ -32,7 +32,7 @@ class Memorizer(ScriptedJudge, Learner):
         sure = 0.4 if pair["query_id"] in self.queries else 0.1
         return {"relevant": relevant, "probability": 0.5 + sure if relevant else 0.5 - sure}
 
-    def taught(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> "Memorizer":
+    def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> "Memorizer":
         chunks = [int(name[1:]) for name, found in zip(pairs["chunk_id"].to_pylist(), positive, strict=True) if found]
         queries = frozenset(pairs["query_id"].to_pylist())
         return Memorizer(f"taught of {len(queries)}", queries, min(chunks))
@@ -50,7 +50,7 @@ def compared(run: Run, file: Path, lines: list[str], judge_for: Callable[[Tenant
 
 def judged(run: Run) -> list[dict[str, object]]:
     def work(tables: Tables, output: Output) -> None:
-        judge(tables, output, JudgeSettings(), judge_for=taught(tables, lambda _chunks: Memorizer()))
+        judge(tables, output, JudgeSettings(), judge_for=train_judges(tables, lambda _chunks: Memorizer()))
 
     execute(run, JUDGE.reading("human_labels"), work)
     return read(run, "verdicts")
@@ -80,7 +80,7 @@ def test_replies_come_back_in_the_order_of_the_labels(run: Run, tmp_path: Path) 
             relevant = int(pair["chunk_id"][1:]) >= int(pair["query_id"][1:]) % 5
             return {"relevant": relevant, "probability": float(relevant)}
 
-        def taught(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> "Knowing":
+        def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> "Knowing":
             return Knowing("knowing")
 
     compared(run, tmp_path / "labels.csv", lines, lambda _chunks: Knowing())
@@ -109,8 +109,8 @@ def test_a_learner_is_asked_of_nothing_but_the_labelled_pairs(run: Run, tmp_path
     learned: list[Memorizer] = []
 
     class Noting(Memorizer):
-        def taught(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> Memorizer:
-            learned.append(super().taught(pairs, positive))
+        def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> Memorizer:
+            learned.append(super().with_training(pairs, positive))
             return learned[-1]
 
     compared(run, tmp_path / "labels.csv", full("a", relevant_from=3), lambda _chunks: Noting())
@@ -123,6 +123,6 @@ def test_a_learner_is_asked_of_nothing_but_the_labelled_pairs(run: Run, tmp_path
 
 
 def test_the_port_is_kept() -> None:
-    judge = Memorizer().taught(pa.table({"query_id": ["q"], "chunk_id": ["c2"]}), np.array([True]))
+    judge = Memorizer().with_training(pa.table({"query_id": ["q"], "chunk_id": ["c2"]}), np.array([True]))
     asked = pa.table({name: ["c2"] for name in ("tenant", "query_id", "chunk_id")})
     assert asyncio.run(judge.judge(asked))["relevant"].to_pylist() == [True]

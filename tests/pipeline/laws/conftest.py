@@ -9,10 +9,10 @@ from darklode.flows.run_laws import steps
 from darklode.flows.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.spread import here
-from darklode.pipeline.laws.both_towers import BothTowers
-from darklode.pipeline.laws.cell import Bench, Desk, release
-from darklode.pipeline.laws.trainer import Trainer
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.laws.both_towers import DualTowerTrainer
+from darklode.pipeline.laws.cell import GridContext, GridEvaluator, release
+from darklode.pipeline.laws.trainer import GridTrainer
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.settings import Settings
@@ -29,13 +29,13 @@ class Grid:
     """A build, the encoder, and a grid of towers that is complete."""
 
     root: Path
-    base: Base
+    base: BaseEncoder
     settings: Settings
     out: Run
 
-    def bench(self, trainer: Trainer = BothTowers(DUAL, LORA)) -> Bench:  # noqa: B008 (it never changes)
+    def bench(self, trainer: GridTrainer = DualTowerTrainer(DUAL, LORA)) -> GridEvaluator:  # noqa: B008 (it never changes)
         """What its cells are measured with."""
-        return Bench.of(Desk(self.out.tables(), self.base, trainer, CELLS, 0))
+        return GridEvaluator.from_context(GridContext(self.out.tables(), self.base, trainer, CELLS, 0))
 
 
 @pytest.fixture(scope="session")
@@ -55,10 +55,10 @@ def towers(tmp_path_factory: pytest.TempPathFactory) -> Grid:
     return found
 
 
-def worked(bases: list[Base], settings: Settings, out: Run, apart: bool = False) -> list[str]:
+def worked(bases: list[BaseEncoder], settings: Settings, out: Run, apart: bool = False) -> list[str]:
     """Run the stages up to the grid; what was told of training."""
     told: list[str] = []
     release()
     for step in steps(bases, settings, Elsewhere(out.store, 2) if apart else here)[:3]:
-        out.execute(step.plan(out), step.work, lambda *heard: told.append(heard[2]))
+        out.execute(step.plan(out), step.execute, lambda *heard: told.append(heard[2]))
     return [one for one in told if "validation" in one]

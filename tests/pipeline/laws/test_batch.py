@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.laws.batch import DISPUTED, NEW, next_queries
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.tables import TABLES
 from helpers.planned import TENANT, built
 from helpers.runs import execute, put, read
@@ -16,7 +16,7 @@ from helpers.runs import execute, put, read
 def batch(folder: Path, size: int, files: list[dict[str, object]], run: Run | None = None) -> tuple[Run, int]:
     out, found = Run(str(folder / "laws")), list[int]()
     put(out, "raw_queries", pa.Table.from_pylist(files, schema=TABLES["raw_queries"].schema))
-    sources = [Source(run, 0, mined=False, text_characters=100)] if run else []
+    sources = [TrainingSource(run, 0, mined=False, text_characters=100)] if run else []
     execute(
         out,
         Stage("law_plan", 1, ("raw_queries",), ("next_queries",)),

@@ -8,8 +8,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.laws.both_towers import BothTowers
-from darklode.pipeline.laws.cell import Cell, prefix
+from darklode.pipeline.laws.both_towers import DualTowerTrainer
+from darklode.pipeline.laws.cell import GridPoint, prefix
 from darklode.pipeline.laws.trainer import UNTRAINED
 from darklode.schemas.laws import LawSettings
 from helpers.runs import read
@@ -43,21 +43,21 @@ def test_the_same_cells_elsewhere_give_the_same_bytes(towers: Grid, tmp_path: Pa
 
 def test_texts_are_searched_by_the_trained_document_tower(towers: Grid) -> None:
     bench = towers.bench()
-    trainer, cell = BothTowers(DUAL, LORA), Cell(bench.desk, "labels", 20, 0, "")
-    task = bench.taught("labels", 0).learning_from(prefix(bench.taught("labels", 0).train, 20, 0))
-    found = trainer.trained(bench, task, cell, lambda *_: None)
+    trainer, cell = DualTowerTrainer(DUAL, LORA), GridPoint(bench.desk, "labels", 20, 0, "")
+    task = bench.training_task("labels", 0).with_queries(prefix(bench.training_task("labels", 0).train, 20, 0))
+    found = trainer.train(bench, task, cell, lambda *_: None)
     text = int(np.flatnonzero(np.array(bench.task.frozen.texts["text_id"]) == "test-003#0")[0])
     place = bench.task.frozen.position_of[[text]]
     vectors = []
     for one in (UNTRAINED, found):
-        with trainer.searching(bench, one) as (frozen, queries):
+        with trainer.search_with(bench, one) as (frozen, queries):
             assert len(frozen) == len(bench.task.frozen)
-            assert queries.shape == (len(bench.asked), 8)
+            assert queries.shape == (len(bench.queries), 8)
             vectors.append(frozen.take(place))
-            again = trainer._begun(bench)
+            again = trainer._initial_towers(bench)
             if one.weights:
-                again.take(one.weights)
-            words = next(bench.desk.base.sources[0].hashed("acme"))
+                again.restore(one.weights)
+            words = next(bench.desk.base.sources[0].iterate_hashes("acme"))
             hashes = bench.task.frozen.texts["content_hash"]
             said = words[1][words[0].index(hashes[text].as_py()).as_py()].as_py()
             assert vectors[-1] == pytest.approx(again.encode([said], queries=False), abs=2e-3)  # kept in float16
@@ -67,11 +67,11 @@ def test_texts_are_searched_by_the_trained_document_tower(towers: Grid) -> None:
 def test_validation_stops_training_where_it_is_large_enough(towers: Grid) -> None:
     """With a rate that ruins the towers the best look is that before the first step."""
     ruinous = DUAL.model_copy(update={"learning_rates": (3.0, 2.0)})
-    bench = replace(towers.bench(BothTowers(ruinous, LORA)), chooses=True)
-    trainer, cell = BothTowers(ruinous, LORA), Cell(bench.desk, "shuffled", 20, 0, "")
-    task = bench.taught("shuffled", 0).learning_from(prefix(bench.task.train, 20, 0))
+    bench = replace(towers.bench(DualTowerTrainer(ruinous, LORA)), chooses=True)
+    trainer, cell = DualTowerTrainer(ruinous, LORA), GridPoint(bench.desk, "shuffled", 20, 0, "")
+    task = bench.training_task("shuffled", 0).with_queries(prefix(bench.task.train, 20, 0))
     looks: list[str] = []
-    found = trainer.trained(bench, task, cell, lambda _step, _steps, said: looks.append(said))
+    found = trainer.train(bench, task, cell, lambda _step, _steps, said: looks.append(said))
     reached = [float(said.rpartition(" ")[2]) for said in looks]
     assert {said.split(":")[0] for said in looks} == {
         f"shuffled, 20, seed 0, learning rate {rate}, τ 0.05" for rate in (3, 2)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.laws.cell import _apart, prefix
-from darklode.pipeline.train.task import Labels, Questions, Task
+from darklode.pipeline.laws.cell import _hold_out, prefix
+from darklode.pipeline.train.task import Labels, QuerySet, Task
 
 
 def asked(groups: list[str]) -> Any:
@@ -33,10 +33,10 @@ def test_no_source_teaches_a_text_that_answers_a_measured_query() -> None:
     n, none = 4, np.empty(0, np.int64)
     texts = [f"q{number}" for number in range(n)]
     labels = pa.table({"query_id": pa.array([], pa.string())})
-    train = Questions(pa.array(texts), np.zeros((n, 2), np.float32), np.zeros(n, np.int32), labels, texts)
+    train = QuerySet(pa.array(texts), np.zeros((n, 2), np.float32), np.zeros(n, np.int32), labels, texts)
     query, position = np.array([0, 1, 1, 2, 3]), np.array([5, 6, 7, 8, 9])
     frozen: Any = SimpleNamespace()
-    task = Task(frozen, train, train, query, position, Labels.of(query, position, 10), Labels(none, 10), None)
-    left = _apart(task, np.array([7, 9, 9]))
+    task = Task(frozen, train, train, query, position, Labels.from_pairs(query, position, 10), Labels(none, 10), None)
+    left = _hold_out(task, np.array([7, 9, 9]))
     assert left.train.texts == ["q0", "q2"]
     assert left.pair_position.tolist() == [5, 8]

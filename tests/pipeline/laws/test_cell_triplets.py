@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from darklode.pipeline.laws.cell import Cell, prefix
+from darklode.pipeline.laws.cell import GridPoint, prefix
 from darklode.pipeline.laws.cell_triplets import cell_triplets
 from helpers.dual import TOPICAL
 from helpers.runs import read
@@ -12,10 +12,10 @@ from .conftest import Grid
 
 def test_triplets_of_labels_are_those_of_the_cells_queries(towers: Grid, tmp_path: Path) -> None:
     bench, whole = towers.bench(), read(towers.out, "tower_triplets")
-    taught, held = bench.taught("labels", 0), list[set[object]]()
+    taught, held = bench.training_task("labels", 0), list[set[object]]()
     for size in (10, 30):
-        task = taught.learning_from(prefix(taught.train, size, 0))
-        cell = Cell(bench.desk, "labels", size, 0, "")
+        task = taught.with_queries(prefix(taught.train, size, 0))
+        cell = GridPoint(bench.desk, "labels", size, 0, "")
         rows = cell_triplets(bench.desk, task, cell, str(tmp_path / str(size))).read("tower_triplets").to_pylist()
         ids = set(task.train.ids.to_pylist())
         assert rows == [row for row in whole if row["query_id"] in ids]  # in the order and with the negatives of all
@@ -25,8 +25,8 @@ def test_triplets_of_labels_are_those_of_the_cells_queries(towers: Grid, tmp_pat
 
 def test_pairs_of_another_source_are_read_as_views_need_them(towers: Grid, tmp_path: Path) -> None:
     bench, whole = towers.bench(), {row["positive_id"]: row for row in read(towers.out, "tower_triplets")}
-    task = bench.taught("shuffled", 0)
-    cell = Cell(bench.desk, "shuffled", len(task.train), 0, "")
+    task = bench.training_task("shuffled", 0)
+    cell = GridPoint(bench.desk, "shuffled", len(task.train), 0, "")
     rows = cell_triplets(bench.desk, task, cell, str(tmp_path)).read("tower_triplets").to_pylist()
     assert len(rows) == len(task.pair_query)
     assert any(row["query_id"] != whole[row["positive_id"]]["query_id"] for row in rows)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darklode.pipeline.laws.entropy import NEGATIVES, drawn
+from darklode.pipeline.laws.entropy import NEGATIVES, sample_negatives
 from darklode.pipeline.train.task import Labels
 
 N = 400
@@ -15,7 +15,7 @@ PAIRS = np.array([0, 0, 1]), np.array([7, 3, 9])
 
 def labels(width: int = 5) -> Labels:
     query = np.repeat(np.arange(2), width)
-    return Labels.of(query, np.tile(np.arange(width), 2), N)
+    return Labels.from_pairs(query, np.tile(np.arange(width), 2), N)
 
 
 def frozen(vectors: Any) -> Any:
@@ -23,7 +23,7 @@ def frozen(vectors: Any) -> Any:
 
 
 def test_equal_scores_give_the_logarithm_of_257() -> None:
-    found = drawn(["a", "b"], PAIRS, labels(), N, 0)
+    found = sample_negatives(["a", "b"], PAIRS, labels(), N, 0)
     same = np.tile(np.float32([1, 0]), (N, 1))
     values = found.entropy(frozen(same), np.float32([[1, 0], [0.6, 0.8]]), 0.05)
     assert values == pytest.approx([np.log(257)] * 3)
@@ -33,7 +33,7 @@ def test_a_pair_is_minus_the_logarithm_of_its_share() -> None:
     draws = np.random.default_rng(0)
     vectors = draws.normal(size=(N, 8)).astype(np.float32)
     asked = draws.normal(size=(2, 8)).astype(np.float32)
-    found = drawn(["a", "b"], PAIRS, labels(), N, 0)
+    found = sample_negatives(["a", "b"], PAIRS, labels(), N, 0)
     values = found.entropy(frozen(vectors), asked, 0.5)
     assert found.position.tolist() == [3, 7, 9]  # ascending within a query
     for at, (query, position) in enumerate(zip(found.query, found.position, strict=True)):
@@ -43,20 +43,22 @@ def test_a_pair_is_minus_the_logarithm_of_its_share() -> None:
 
 
 def test_negatives_are_unlabelled_different_and_the_querys_own() -> None:
-    found = drawn(["a", "b"], PAIRS, labels(100), N, 0)
+    found = sample_negatives(["a", "b"], PAIRS, labels(100), N, 0)
     assert found.negatives.shape == (2, NEGATIVES)
     assert (found.negatives >= 100).all()
     assert all(len(set(row)) == NEGATIVES for row in found.negatives.tolist())
     assert found.negatives[0].tolist() != found.negatives[1].tolist()
-    alone = drawn(["b"], (np.array([0]), np.array([9])), Labels.of(np.zeros(100, int), np.arange(100), N), N, 0)
+    alone = sample_negatives(
+        ["b"], (np.array([0]), np.array([9])), Labels.from_pairs(np.zeros(100, int), np.arange(100), N), N, 0
+    )
     assert alone.negatives[0].tolist() == found.negatives[1].tolist()
-    assert drawn(["a", "b"], PAIRS, labels(100), N, 1).negatives.tolist() != found.negatives.tolist()
+    assert sample_negatives(["a", "b"], PAIRS, labels(100), N, 1).negatives.tolist() != found.negatives.tolist()
 
 
 def test_few_texts_give_few_negatives_and_less_chance() -> None:
     n = 30
-    few = Labels.of(np.zeros(5, int), np.arange(5), n)
-    found = drawn(["a"], (np.array([0]), np.array([2])), few, n, 0)
+    few = Labels.from_pairs(np.zeros(5, int), np.arange(5), n)
+    found = sample_negatives(["a"], (np.array([0]), np.array([2])), few, n, 0)
     assert found.counts.tolist() == [25]
     same = np.tile(np.float32([1, 0]), (n, 1))
     assert found.entropy(frozen(same), np.float32([[1, 0]]), 1)[0] == pytest.approx(np.log(26))

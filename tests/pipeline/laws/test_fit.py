@@ -8,8 +8,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.laws import fit
-from darklode.pipeline.laws.fit import FIT, WITHOUT, laws, standing
-from darklode.pipeline.laws.page import page, told
+from darklode.pipeline.laws.fit import FIT, WITHOUT, accepted_laws, write_law_fits
+from darklode.pipeline.laws.page import law_sentences, page
 from darklode.schemas.law_tables import LAW_POINTS
 from helpers.planned import found_of
 from helpers.runs import put, read
@@ -25,8 +25,8 @@ def run_of(folder: Path) -> Run:
             rows[-1] |= {"value": value}
     run = Run(str(folder))
     put(run, "law_points", pa.Table.from_pylist(rows, schema=LAW_POINTS.schema))
-    step = Step(FIT, call(laws, seed=0))
-    run.execute(step.plan(run), step.work)
+    step = Step(FIT, call(write_law_fits, seed=0))
+    run.execute(step.plan(run), step.execute)
     return run
 
 
@@ -48,7 +48,7 @@ def test_each_place_has_its_part_and_what_is_held_out_is_not_fitted(tmp_path: Pa
         mine = [row for row in constants if row["fitted_to"] == of]
         spread = np.array([row["covariance"] for row in mine], np.float64)
         np.testing.assert_allclose(np.sqrt(np.diag(spread)), [row["standard_error"] for row in mine])  # type: ignore[arg-type]
-    (sentence,) = told(run.tables("law_verdicts"))
+    (sentence,) = law_sentences(run.tables("law_verdicts"))
     assert sentence.startswith("contrastive_entropy, a|b: law.")
     assert "a\\|b" in page(run).decode()
     again = run_of(tmp_path / "b")
@@ -67,17 +67,17 @@ def test_two_encoders_without_parameters_are_not_fitted_as_one(tmp_path: Path) -
                 rows[-1] |= {"encoder": encoder}
     run = Run(str(tmp_path))
     put(run, "law_points", pa.Table.from_pylist(rows, schema=LAW_POINTS.schema))
-    step = Step(FIT, call(laws, seed=0))
-    run.execute(step.plan(run), step.work)
+    step = Step(FIT, call(write_law_fits, seed=0))
+    run.execute(step.plan(run), step.execute)
     verdicts = read(run, "law_verdicts")
     assert [(row["encoder"], row["verdict"], row["points"]) for row in verdicts] == [("a", "law", 16), ("b", "law", 16)]
     names = ("law_fits", "law_constants", "law_predictions")
     assert [{row["encoder"] for row in read(run, name)} for name in names] == [{"a", "b"}] * 3
     mine = {row["encoder"]: row["loss"] for row in read(run, "law_predictions") if row["size"] == 16}
     assert mine["b"] == pytest.approx(2 * mine["a"])
-    sentences = told(run.tables("law_verdicts"))
+    sentences = law_sentences(run.tables("law_verdicts"))
     assert [one.partition(":")[0] for one in sentences] == ["loss, labels, a", "loss, labels, b"]
-    assert set(standing(run.tables("law_points", "law_verdicts"))) == {
+    assert set(accepted_laws(run.tables("law_points", "law_verdicts"))) == {
         ("loss", "labels", "a"), ("loss", "labels", "b")
     }  # fmt: skip
 
@@ -86,10 +86,10 @@ def test_what_stands_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest
     run = run_of(tmp_path / "a")
     (judged,) = found_of(run.tables("law_points").read("law_points")).values()
     monkeypatch.delattr(fit, "judge")
-    (found,) = standing(run.tables("law_points", "law_verdicts")).values()
+    (found,) = accepted_laws(run.tables("law_points", "law_verdicts")).values()
     assert (found.verdict, found.reason) == (judged.verdict, judged.reason)
     assert (found.plateau == judged.plateau).all()
-    assert found.whole is not None
-    assert judged.whole is not None
-    assert found.whole.form is judged.whole.form
-    assert (found.whole.at == judged.whole.at).all(), "to the last digit"
+    assert found.full_fit is not None
+    assert judged.full_fit is not None
+    assert found.full_fit.form is judged.full_fit.form
+    assert (found.full_fit.at == judged.full_fit.at).all(), "to the last digit"

@@ -6,13 +6,13 @@ from scipy.optimize import curve_fit
 from scipy.stats import laplace
 
 from darklode.pipeline.laws.fitting import HUBER, fit, huber
-from darklode.pipeline.laws.forms import JOINT, PARAMETERS, SIZE, STARTED, Floats, Form, Points
+from darklode.pipeline.laws.forms import JOINT, PARAMETERS, SIZE, STARTED, Floats, FunctionalForm, LawPoints
 
 SIZES = 2.0 ** np.arange(7, 14)
 
 
-def points(size: Floats, value: Floats, parameters: Floats | None = None) -> Points:
-    return Points(size, np.full(len(size), np.nan) if parameters is None else parameters, value)
+def points(size: Floats, value: Floats, parameters: Floats | None = None) -> LawPoints:
+    return LawPoints(size, np.full(len(size), np.nan) if parameters is None else parameters, value)
 
 
 def grid() -> tuple[Floats, Floats]:
@@ -28,10 +28,10 @@ def grid() -> tuple[Floats, Floats]:
         (STARTED, [600, 0.7, 900, 0.8], (600 / (SIZES + 900)) ** 0.7 + 0.8),
     ],
 )
-def test_exact_points_give_the_planted_constants(form: Form, planted: list[float], value: Floats) -> None:
+def test_exact_points_give_the_planted_constants(form: FunctionalForm, planted: list[float], value: Floats) -> None:
     found = fit(form, points(SIZES, value))
     assert list(found.constants.values()) == pytest.approx(planted, rel=1e-5)
-    assert found.reached >= 1
+    assert found.n_optima >= 1
     assert found.starts == len(form.starts(found.frame))
 
 
@@ -84,7 +84,7 @@ def test_huber_is_a_sum() -> None:
     assert huber(np.tile(one, 3)) == pytest.approx(3 * huber(one))
 
 
-def noisy(noise: float) -> Points:
+def noisy(noise: float) -> LawPoints:
     sizes = np.repeat(SIZES, 2)
     drawn = np.random.default_rng(1).normal(0, noise, len(sizes))
     return points(sizes, ((600 / sizes) ** 0.4 + 0.8) * np.exp(drawn))

@@ -10,7 +10,7 @@ import pytest
 from darklode.flows.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.spread import here, park, parked
+from darklode.pipeline.base.spread import here, load_shard_result, save_shard_result
 from darklode.pipeline.laws.cell import release
 from darklode.pipeline.laws.grid import GRID, default_sizes
 from darklode.schemas.adaptation import AdaptSettings
@@ -34,7 +34,7 @@ def test_every_cell_is_measured_on_the_same_queries_and_none_is_trained_twice(tm
     base, out = base_for(source, root=tmp_path), Run(str(tmp_path / "laws"))
     settings = settings_for(tmp_path).model_copy(update={"adapt": QUICK, "laws": CELLS})
     for step in steps([base], settings):
-        out.execute(step.plan(out), step.work)
+        out.execute(step.plan(out), step.execute)
     rows = read(out, "law_points")
     assert len(rows) == 3 * 3 * 4 * 2  # measures, sizes, sources, seeds
     assert {row["stopped"] for row in rows} == {"fixed steps"}  # 12 validation queries choose nothing
@@ -48,13 +48,13 @@ def test_every_cell_is_measured_on_the_same_queries_and_none_is_trained_twice(tm
     more = settings.model_copy(update={"laws": CELLS.model_copy(update={"seeds": 1})})
     (grid,) = [step for step in steps([base], more) if step.stage.name == GRID.name]
     seen: list[str] = []
-    out.execute(grid.plan(out), grid.work, lambda _done, _total, note: seen.append(note))
+    out.execute(grid.plan(out), grid.execute, lambda _done, _total, note: seen.append(note))
     assert not seen  # nothing was trained
     large = settings.model_copy(update={"laws": LawSettings(sizes=(SIDES["train"] + 9,))})
     (grid,) = [step for step in steps([base], large) if step.stage.name == GRID.name]
     plan = grid.plan(out)
     with pytest.raises(SettingsError, match="there are"):
-        out.execute(plan, grid.work)
+        out.execute(plan, grid.execute)
 
 
 class Apart:
@@ -70,7 +70,9 @@ class Apart:
             release()
             sent = pickle.loads(pickle.dumps((work, shard)))
             self.worked.append(shard.name)
-            yield parked(self.run.store, shard.place, park(self.run.store, shard.place, sent[0](sent[1])))
+            yield load_shard_result(
+                self.run.store, shard.folder, save_shard_result(self.run.store, shard.folder, sent[0](sent[1]))
+            )
 
 
 def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_pat
         out = Run(str(tmp_path / name))
         spread = Apart(out) if name == "apart" else here
         for step in steps(bases, settings, spread)[:2]:
-            out.execute(step.plan(out), step.work)
+            out.execute(step.plan(out), step.execute)
         outs.append(out)
         assert not isinstance(spread, Apart) or spread.worked == ["labels, 10, seed 0", "labels, 20, seed 0"] * 2
     assert outs[0].tables("law_points").content("law_points") == outs[1].tables("law_points").content("law_points")
@@ -102,15 +104,15 @@ def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_pat
     assert all(one["texts_per_second"] > 0 and one["seconds"] > 0 for one in took.values())
     faster = settings.adapt.model_copy(update={"learning_rates": (1e-1,)})
     (step,) = [step for step in steps(bases[:1], settings.model_copy(update={"adapt": faster})) if step.stage == GRID]
-    outs[1].execute(step.plan(outs[1]), step.work)
+    outs[1].execute(step.plan(outs[1]), step.execute)
     assert {row["chosen"] for row in read(outs[1], "law_points")} == {"learning rate 0.1 × 1"}, "no cell is taken over"
     (step,) = [step for step in steps(bases[:1], settings) if step.stage == GRID]
     told: list[str] = []
-    outs[0].execute(step.plan(outs[0]), step.work, lambda _done, _total, note: told.append(note))
+    outs[0].execute(step.plan(outs[0]), step.execute, lambda _done, _total, note: told.append(note))
     assert not told, "with an encoder less, those that are left are the same cells"
     assert read(outs[0], "law_points") == rows[:6]
     refused = settings.model_copy(update={"laws": LawSettings(sizes=(0, 10))})
     (step,) = [step for step in steps(bases, refused) if step.stage.name == GRID.name]
     plan = step.plan(outs[0])
     with pytest.raises(SettingsError, match="size 0 has no place"):
-        outs[0].execute(plan, step.work)
+        outs[0].execute(plan, step.execute)

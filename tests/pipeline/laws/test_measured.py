@@ -11,7 +11,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Output, Tables
 from darklode.pipeline.base.spread import Spread, here
 from darklode.pipeline.laws import measured
-from darklode.pipeline.laws.measured import ENTROPY_STAGE, System, entropies, few_negatives, means
+from darklode.pipeline.laws.measured import ENTROPY_STAGE, EntropySystem, entropies, few_negatives, means
 from darklode.pipeline.train import encoding
 from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY
 from darklode.schemas.settings import CacheSettings
@@ -55,7 +55,7 @@ def test_blocks_of_queries_elsewhere_give_the_same_bytes(tmp_path: Path, monkeyp
 
     def contents(cache: str, spread: Spread) -> list[str]:
         base = base_for(run, root=tmp_path)
-        system = System("tiny", replace(base, cache=CacheSettings(root=str(tmp_path / cache))), None, 0.05)
+        system = EntropySystem("tiny", replace(base, cache=CacheSettings(root=str(tmp_path / cache))), None, 0.05)
 
         def work(_tables: Tables, output: Output) -> None:
             entropies(base.sources[0], output, system, spread, tenants=["acme", "beta"], seed=7)
@@ -88,7 +88,7 @@ def test_a_pair_without_a_negative_has_no_entropy_and_few_negatives_are_said(
     base = base_for(run, root=tmp_path)
 
     def work(_tables: Tables, output: Output) -> None:
-        entropies(base.sources[0], output, System("tiny", base, None, 0.05), here, tenants=["acme"], seed=7)
+        entropies(base.sources[0], output, EntropySystem("tiny", base, None, 0.05), here, tenants=["acme"], seed=7)
 
     execute(run, ENTROPY_STAGE, work)
     tables = run.tables(*ENTROPY_STAGE.writes)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.laws.page import told
+from darklode.pipeline.laws.page import law_sentences
 from darklode.schemas.law_tables import LAW_VERDICTS
 from helpers.runs import put
 
@@ -19,7 +19,7 @@ def test_a_verdict_is_a_sentence(tmp_path: Path) -> None:
     ]
     run = Run(str(tmp_path / "laws"))
     put(run, "law_verdicts", pa.Table.from_pylist(rows, schema=LAW_VERDICTS.schema))
-    assert told(run.tables("law_verdicts")) == [
+    assert law_sentences(run.tables("law_verdicts")) == [
         "nDCG@10, a: law. The largest size is missed by 1.2%, by 5.0% if nothing changed.",
         "nDCG@10, b: not identifiable yet, too few.",
         "nDCG@10, c: no law, it breaks. The largest size is missed by 20.0%.",

@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.laws.costs import Model, Spent
+from darklode.pipeline.laws.costs import MeasuredCosts, ModelCost
 from darklode.pipeline.laws.fitting import Fit, fit
-from darklode.pipeline.laws.forms import ADDITIVE, JOINT, SIZE, Form, Frame, Points
-from darklode.pipeline.laws.plan import Law, Wanted, at, needed, optimum, plans
+from darklode.pipeline.laws.forms import ADDITIVE, JOINT, SIZE, DataScale, FunctionalForm, LawPoints
+from darklode.pipeline.laws.plan import LawPlan, PlanRequest, loss_at, optimum, plan_laws, size_for_loss
 from darklode.pipeline.laws.points import LawKey
-from darklode.pipeline.laws.verdict import Found
+from darklode.pipeline.laws.verdict import LawResult
 from darklode.schemas.law_tables import LAW_POINTS
 from helpers.planned import found_of
 
@@ -32,31 +32,31 @@ def rows(measure: str, noise: float, sizes: np.ndarray = SIZES) -> pa.Table:
 
 @pytest.mark.parametrize("form", [JOINT, ADDITIVE])
 @pytest.mark.parametrize("per_parameter", [3.22e-8, 0.43])
-def test_the_optimum_is_that_of_brute_force(form: Form, per_parameter: float) -> None:
+def test_the_optimum_is_that_of_brute_force(form: FunctionalForm, per_parameter: float) -> None:
     size, model = (one.ravel() for one in np.meshgrid(np.geomspace(1e3, 5e5, 5), np.geomspace(5e5, 8.7e7, 5)))
-    points = Points(size, model, np.ones(25))
-    frame = Frame.of(points)
+    points = LawPoints(size, model, np.ones(25))
+    frame = DataScale.from_points(points)
     one = Fit(form, np.array([-1.0, 0.57, -0.5, 1.39, 0.03]), frame, points, 0.0, 1, 1)
     budget, per_label = 1e6, 0.6
     n, d, loss = optimum(one, budget, per_label, per_parameter)
     assert n * per_parameter + d * per_label == pytest.approx(budget)
     shares = np.concatenate([np.geomspace(1e-9, 0.5, 20000), 1 - np.geomspace(1e-9, 0.5, 20000)])
-    every = one.predict(points.at((1 - shares) * budget / per_label, shares * budget / per_parameter))
+    every = one.predict(points.with_sizes((1 - shares) * budget / per_label, shares * budget / per_parameter))
     assert loss <= every.min() * (1 + 1e-6)
     assert n == pytest.approx(shares[every.argmin()] * budget / per_parameter, rel=5e-3)
 
 
 def test_labels_needed_give_the_loss_and_none_is_promised_far_away() -> None:
-    one = fit(SIZE, Points(SIZES, np.full(6, np.nan), planted(SIZES)))
-    loss = at(one, 6000.0)
-    assert needed(one, loss) == pytest.approx(6000, rel=1e-6)
-    assert needed(one, at(one, 200.0)) == pytest.approx(200, rel=1e-6)
-    assert needed(one, 0.31) == float("inf")  # more than four times the largest size
+    one = fit(SIZE, LawPoints(SIZES, np.full(6, np.nan), planted(SIZES)))
+    loss = loss_at(one, 6000.0)
+    assert size_for_loss(one, loss) == pytest.approx(6000, rel=1e-6)
+    assert size_for_loss(one, loss_at(one, 200.0)) == pytest.approx(200, rel=1e-6)
+    assert size_for_loss(one, 0.31) == float("inf")  # more than four times the largest size
 
 
 def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> None:
     laws = found_of(rows("nDCG@10", 0.002))
-    planned = plans(laws, Wanted(budget=600, target=0.83, per_label=0.6), 0)
+    planned = plan_laws(laws, PlanRequest(budget=600, target=0.83, per_label=0.6), 0)
     assert [row["choice"] for row in planned] == ["next step", "budget", "target"]
     assert {name: found.verdict for name, found in laws.items()} == {LawKey("nDCG@10", "labels"): "law"}
     step, budget, target = planned
@@ -70,13 +70,13 @@ def test_a_law_tells_the_next_step_what_money_buys_and_what_a_target_takes() -> 
     assert budget["gain_low"] < budget["gain"] < budget["gain_high"]
     assert budget["gain"] == pytest.approx(truth, abs=0.001)
     assert "the budget buys 1,000 queries" in budget["said"]
-    assert at(
-        fit(SIZE, Points(SIZES, np.full(6, np.nan), planted(SIZES) / 4)), 4096 + target["amount"]
+    assert loss_at(
+        fit(SIZE, LawPoints(SIZES, np.full(6, np.nan), planted(SIZES) / 4)), 4096 + target["amount"]
     ) == pytest.approx(0.17, abs=0.001)
 
 
 def test_where_no_law_stands_it_says_what_to_label_first() -> None:
-    (row,) = plans(found_of(rows("nDCG@10", 0.002, SIZES[:3])), Wanted(budget=600, per_label=0.6), 0)
+    (row,) = plan_laws(found_of(rows("nDCG@10", 0.002, SIZES[:3])), PlanRequest(budget=600, per_label=0.6), 0)
     assert (row["choice"], row["amount"]) == ("label first", 3584)
     assert "not identifiable yet" in row["said"]
     assert "label 3,584 queries more, and train at sizes 1,024, 2,048, 4,096 first" in row["said"]
@@ -85,27 +85,29 @@ def test_where_no_law_stands_it_says_what_to_label_first() -> None:
 def test_labels_that_teach_nothing_are_not_asked_for() -> None:
     flat = rows("nDCG@10", 0.0)
     flat = flat.set_column(flat.schema.get_field_index("value"), flat.schema.field("value"), pa.array([0.5] * 18))
-    (row,) = plans(found_of(flat), Wanted(budget=600, per_label=0.6), 0)
+    (row,) = plan_laws(found_of(flat), PlanRequest(budget=600, per_label=0.6), 0)
     assert row["amount"] == 0
     assert "no law says what more of these labels would bring" in row["said"]
 
 
 def test_what_more_than_four_times_the_size_would_take_has_no_amount() -> None:
-    step, target = plans(found_of(rows("nDCG@10", 0.002)), Wanted(target=0.92), 0)
+    step, target = plan_laws(found_of(rows("nDCG@10", 0.002)), PlanRequest(target=0.92), 0)
     assert step["amount"] is not None
     assert target["amount"] is None
     assert "more than 12,288 queries more" in target["said"]
 
 
 def test_prices_are_those_said_or_of_people_or_of_the_judge() -> None:
-    took = Spent(
-        per_query=0.02, minutes=30.0, models=(Model("a", 1e6, 3600, 1.0, 3600.0), Model("b", 4e6, 3600, 0.5, 0.0))
+    took = MeasuredCosts(
+        per_query=0.02,
+        minutes=30.0,
+        models=(ModelCost("a", 1e6, 3600, 1.0, 3600.0), ModelCost("b", 4e6, 3600, 0.5, 0.0)),
     )
-    assert Wanted(per_label=0.6, per_hour=20).priced(took).per_label == 0.6
-    assert Wanted(per_hour=20).priced(took).per_label == pytest.approx(10)
-    assert Wanted().priced(took).per_label == 0.02
-    assert Wanted().priced(took).per_parameter is None
-    assert Wanted(per_gpu_hour=3).priced(took).per_parameter == pytest.approx(3 * 2 / 4e6)
+    assert PlanRequest(per_label=0.6, per_hour=20).with_prices(took).per_label == 0.6
+    assert PlanRequest(per_hour=20).with_prices(took).per_label == pytest.approx(10)
+    assert PlanRequest().with_prices(took).per_label == 0.02
+    assert PlanRequest().with_prices(took).per_parameter is None
+    assert PlanRequest(per_gpu_hour=3).with_prices(took).per_parameter == pytest.approx(3 * 2 / 4e6)
 
 
 def test_a_joint_law_gives_the_model_and_the_labels_of_a_budget() -> None:
@@ -118,23 +120,29 @@ def test_a_joint_law_gives_the_model_and_the_labels_of_a_budget() -> None:
                 found.append(row | {"parameters": model, "value": float(loss)})
     points = pa.Table.from_pylist(found, schema=LAW_POINTS.schema)
     laws = found_of(points)
-    (row,) = plans(laws, Wanted(budget=3000, per_label=0.6, per_parameter=1e-5), 0)
+    (row,) = plan_laws(laws, PlanRequest(budget=3000, per_label=0.6, per_parameter=1e-5), 0)
     assert row["choice"] == "model and labels", laws[LawKey("contrastive_entropy", "labels")].reason
     assert 0 < row["amount"] * 0.6 < 3000
-    whole = laws[LawKey("contrastive_entropy", "labels")].whole
+    whole = laws[LawKey("contrastive_entropy", "labels")].full_fit
     assert whole is not None
-    unpriced = Law(LawKey("contrastive_entropy", "labels"), laws[LawKey("contrastive_entropy", "labels")], Wanted())
-    assert "give --budget" in unpriced.both(whole)["said"]
+    unpriced = LawPlan(
+        LawKey("contrastive_entropy", "labels"), laws[LawKey("contrastive_entropy", "labels")], PlanRequest()
+    )
+    assert "give --budget" in unpriced.plan_joint(whole)["said"]
 
 
 def test_an_optimum_without_labels_is_not_to_be_trusted() -> None:
     size, model = (one.ravel() for one in np.meshgrid(np.geomspace(50, 800, 5), np.geomspace(2e6, 1e7, 4)))
-    points = Points(size, model, np.ones(20))
-    wanted = Wanted(budget=1000, per_label=0.6, per_parameter=1e-4)
+    points = LawPoints(size, model, np.ones(20))
+    wanted = PlanRequest(budget=1000, per_label=0.6, per_parameter=1e-4)
     said = []
     for labels in (-0.5, -30.0):  # what labels lower, as a logarithm: much, and next to nothing
-        one = Fit(ADDITIVE, np.array([-1.0, 0.57, labels, 0.5, 0.03]), Frame.of(points), points, 0.0, 1, 1)
-        (row,) = [Law(LawKey("loss", "labels"), Found(points, size > 0, size > 0, points, size), wanted).both(one)]
+        one = Fit(ADDITIVE, np.array([-1.0, 0.57, labels, 0.5, 0.03]), DataScale.from_points(points), points, 0.0, 1, 1)
+        (row,) = [
+            LawPlan(LawKey("loss", "labels"), LawResult(points, size > 0, size > 0, points, size), wanted).plan_joint(
+                one
+            )
+        ]
         said.append(row["said"])
     assert "not to be trusted" not in said[0]
     assert "and 0 labelled queries" in said[1]

@@ -16,7 +16,7 @@ from darklode.schemas.law_tables import LAW_POINTS
 def read(file: Path, root: Path) -> pa.Table:
     run = Run(str(root / "run"))
     step = Step(POINTS, call(law_points), source=str(file))
-    run.execute(step.plan(run), step.work)
+    run.execute(step.plan(run), step.execute)
     return run.tables("law_points").read("law_points")
 
 

@@ -8,9 +8,9 @@ import pytest
 from darklode.pipeline.laws import verdict
 from darklode.pipeline.laws.fit import CHANCE
 from darklode.pipeline.laws.fitting import Fit
-from darklode.pipeline.laws.forms import ADDITIVE, Floats, Frame, Points
+from darklode.pipeline.laws.forms import ADDITIVE, DataScale, Floats, LawPoints
 from darklode.pipeline.laws.points import ENTROPY
-from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, Found, judge, largest, missed
+from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, LawResult, judge, largest, prediction_error
 
 # A bag of embeddings trained from scratch, at six sizes of data and at seven of the model; a head on a frozen encoder.
 BY_SIZE = [250, 500, 1000, 2000, 4000, 8000], [5.29, 5.24, 5.05, 4.69, 4.40, 3.94]
@@ -20,10 +20,10 @@ OF_HEAD = [15, 30, 60, 120], [3.65, 3.65, 3.67, 3.68]
 SIZES = np.repeat(2.0 ** np.arange(7, 14), 3)
 
 
-def judged(size: object, value: object, parameters: object = None, resamples: int = 30) -> Found:
+def judged(size: object, value: object, parameters: object = None, resamples: int = 30) -> LawResult:
     sizes, values = np.asarray(size, float), np.asarray(value, float)
     models = np.full(len(sizes), np.nan) if parameters is None else np.asarray(parameters, float)
-    return judge(Points(sizes, models, values), CHANCE[ENTROPY], resamples, 0)
+    return judge(LawPoints(sizes, models, values), CHANCE[ENTROPY], resamples, 0)
 
 
 def noisy(exact: Floats, spread: float) -> Floats:
@@ -62,9 +62,9 @@ def test_a_planted_law_is_claimed_and_holds_at_the_largest() -> None:
     assert found.verdict == LAW
     assert found.claimed
     assert found.error < 0.03 < found.naive
-    assert found.whole is not None
+    assert found.full_fit is not None
     assert found.ends is not None
-    assert (found.ends[0] <= found.seen * 1.01).all()
+    assert (found.ends[0] <= found.mean_loss * 1.01).all()
 
 
 def test_a_law_that_breaks_at_the_largest_is_taken_back() -> None:
@@ -90,7 +90,7 @@ def test_the_held_out_point_changes_no_claim() -> None:
 
 def test_the_largest_of_a_grid_are_those_of_the_largest_size_and_of_the_largest_model() -> None:
     size, model = np.array([1.0, 2, 1, 2]), np.array([5.0, 5, 9, 9])
-    assert largest(Points(size, model, size)).tolist() == [False, True, True, True]
+    assert largest(LawPoints(size, model, size)).tolist() == [False, True, True, True]
 
 
 def test_a_width_is_told_finer_than_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,18 +102,18 @@ def test_a_width_is_told_finer_than_what_is_wanted(monkeypatch: pytest.MonkeyPat
 
 def test_a_model_that_is_missed_is_not_hidden_by_sizes_that_are_not() -> None:
     size, model = (one.ravel() for one in np.meshgrid(2.0 ** np.arange(5, 10), [2e6, 4e6, 8e6, 1.6e7]))
-    points = Points(size, model, np.ones(20))
-    whole = Fit(ADDITIVE, np.array([-1.0, 0.57, -0.5, 0.5, 0.03]), Frame.of(points), points, 0.0, 1, 1)
+    points = LawPoints(size, model, np.ones(20))
+    whole = Fit(ADDITIVE, np.array([-1.0, 0.57, -0.5, 0.5, 0.03]), DataScale.from_points(points), points, 0.0, 1, 1)
     value = whole.predict(points)
     value[model == model.max()] *= 1.04
     beyond = points.with_values(value).take(largest(points))
-    assert missed(whole, beyond) == pytest.approx(1 - 1 / 1.04)
+    assert prediction_error(whole, beyond) == pytest.approx(1 - 1 / 1.04)
     alone = points.with_values(value).take(model == model.min())
-    assert missed(whole, alone) == pytest.approx(0)
+    assert prediction_error(whole, alone) == pytest.approx(0)
 
 
 @pytest.mark.parametrize("empty", [0, 1], ids=["before", "after"])
 def test_without_points_before_or_after_nothing_is_known_of_the_size_before(empty: int) -> None:
-    points = [Points(SIZES[at : at + 3], np.full(3, np.nan), np.ones(3)) for at in (0, 3)]
+    points = [LawPoints(SIZES[at : at + 3], np.full(3, np.nan), np.ones(3)) for at in (0, 3)]
     points[empty] = points[empty].take(np.zeros(3, np.bool_))
-    assert np.isnan(verdict._naive(points[0], points[1]))
+    assert np.isnan(verdict._naive_forecast(points[0], points[1]))

@@ -39,10 +39,10 @@ def with_days(run: Run, *days: int) -> Run:
 
 def test_of_a_run_without_anything_there_is_nothing_to_tell(run: Run) -> None:
     found = history(run)
-    assert (found.sources(), found.through()) == ({}, None)
-    assert found.learned("planner_terms").rows("planner_terms") == 0
-    assert found.past().contains == {}
-    assert not any(found.past().made_with.values())
+    assert (found.sources(), found.learned_through()) == ({}, None)
+    assert found.learned_tables("planner_terms").rows("planner_terms") == 0
+    assert found.earlier_run().contains == {}
+    assert not any(found.earlier_run().made_with.values())
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_of_a_run_without_anything_there_is_nothing_to_tell(run: Run) -> None:
 def test_nothing_is_learned_from_the_test_period(
     run: Run, days: int, test_from: date | None, through: date | None
 ) -> None:
-    assert history(with_days(run, *range(1, days + 1)), test_from=test_from).through() == through
+    assert history(with_days(run, *range(1, days + 1)), test_from=test_from).learned_through() == through
 
 
 def test_the_days_up_to_one_are_an_input_and_later_ones_are_not(run: Run) -> None:
@@ -72,22 +72,22 @@ def test_the_days_up_to_one_are_an_input_and_later_ones_are_not(run: Run) -> Non
 
 def test_from_a_held_day_nothing_is_learned_and_no_period_begins(run: Run) -> None:
     found = history(with_days(run, *range(1, 16)))
-    assert found.through() == date(2026, 3, 12)
+    assert found.learned_through() == date(2026, 3, 12)
     held = {"tenant": "t", "date": date(2026, 3, 15), "state": "held", "reasons": ["x"], "rows": 1}
     put(run, "log_days", pa.Table.from_pylist([held], TABLES["log_days"].schema))
-    assert list(found.admitted()) == [f"2026-03-{day:02}" for day in range(1, 15)]
-    assert found.through() == date(2026, 3, 5)
+    assert list(found.admitted_days()) == [f"2026-03-{day:02}" for day in range(1, 15)]
+    assert found.learned_through() == date(2026, 3, 5)
 
 
 def test_a_day_is_named_by_its_own_files_or_else_by_its_rows(run: Run) -> None:
     found = history(with_days(run, 1, 2))
     assert found.marks() == {"2026-03-01": "read", "2026-03-02": "read"}
-    assert found.standing().read == {"2026-03-01", "2026-03-02"}
+    assert found.admission_state().read == {"2026-03-01", "2026-03-02"}
     search = Search("t", "s", 1, "key", (DOCS[0],))
     stage = replace(INGEST_LOGS, reads=(), writes=("impressions",))
     run.execute(run.plan(stage, {}), lambda _tables, output: output.write("impressions", impressions(FIRST, [search])))
     assert found.marks().keys() == {"2026-03-01"} != {"read"}
-    assert found.standing().read == frozenset()
+    assert found.admission_state().read == frozenset()
 
 
 def test_what_was_read_and_learned_is_that_of_the_latest_night(run: Run) -> None:
@@ -96,11 +96,11 @@ def test_what_was_read_and_learned_is_that_of_the_latest_night(run: Run) -> None
     with_days(run, 1, 2)
     assert list(found.sources()) == ["2026-03-01", "2026-03-02"]
     given(run, "fit_planner", "planner_terms")
-    assert found.learned("planner_terms").parts("planner_terms")
+    assert found.learned_tables("planner_terms").parts("planner_terms")
 
 
 def test_pairs_hang_on_the_settings_of_the_stages_before_them(run: Run) -> None:
     found = history(run)
-    before = found.past()
+    before = found.earlier_run()
     given(run, "associate", "associations", {"th_click": 0.5})
-    assert found.past().identity == {**before.identity, "associate": {"th_click": 0.5}}
+    assert found.earlier_run().identity == {**before.identity, "associate": {"th_click": 0.5}}

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.relations import keep
+from darklode.pipeline.base.relations import materialize
 from darklode.pipeline.mine.multi_hop import loans_to, multi_hop, with_lenders
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings
@@ -66,9 +66,11 @@ def pairs(
     fill(connection, "relevance_evidence", relevance)
     queries = {row["query_id"] for row in (*evidence, *relevance)}
     fill(connection, "log_queries", [{"query_id": one, "text": one, "date": DAYS[0]} for one in sorted(queries)])
-    borrowers = keep(connection, "SELECT 't' AS tenant, 'q' AS query_id")
+    borrowers = materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id")
     loans = loans_to(connection, borrowers, before=before)
-    made = multi_hop(connection, borrowers, loans, OneHop(ClickSettings(), before, seed), most=most, merge=merge)
+    made = multi_hop(
+        connection, borrowers, loans, OneHop(ClickSettings(), before, seed), max_associations=most, merge=merge
+    )
     rows: Rows = connection.sql(f"FROM {made} ORDER BY positive_id, source").to_arrow_table().to_pylist()
     assert {(row.pop("tenant"), row.pop("query_id")) for row in rows} <= {("t", "q")}
     return rows
@@ -202,6 +204,6 @@ def test_associations_of_test_days_do_not_count(connection: duckdb.DuckDBPyConne
 def test_lenders_come_along_once(connection: duckdb.DuckDBPyConnection) -> None:
     given = [lends("q", "l"), lends("q", "l", "relevance"), lends("q", "m"), lends("other", "o")]
     fill(connection, "associations", given)
-    borrowers = keep(connection, "SELECT 't' AS tenant, 'q' AS query_id")
+    borrowers = materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id")
     both = with_lenders(connection, borrowers, loans_to(connection, borrowers, before=NEVER))
     assert sorted(connection.sql(f"SELECT query_id FROM {both}").fetchall()) == [("l",), ("m",), ("q",)]

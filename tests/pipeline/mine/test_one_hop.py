@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy.stats import gamma
 
-from darklode.pipeline.base.relations import Relation, keep
+from darklode.pipeline.base.relations import Relation, materialize
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings
 from darklode.schemas.tables import TABLES
@@ -42,7 +42,7 @@ def made(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Pairs by clicks and by relevance, of query q of tenant t."""
     hop = OneHop(ClickSettings(**settings), before, seed)
-    found = hop.pairs(connection, keep(connection, "SELECT 't' AS tenant, 'q' AS query_id"))
+    found = hop.pairs(connection, materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id"))
     return rows(connection, found.click, "lot"), rows(connection, found.relevance, "negatives")
 
 
@@ -186,10 +186,10 @@ def test_what_is_known_of_a_query_is_not_made_again(connection: duckdb.DuckDBPyC
     evidence = [day(doc, number % 3, clicks=number % 2) for number, doc in enumerate("abcdef")]
     fill(connection, "click_evidence", *evidence, *(one | {"query_id": "other"} for one in evidence))
     hop, both = OneHop(ClickSettings(), NEVER, 13), "SELECT 't' AS tenant, unnest(['q', 'other']) AS query_id"
-    every = hop.pairs(connection, keep(connection, both))
-    known = hop.pairs(connection, keep(connection, "SELECT 't' AS tenant, 'q' AS query_id"))
+    every = hop.pairs(connection, materialize(connection, both))
+    known = hop.pairs(connection, materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id"))
     fill(connection, "click_evidence", *(one | {"query_id": "other"} for one in evidence))
-    found = replace(hop, known=known).pairs(connection, keep(connection, both))
+    found = replace(hop, previous=known).pairs(connection, materialize(connection, both))
     listed = [[connection.sql(f"FROM {one} ORDER BY ALL").fetchall() for one in of] for of in (found, every)]
     assert listed[0] == listed[1]
     assert {row[1] for row in listed[0][1]} == {"q", "other"}

@@ -206,14 +206,14 @@ def test_a_night_looks_only_at_what_its_evidence_touched(run: Run, monkeypatch: 
     log = random_log(7)
     mine(run, log)
     looked: list[tuple[str, ...]] = []
-    real = darklode.pipeline.mine.pairs.touched
+    real = darklode.pipeline.mine.pairs.touched_queries
 
     def watch(connection: Any, delta: Any, earlier: Any, news: Any, hop: OneHop) -> Any:
         found = real(connection, delta, earlier, news, hop)
         looked.append(tuple(row[0] for row in connection.sql(f"SELECT query_id FROM {found[0]}").fetchall()))
         return found
 
-    monkeypatch.setattr(darklode.pipeline.mine.pairs, "touched", watch)
+    monkeypatch.setattr(darklode.pipeline.mine.pairs, "touched_queries", watch)
     alone = Search("default", "s1", 5, "nobody else asks this", ("d1", "d2"), frozenset({1}))
     mine(run, {**log, FIRST + timedelta(20): [alone]})
     assert looked == [(query_id(alone.query),)]

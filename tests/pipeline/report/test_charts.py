@@ -7,15 +7,15 @@ import pytest
 
 from darklode.pipeline.report.charts import (
     SOURCES,
-    Bin,
     Histogram,
+    HistogramBin,
     Whisker,
     evidence,
     histograms,
+    integer_bins,
     small_whiskers,
-    stacked,
+    stacked_bars,
     whiskers,
-    whole_bins,
 )
 from darklode.pipeline.report.drawing import Axis, Bar, Chart, Column, Dot
 
@@ -23,33 +23,33 @@ SERIES = {"good": ("relevant", "a"), "bad": ("not relevant", "b")}
 
 
 def bars(of: pa.Table, **given: object) -> list[list[tuple[float, float, str]]]:
-    chart = stacked(of, "name", SERIES, axis="pairs", **given)  # type: ignore[arg-type]
+    chart = stacked_bars(of, "name", SERIES, axis="pairs", **given)  # type: ignore[arg-type]
     return [[(bar.start, bar.length, bar.tone) for bar in row.marks if isinstance(bar, Bar)] for row in chart.rows]
 
 
 def test_the_parts_of_a_bar_stand_end_to_end() -> None:
     table = pa.table({"name": ["x", "y", "z"], "good": [60, None, 0], "bad": [40, 20, 0]})
     assert bars(table) == [[(0, 60, "a"), (60, 40, "b")], [(0, 20, "b")], []]
-    chart = stacked(table, "name", SERIES, axis="pairs", shares=True)
+    chart = stacked_bars(table, "name", SERIES, axis="pairs", shares=True)
     assert [row.value for row in chart.rows] == ["100 · 83.3 %", "20 · 16.7 %", "0 · 0 %"]
     assert chart.legend == [("a", "relevant"), ("b", "not relevant")]
 
 
 def test_bars_beyond_the_most_are_left_out_and_it_is_said() -> None:
     table = pa.table({"name": list("abc"), "good": [1, 2, 300], "bad": [0, 0, 0]})
-    chart = stacked(table, "name", SERIES, axis="pairs", most=2)
+    chart = stacked_bars(table, "name", SERIES, axis="pairs", max_bars=2)
     assert [row.label for row in chart.rows] == ["a", "b"]
     assert chart.note == "The first 2 are drawn."
-    assert stacked(table, "name", SERIES, axis="pairs", most=3).note == ""
+    assert stacked_bars(table, "name", SERIES, axis="pairs", max_bars=3).note == ""
 
 
 def test_one_series_needs_no_legend_and_nothing_at_all_has_a_scale() -> None:
-    chart = stacked(pa.table({"name": ["x"], "n": [0]}), "name", {"n": ("pairs", "a")}, axis="pairs", shares=True)
+    chart = stacked_bars(pa.table({"name": ["x"], "n": [0]}), "name", {"n": ("pairs", "a")}, axis="pairs", shares=True)
     assert (chart.legend, chart.rows[0].value, list(chart.rows[0].marks)) == ([], "0", [])
 
 
 def test_each_histogram_is_as_high_as_its_highest_bin() -> None:
-    bins = [Bin(0, 50, "few"), Bin(50, 50, "many")]
+    bins = [HistogramBin(0, 50, "few"), HistogramBin(50, 50, "many")]
     series = [Histogram("raw", "a", [10, 5], "queries", "15"), Histogram("kept", "b", [0, 1], "queries", "1")]
     chart = histograms(bins, series, Axis())
     tops = [[(one.start, one.top) for one in row.marks if isinstance(one, Column)] for row in chart.rows]
@@ -59,12 +59,12 @@ def test_each_histogram_is_as_high_as_its_highest_bin() -> None:
 
 def test_counts_and_bins_have_to_match() -> None:
     with pytest.raises(ValueError, match="zip"):
-        histograms([Bin(0, 100, "all")], [Histogram("raw", "a", [1, 2], "queries", "3")], Axis())
+        histograms([HistogramBin(0, 100, "all")], [Histogram("raw", "a", [1, 2], "queries", "3")], Axis())
 
 
 def test_whole_numbers_have_a_bin_each_and_the_rest_share_one() -> None:
-    bins, axis = whole_bins([0, 2, 9], most=8, unit="words")
-    assert [(one.start, one.said) for one in bins] == [(0, "0 words"), (20, "2 words"), (90, "more than 8 words")]
+    bins, axis = integer_bins([0, 2, 9], max_value=8, unit="words")
+    assert [(one.start, one.label) for one in bins] == [(0, "0 words"), (20, "2 words"), (90, "more than 8 words")]
     assert {one.length for one in bins} == {10}
     assert axis.ticks == [(5.0, "0"), (55.0, "5"), (95.0, ">8")]
 

@@ -5,7 +5,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.report.diff import both, counts, examples, flipped, label_reasons
+from darklode.pipeline.report.diff import attach_both, changed_verdicts, counts, examples, label_reasons
 from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
 from helpers.runs import put
@@ -63,7 +63,7 @@ def test_counts_are_those_of_sets(seed: int, tmp_path: Path) -> None:
     ]
     old, new = runs
     given = [[pair(q, c, t, relevance=said) for (t, q, c), said in run.items()] for run in runs]
-    with both(*(tables(tmp_path / str(n), qrels=rows) for n, rows in enumerate(given))) as compared:
+    with attach_both(*(tables(tmp_path / str(n), qrels=rows) for n, rows in enumerate(given))) as compared:
         found = counts(compared)
     assert found.to_pylist() == [
         {
@@ -79,9 +79,9 @@ def test_counts_are_those_of_sets(seed: int, tmp_path: Path) -> None:
 
 def test_a_run_does_not_differ_from_itself(tmp_path: Path) -> None:
     one = all_tables(finished_run(str(tmp_path / "run")))
-    with both(one, one) as compared:
+    with attach_both(one, one) as compared:
         found = counts(compared).to_pylist()
-        assert label_reasons(compared).num_rows == flipped(compared, 9).num_rows == 0
+        assert label_reasons(compared).num_rows == changed_verdicts(compared, 9).num_rows == 0
         assert not any(rows.num_rows for _, rows in examples(compared, 9))
     assert [row["what"] for row in found] == ["documents", "chunks", "queries", "pool", "labels", "triplets"]
     assert all(row["before"] == row["after"] > 0 for row in found)
@@ -89,13 +89,13 @@ def test_a_run_does_not_differ_from_itself(tmp_path: Path) -> None:
 
 
 def test_runs_without_tables_do_not_differ(tmp_path: Path) -> None:
-    with both(tables(tmp_path / "one"), tables(tmp_path / "two")) as compared:
+    with attach_both(tables(tmp_path / "one"), tables(tmp_path / "two")) as compared:
         assert counts(compared).num_rows == 0
 
 
 def test_tenants_are_not_taken_for_one_another(tmp_path: Path) -> None:
     one, two = ([pair("q", "c", tenant, relevance=1)] for tenant in "ab")
-    with both(tables(tmp_path / "one", qrels=one), tables(tmp_path / "two", qrels=two)) as compared:
+    with attach_both(tables(tmp_path / "one", qrels=one), tables(tmp_path / "two", qrels=two)) as compared:
         found = counts(compared).to_pylist()[0]
     assert (found["removed"], found["added"], found["changed"]) == (1, 1, 0)
 
@@ -106,7 +106,7 @@ def test_a_label_says_why_only_one_run_has_it(tmp_path: Path) -> None:
     after = whole([stays, pair("new", "c", relevance=1), pair("q", "d", relevance=None)])
     before["chunks"] += [{"tenant": "a", "chunk_id": "out", "text": "both know it"}]
     before["queries"] += [{"tenant": "a", "query_id": "new", "text": "known, and never pooled"}]
-    with both(tables(tmp_path / "old", **before), tables(tmp_path / "new", **after)) as compared:
+    with attach_both(tables(tmp_path / "old", **before), tables(tmp_path / "new", **after)) as compared:
         found = label_reasons(compared).to_pylist()
     assert {(row["labels"], row["why"]): (row["relevant"], row["not_relevant"]) for row in found} == {
         ("added", "the pair came into the pool"): (1, 0),
@@ -123,9 +123,9 @@ def test_flips_come_with_texts_and_the_largest_shift_first(tmp_path: Path) -> No
 
     old = run("old", (0, 0.4), (0, 0.1), (1, 0.9), (1, None), (1, 0.8), (0, 0.3))
     new = run("new", (1, 0.6), (2, 0.75), (0, 0.2), (0, 0.1), (3, 0.9), (0, 0.1))
-    with both(old, new) as compared:
-        found = flipped(compared, 5).to_pylist()
-        fewest = flipped(compared, 1).to_pylist()
+    with attach_both(old, new) as compared:
+        found = changed_verdicts(compared, 5).to_pylist()
+        fewest = changed_verdicts(compared, 1).to_pylist()
     assert [(row["relevant"], row["chunk"]) for row in found] == [
         (True, "chunk c1"),
         (True, "chunk c0"),
@@ -144,12 +144,12 @@ def test_examples_show_the_text_before_and_after(tmp_path: Path) -> None:
         ]
         return tables(tmp_path / name, queries=rows)
 
-    with both(run("old", "one", "two", ""), run("new", "one", "too")) as compared:
+    with attach_both(run("old", "one", "two", ""), run("new", "one", "too")) as compared:
         shown = dict(examples(compared, 9))["queries"].to_pylist()
     assert [(row["how"], row["before"], row["after"]) for row in shown] == [
         ("changed", "two [train]", "too [train]"),
         ("removed", " [train]", None),
     ]
     many = [str(number) for number in range(50)]
-    with both(run("none"), run("many", *many)) as compared:
+    with attach_both(run("none"), run("many", *many)) as compared:
         assert dict(examples(compared, 4))["queries"].num_rows == 4

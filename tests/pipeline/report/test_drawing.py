@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darklode.pipeline.report.drawing import AxisScale, nice, whole_step
+from darklode.pipeline.report.drawing import AxisScale, round_up_nicely, whole_step
 
 
 @pytest.mark.parametrize(
@@ -14,12 +14,12 @@ from darklode.pipeline.report.drawing import AxisScale, nice, whole_step
     [(0, 1), (-3, 1), (1, 1), (1.1, 2), (2, 2), (3, 5), (5.1, 10), (0.03, 0.05), (0.3, 0.5), (99, 100)],
 )
 def test_nice_numbers(value: float, said: float) -> None:
-    assert nice(value) == pytest.approx(said)
+    assert round_up_nicely(value) == pytest.approx(said)
 
 
 @given(st.floats(1e-9, 1e12))
 def test_a_nice_number_is_the_next_of_its_kind(value: float) -> None:
-    found = nice(value)
+    found = round_up_nicely(value)
     assert value <= found * (1 + 1e-9) <= value * 2.5 * (1 + 1e-6)
     assert round(found / 10 ** round(log10(found) // 1), 6) in {1, 2, 5, 10}
 
@@ -47,7 +47,7 @@ def test_an_axis_from_nothing_ends_at_a_round_number(high: float, end: float, ti
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_an_axis_around_holds_both_ends_and_has_a_width(one: float, other: float) -> None:
     low, high = sorted((one, other))
-    scale = AxisScale.around(low, high, 0.02)
+    scale = AxisScale.including(low, high, 0.02)
     assert scale.low <= low + 1e-9
     assert scale.high >= high - 1e-9
     assert scale.high - scale.low >= 0.02 - 1e-9
@@ -64,12 +64,12 @@ def test_an_axis_around_holds_both_ends_and_has_a_width(one: float, other: float
     ],
 )
 def test_an_axis_around_fits_its_numbers(low: float, high: float, ends: tuple[float, float]) -> None:
-    scale = AxisScale.around(low, high, 0.02)
+    scale = AxisScale.including(low, high, 0.02)
     assert (scale.low, scale.high) == ends
 
 
 def test_places_are_percent_of_the_way_and_never_outside() -> None:
     scale = AxisScale(10, 30)
-    assert [scale.at(value) for value in (5, 10, 15, 30, 99)] == [0, 0, 25, 100, 100]
+    assert [scale.position_of(value) for value in (5, 10, 15, 30, 99)] == [0, 0, 25, 100, 100]
     assert scale.span(15, 20) == 25
-    assert AxisScale(3, 3).at(3) == 0
+    assert AxisScale(3, 3).position_of(3) == 0

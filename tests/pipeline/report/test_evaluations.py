@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.report.evaluations import told, told_by_log
+from darklode.pipeline.report.evaluations import log_summary_tables, summary_tables
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
 
@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_measures_stand_side_by_side_with_what_can_be_reached(run: Run) -> None:
-    found = told(run.tables())
+    found = summary_tables(run.tables())
     assert list(found) == [
         "counted: 3 queries",
         "labelled: 3 queries",
@@ -75,7 +75,7 @@ def test_measures_stand_side_by_side_with_what_can_be_reached(run: Run) -> None:
 
 
 def test_a_log_without_arms_has_shares_alone(run: Run) -> None:
-    (rows,) = told_by_log(run.tables()).values()
+    (rows,) = log_summary_tables(run.tables()).values()
     assert rows.to_pylist() == [
         {"measure": "click-through", "arm": "(all)", "share": 0.2, "interval": "0.1000 to 0.3000", "of": 9}
     ]
@@ -87,7 +87,7 @@ def test_a_weak_judge_is_called_so(run: Run) -> None:
     said = {"tenant": ["a"], "date": [date(2026, 3, 1)], "position": [1], "judge_id": ["embedded-2:0123"]}
     texts = {name: ["one"] for name in ("search_id", "session", "query_id", "query", "doc_id")}
     put(run, "online_verdicts", TABLES["online_verdicts"].rows(said | texts))
-    (title,) = told_by_log(run.tables())
+    (title,) = log_summary_tables(run.tables())
     assert title.endswith("; irrelevant by embedded-2, a weak judge")
 
 
@@ -95,5 +95,5 @@ def test_a_difference_of_one_session_has_no_interval(run: Run) -> None:
     row = {"tenant": None, "arm": "b", "other": "a", "measure": "interleaved", "difference": 1.0}
     row |= {"low": None, "high": None, "p": 1.0, "p_holm": 1.0}
     put(run, "online_pairs", pa.Table.from_pylist([row], schema=TABLES["online_pairs"].schema))
-    (shown,) = told_by_log(run.tables())["The arms' differences"].to_pylist()
+    (shown,) = log_summary_tables(run.tables())["The arms' differences"].to_pylist()
     assert shown["interval"] == "–"

@@ -7,23 +7,23 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.drawing import Facts
-from darklode.pipeline.report.figure import Figure, FilledFigure, filled
+from darklode.pipeline.report.figure import Figure, FilledFigure, fill_figures
 from darklode.pipeline.report.numbers import UNKNOWN
 from helpers.report_runs import opened, random_run
 
-COUNTS = Figure("counts", "Counts", "From 0 on.", lambda _: pa.table({"n": range(5)}), most=3)
+COUNTS = Figure("counts", "Counts", "From 0 on.", lambda _: pa.table({"n": range(5)}), max_rows=3)
 
 
 def fill(run: Run, *figures: Figure) -> list[FilledFigure]:
     with opened(run) as given:
-        return list(filled(figures, given))
+        return list(fill_figures(figures, given))
 
 
 @pytest.mark.parametrize(("last", "kept"), [(False, [0, 1, 2]), (True, [2, 3, 4])])
 def test_a_long_table_keeps_its_beginning_or_its_end_and_counts_the_rest(run: Run, last: bool, kept: list[int]) -> None:
     (one,) = fill(run, replace(COUNTS, last=last))
     assert (one.table["n"].to_pylist(), one.cut) == (kept, 2)
-    (whole,) = fill(run, replace(COUNTS, last=last, most=5))
+    (whole,) = fill(run, replace(COUNTS, last=last, max_rows=5))
     assert (whole.table.num_rows, whole.cut) == (5, 0)
 
 

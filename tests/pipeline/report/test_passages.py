@@ -40,8 +40,8 @@ def text(run: Run, tenant: str, chunk: str = "c", note: str = "") -> Text:
 
 def test_a_text_names_its_document_and_keeps_its_lines(coded: Run) -> None:
     found = text(coded, "a")
-    assert ["".join(piece.text for piece in name) for name in found.named] == ["A", "Keys"]
-    assert (found.document, found.note, found.whole) == ("guide.md", "probability 0.750", [])
+    assert ["".join(piece.text for piece in name) for name in found.heading_pieces] == ["A", "Keys"]
+    assert (found.document, found.note, found.full_blocks) == ("guide.md", "probability 0.750", [])
     assert [(block.kind, len(block.lines)) for block in found.clipped] == [("fixed", 1), ("bullet", 1), ("bullet", 1)]
     marked = [piece.text for block in found.clipped for line in block.lines for piece in line if piece.marked]
     assert marked == ["key", "rotate"]
@@ -57,10 +57,10 @@ def test_a_note_stands_in_place_of_the_probability(coded: Run) -> None:
 
 def test_a_text_whose_chunk_is_gone_has_no_name(coded: Run) -> None:
     found = text(coded, "a", "gone")
-    assert (found.document, list(found.named), found.note) == ("", [], "")
+    assert (found.document, list(found.heading_pieces), found.note) == ("", [], "")
 
 
 def test_a_long_text_is_whole_on_demand() -> None:
     long = plain("needle\n" + "hay " * EXCERPT)
-    assert len(long.whole[0].lines) == 2
-    assert plain("short").whole == []
+    assert len(long.full_blocks[0].lines) == 2
+    assert plain("short").full_blocks == []

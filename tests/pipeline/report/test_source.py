@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.report.source import COMPLETE, MISSING, OLDER, incomplete, source, standing, thresholds
+from darklode.pipeline.report.source import COMPLETE, MISSING, OLDER, incomplete, open_source, thresholds, valid_stages
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.settings import CardSettings, Settings
 from darklode.schemas.tables import TABLES
@@ -30,8 +30,8 @@ def follow(run: Run) -> None:
 
 
 def states(run: Run, order: Mapping[str, bool] = ORDER) -> dict[str, str]:
-    with source(run, Settings(), order) as given:
-        return standing(given)
+    with open_source(run, Settings(), order) as given:
+        return valid_stages(given)
 
 
 def test_a_stage_is_missing_complete_or_older_than_what_it_read(run: Run) -> None:
@@ -42,7 +42,7 @@ def test_a_stage_is_missing_complete_or_older_than_what_it_read(run: Run) -> Non
     assert states(run) == {"first": COMPLETE, "second": COMPLETE}
     write(run, "one", "two")
     assert states(run) == {"first": COMPLETE, "second": OLDER}
-    with source(run, Settings(), ORDER) as given:
+    with open_source(run, Settings(), ORDER) as given:
         assert incomplete(given) == {"second": OLDER}
 
 
@@ -64,21 +64,21 @@ def test_units_of_a_killed_stage_are_counted_until_it_is_complete(run: Run) -> N
 
 def test_tables_that_nobody_wrote_are_empty(run: Run) -> None:
     write(run, "one")
-    with source(run, Settings(card=CardSettings(name="mine")), ORDER) as given:
-        assert (given.name, given.written) == ("mine", {"raw_queries"})
+    with open_source(run, Settings(card=CardSettings(name="mine")), ORDER) as given:
+        assert (given.name, given.written_tables) == ("mine", {"raw_queries"})
         assert (given.tables.rows("raw_queries"), given.tables.rows("verdicts")) == (1, 0)
         assert not given.mined
 
 
 def test_a_log_among_the_inputs_makes_a_mined_run_before_its_first_table(run: Run) -> None:
     run.store.write("inputs.json", b'{"logs": "here", "docs": "there"}')
-    with source(run, Settings(), ORDER) as given:
+    with open_source(run, Settings(), ORDER) as given:
         assert given.mined
 
 
 @pytest.mark.parametrize(("threshold", "cut"), [(0.35, 0.35), (0.5, 0.5)])
 def test_one_threshold_is_everybodys(run: Run, threshold: float, cut: float) -> None:
-    with source(run, Settings(judge=JudgeSettings(threshold=threshold)), ORDER) as given:
+    with open_source(run, Settings(judge=JudgeSettings(threshold=threshold)), ORDER) as given:
         assert thresholds(given).to_pylist() == [{"tenant": None, "threshold": cut}]
 
 
@@ -90,5 +90,5 @@ def test_fitted_thresholds_are_the_tenants_own_where_there_are_any(run: Run) -> 
     fit = Stage("calibrate", 1, (), ("calibration",))
     run.execute(run.plan(fit, {}), lambda _tables, output: output.write("calibration", table))
     settings = Settings(judge=JudgeSettings(threshold="fitted", human="labels.csv"))
-    with source(run, settings, ORDER) as given:
+    with open_source(run, settings, ORDER) as given:
         assert thresholds(given).to_pylist() == [{"tenant": "a", "threshold": 0.2}, {"tenant": "b", "threshold": 0.7}]

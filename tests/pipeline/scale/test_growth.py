@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from darklode.pipeline.scale.growth import grown, local_exponent
+from darklode.pipeline.scale.growth import fit_growth, local_exponent
 
 SIZES = [500.0, 2_000.0, 8_000.0, 32_000.0, 128_000.0]
 
@@ -12,16 +12,16 @@ SIZES = [500.0, 2_000.0, 8_000.0, 32_000.0, 128_000.0]
 @pytest.mark.parametrize("fixed", [0.001, 0.4])
 def test_planted_constants_come_back(exponent: float, fixed: float) -> None:
     costs = [fixed + 3e-4 * size**exponent for size in SIZES]
-    found = grown(SIZES, costs)
+    found = fit_growth(SIZES, costs)
     assert found.exponent == pytest.approx(exponent, abs=0.01)
-    assert found.at(1e6) == pytest.approx(fixed + 3e-4 * 1e6**exponent, rel=0.03)
+    assert found.cost_at(1e6) == pytest.approx(fixed + 3e-4 * 1e6**exponent, rel=0.03)
 
 
 def test_the_interval_holds_the_truth_in_noise_and_grows_with_the_distance() -> None:
     held, truth = 0, 0.2 + 1e-4 * 1e6
     for seed in range(60):
         noise = np.exp(np.random.default_rng(seed).normal(0, 0.05, len(SIZES)))
-        found = grown(SIZES, [(0.2 + 1e-4 * size) * one for size, one in zip(SIZES, noise, strict=True)])
+        found = fit_growth(SIZES, [(0.2 + 1e-4 * size) * one for size, one in zip(SIZES, noise, strict=True)])
         low, high = found.span(1e6)
         held += low <= truth <= high
         near = found.span(128_000.0)
@@ -31,8 +31,8 @@ def test_the_interval_holds_the_truth_in_noise_and_grows_with_the_distance() -> 
 
 
 def test_what_never_grows_has_no_wide_interval() -> None:
-    found = grown(SIZES, [0.5, 0.5, 0.5, 0.5, 0.5])
-    assert found.at(1e7) == pytest.approx(0.5, rel=0.2)
+    found = fit_growth(SIZES, [0.5, 0.5, 0.5, 0.5, 0.5])
+    assert found.cost_at(1e7) == pytest.approx(0.5, rel=0.2)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_never_grows_has_no_wide_interval() -> None:
 )
 def test_too_little_to_fit_is_refused(sizes: list[float], costs: list[float]) -> None:
     with pytest.raises(ValueError, match=r"sizes|above 0"):
-        grown(sizes, costs)
+        fit_growth(sizes, costs)
 
 
 def test_the_last_step_has_an_exponent() -> None:

@@ -7,18 +7,18 @@ import pytest
 
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.scale.growth import LEAST
-from darklode.pipeline.scale.measured import StageCosts, measured
+from darklode.pipeline.scale.measured import StageCosts, load_measured
 from helpers.unit_costs import stage, unit_costs
 
 
 def test_those_that_come_along_cover_every_job_and_can_be_fitted() -> None:
-    found = measured()
+    found = load_measured()
     assert {one.job for one in found.stages} == {"build", "mine", "index"}
     names = {one.name for one in found.stages}
     assert {"chunk", "clean", "embed", "fit bm25", "search bm25", "judge llm", "triplets", "associate"} <= names
     for one in found.stages:
         assert len({point.size for point in one.points}) > LEAST, f"{one.name} has no size that was held out"
-        assert one.growth.span(1e9)[0] <= one.growth.at(1e9) <= one.growth.span(1e9)[1], one.name
+        assert one.growth.span(1e9)[0] <= one.growth.cost_at(1e9) <= one.growth.span(1e9)[1], one.name
 
 
 def test_memory_is_carried_on_only_where_it_was_still_growing() -> None:
@@ -33,7 +33,7 @@ def test_memory_is_carried_on_only_where_it_was_still_growing() -> None:
 def test_a_users_own_are_read(tmp_path: Path) -> None:
     path = tmp_path / "own.json"
     path.write_text(json.dumps(unit_costs(stage("chunk", "chunks", 1.0))))
-    assert [one.name for one in measured(str(path)).stages] == ["chunk"]
+    assert [one.name for one in load_measured(str(path)).stages] == ["chunk"]
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_files_that_are_none_are_refused(tmp_path: Path, text: str | None, said:
     if text is not None:
         path.write_text(text)
     with pytest.raises(InputError, match=said):
-        measured(str(path))
+        load_measured(str(path))

@@ -6,8 +6,8 @@ import pytest
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.scale.measured import Measured
-from darklode.pipeline.scale.plan import Planned, plan, totals
-from darklode.pipeline.scale.told import notes, shown, told
+from darklode.pipeline.scale.plan import PlannedStage, plan_stages, totals
+from darklode.pipeline.scale.told import format_rows, format_total, notes
 from darklode.schemas.scale import Hardware
 from helpers.unit_costs import stage, unit_costs
 
@@ -15,9 +15,9 @@ MACHINES = {"count": 10, "cores": 4, "memory_gb": 32, "price_per_hour": 2.0}
 COSTS = Measured.model_validate(unit_costs())
 
 
-def planned(documents: float = 1e6, queries: float = 1e5, **given: Any) -> dict[str, Planned]:
+def planned(documents: float = 1e6, queries: float = 1e5, **given: Any) -> dict[str, PlannedStage]:
     hardware = Hardware.model_validate({"machines": MACHINES} | given)
-    return {row.stage: row for row in plan(COSTS, hardware, documents, queries)}
+    return {row.stage: row for row in plan_stages(COSTS, hardware, documents, queries)}
 
 
 def test_hours_are_those_of_the_fit_and_the_clock_has_all_machines() -> None:
@@ -53,7 +53,7 @@ def test_a_stage_of_one_process_is_no_quicker_on_more_machines() -> None:
     extra = unit_costs()["stages"][0] | {"name": "clean", "per": "raw_queries"}
     costs = Measured.model_validate(unit_costs(*unit_costs()["stages"], extra))
     one, many = (
-        plan(costs, Hardware.model_validate({"machines": MACHINES, "work": {"tenants": parts}}), 1e6, 1e6)[-1]
+        plan_stages(costs, Hardware.model_validate({"machines": MACHINES, "work": {"tenants": parts}}), 1e6, 1e6)[-1]
         for parts in (1, 80)
     )
     assert (one.machines, one.wall_hours) == (1, pytest.approx(one.hours))
@@ -77,7 +77,7 @@ def test_encoders_take_gpus_and_each_its_own_vectors() -> None:
 def test_vectors_take_what_their_dimensions_and_bytes_per_number_take() -> None:
     """Measured with 384 numbers of 4 bytes; the cache keeps keys of 16 bytes, the index a byte a number."""
 
-    def with_vectors(dimensions: int, size: int) -> dict[str, Planned]:
+    def with_vectors(dimensions: int, size: int) -> dict[str, PlannedStage]:
         encoder = {"texts_per_second": 1000, "dimensions": dimensions, "bytes_per_number": size}
         return planned(gpus={"count": 1}, encoders={"a": encoder})
 
@@ -110,7 +110,7 @@ def test_memory_above_the_smallest_measurement_grows_with_the_vectors() -> None:
     for dimensions in (384, 768):
         encoder = {"texts_per_second": 1000, "dimensions": dimensions}
         given = {"machines": MACHINES, "gpus": {"count": 1}, "encoders": {"a": encoder}, "work": {"retrievers": []}}
-        rows += plan(costs, Hardware.model_validate(given), 1e6, 1e5)
+        rows += plan_stages(costs, Hardware.model_validate(given), 1e6, 1e5)
     fixed = 100 * 1000**0.5 / 1000
     assert rows[1].memory_gb - fixed == pytest.approx(2 * (rows[0].memory_gb - fixed))
 
@@ -135,12 +135,12 @@ def test_an_unknown_retriever_is_refused() -> None:
 
 def test_it_is_told_with_what_is_beyond_and_what_does_not_scale() -> None:
     hardware = Hardware.model_validate({"machines": MACHINES, "prices": {"storage_gb_month": 1.0}})
-    rows = plan(COSTS, hardware, 1e9, 1e8)
+    rows = plan_stages(COSTS, hardware, 1e9, 1e8)
     total = totals(rows, hardware)
     assert total["hours"] == pytest.approx(sum(row.hours for row in rows))
     assert total["storage_money_month"] == pytest.approx(total["storage_gb"])
-    assert f"{total['machines_for_a_day']:,} machines" in told(total)
+    assert f"{total['machines_for_a_day']:,} machines" in format_total(total)
     said = list(notes(rows, COSTS))
     assert any(one.startswith("build search bm25 does not scale") for one in said)
     assert "times the largest size measured" in said[-1]
-    assert [row["stage"] for row in shown(rows)][:3] == ["chunk", "fit bm25 !", "search bm25 !"]
+    assert [row["stage"] for row in format_rows(rows)][:3] == ["chunk", "fit bm25 !", "search bm25 !"]

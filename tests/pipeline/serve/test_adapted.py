@@ -7,16 +7,16 @@ import numpy as np
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.serve.adapted import AdaptedBuilder
-from darklode.pipeline.serve.index import Index
+from darklode.pipeline.serve.index import TenantIndex
 from darklode.pipeline.train.adapter import Adapter
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from helpers.adapted import TENANT, model_in, settings_for, word
 
 
 def test_it_searches_the_vectors_of_its_base(shipped: Path, tmp_path: Path) -> None:
     adapter, settings = Adapter.open(str(shipped / "adapter")), settings_for(shipped)
     base = NeuralBuilder("base", model_in(shipped), settings.vectors, settings.cache)
-    index = Index(Source(Run(str(shipped / "run")), 0, mined=False, text_characters=9), TENANT, tmp_path)
+    index = TenantIndex(TrainingSource(Run(str(shipped / "run")), 0, mined=False, text_characters=9), TENANT, tmp_path)
     queries = [f"how {word(7 * n)}" for n in range(20)]
     found = index.top({"base": base, "adapted": AdaptedBuilder(base, adapter)}, queries, 10)
     lists = {name: found.filter(np.array(found["system"]) == name) for name in ("base", "adapted")}

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from darklode.pipeline.serve.batching import Batches, Busy
+from darklode.pipeline.serve.batching import QueueFull, RequestBatcher
 
 
 class Slow:
@@ -27,7 +27,7 @@ class Slow:
 
 def test_what_waits_is_answered_in_batches_oldest_first() -> None:
     slow = Slow()
-    batches = Batches(slow, most=4, waiting=100)
+    batches = RequestBatcher(slow, max_batch=4, waiting=100)
     first = batches.ask([0])
     assert slow.begun.wait(30)
     others = [future for one in range(1, 11) for future in batches.ask([one])]
@@ -39,11 +39,11 @@ def test_what_waits_is_answered_in_batches_oldest_first() -> None:
 
 def test_a_question_that_finds_no_room_is_refused_and_the_others_are_answered() -> None:
     slow = Slow()
-    batches = Batches(slow, most=2, waiting=3)
+    batches = RequestBatcher(slow, max_batch=2, waiting=3)
     first = batches.ask([0])
     assert slow.begun.wait(30)
     kept = batches.ask([1, 2])
-    with pytest.raises(Busy, match="2 questions wait already"):
+    with pytest.raises(QueueFull, match="2 questions wait already"):
         batches.ask([3, 4])
     kept += batches.ask([5])
     slow.go.set()
@@ -53,7 +53,7 @@ def test_a_question_that_finds_no_room_is_refused_and_the_others_are_answered() 
 
 def test_what_fails_is_told_to_its_batch_alone() -> None:
     slow = Slow()
-    batches = Batches(slow, most=2, waiting=9)
+    batches = RequestBatcher(slow, max_batch=2, waiting=9)
     batches.ask([0])
     assert slow.begun.wait(30)
     doomed, spared = batches.ask([1, -1]), batches.ask([3])
@@ -67,12 +67,12 @@ def test_what_fails_is_told_to_its_batch_alone() -> None:
 
 def test_the_end_waits_for_what_was_asked_and_takes_no_more() -> None:
     slow = Slow()
-    batches = Batches(slow, most=1, waiting=9)
+    batches = RequestBatcher(slow, max_batch=1, waiting=9)
     asked = batches.ask([1, 2, 3])
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(batches.close)
         slow.go.set()
         closing.result(30)
     assert [future.result(0) for future in asked] == [2, 4, 6]
-    with pytest.raises(Busy):
+    with pytest.raises(QueueFull):
         batches.ask([4])

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darklode.flows.runs import recorded
+from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.serve.check import SCORE, returns
+from darklode.pipeline.serve.check import SCORE, returns_same
 from darklode.pipeline.train.adapter import FOLDER, RECORD
 from darklode.pipeline.train.identity import weights_hash
 from helpers.adapted import build_to_adapt, model_in, refused, shipped_adapter
@@ -74,7 +74,7 @@ def test_an_adapter_that_is_not_applied_is_noticed(shipped: Path, adapter: Path)
 
 def test_vectors_of_another_model_under_the_same_name_are_noticed(shipped: Path, adapter: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(shipped / "run", tmp_path / "run"))
-    settings = recorded(Run(str(run))).settings
+    settings = read_inputs(Run(str(run))).settings
     other = tmp_path / "cache"
     text = (run / "settings.yaml").read_text().replace(str(settings.cache.root), str(other))
     (run / "settings.yaml").write_text(text)
@@ -97,22 +97,22 @@ def test_another_tenants_index_is_refused(shipped: Path, tmp_path: Path) -> None
 
 def test_lists_return_where_near_scores_change_places() -> None:
     before = [{"text_id": name, "hash": name, "score": score} for name, score in (("a", 0.9), ("b", 0.5), ("c", 0.4))]
-    assert returns(before, before, {})
+    assert returns_same(before, before, {})
     near = [before[0], before[2] | {"score": 0.5}, before[1] | {"score": 0.4}]
-    assert returns(before, near, {})
-    assert not returns(before, [before[0] | {"score": 0.9 - 2 * SCORE}, *before[1:]], {})
-    assert not returns(before, before[:2], {})
-    assert returns(before, [*before[:2], {"text_id": "d", "score": 0.4}], {})
-    assert not returns(before, [before[0], {"text_id": "d", "score": 0.5}, before[2]], {})
+    assert returns_same(before, near, {})
+    assert not returns_same(before, [before[0] | {"score": 0.9 - 2 * SCORE}, *before[1:]], {})
+    assert not returns_same(before, before[:2], {})
+    assert returns_same(before, [*before[:2], {"text_id": "d", "score": 0.4}], {})
+    assert not returns_same(before, [before[0], {"text_id": "d", "score": 0.5}, before[2]], {})
 
 
 def test_in_an_index_that_changed_what_is_still_there_has_its_score() -> None:
     before = [{"text_id": "a", "hash": "1", "score": 0.9}, {"text_id": "b", "hash": "2", "score": 0.5}]
     hashes = {"new": "9", "a": "1", "b": "other"}
     found = [{"text_id": "new", "score": 0.95}, {"text_id": "a", "score": 0.9}, {"text_id": "b", "score": 0.1}]
-    assert returns(before, found, hashes)
-    assert not returns(before, [found[0], found[1] | {"score": 0.8}], hashes)
-    assert not returns(before, found[:1], hashes)
+    assert returns_same(before, found, hashes)
+    assert not returns_same(before, [found[0], found[1] | {"score": 0.8}], hashes)
+    assert not returns_same(before, found[:1], hashes)
 
 
 @pytest.mark.slow

@@ -13,10 +13,10 @@ from darklode.flows import serving
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit, NoLift
-from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, Chance, compared
-from darklode.pipeline.serve.check import Check
-from darklode.pipeline.serve.gate import MARGIN, Rivals, demand_no_fall, fall_summary, learned_by
-from darklode.pipeline.serve.registry import Registry
+from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, compare_paired
+from darklode.pipeline.serve.check import AdapterCheck
+from darklode.pipeline.serve.gate import MARGIN, LiveAdapters, fall_summary, learned_queries, require_no_loss
+from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.train.adapter import ALONE, HEAD, RECORD, Adapter
 from darklode.pipeline.train.identity import weights_hash
 from darklode.schemas.settings import CacheSettings, Settings
@@ -46,10 +46,10 @@ def head(like: Path, to: Path, weight: np.ndarray[tuple[int, int], np.dtype[np.f
 
 
 @contextmanager
-def against(adapter: Path, run: Run, registry: Path, *shared: str) -> Iterator[tuple[Check, list[Rivals]]]:
+def against(adapter: Path, run: Run, registry: Path, *shared: str) -> Iterator[tuple[AdapterCheck, list[LiveAdapters]]]:
     with (
         serving.checking(str(adapter), run.store.url) as check,
-        serving.rivals(check, Registry(str(registry)), shared) as rivals,
+        serving.live_adapters(check, AdapterRegistry(str(registry)), shared) as rivals,
     ):
         yield check, rivals
 
@@ -58,38 +58,38 @@ def test_a_first_adapter_has_no_rival_and_a_worse_one_is_refused(shipped: Path, 
     live, registry = shipped / "adapter", tmp_path / "adapters"
     with against(live, both, registry) as (check, rivals):
         assert rivals == []
-        Registry(str(registry)).release(check, "the run is another one", rivals)
+        AdapterRegistry(str(registry)).release(check, "the run is another one", rivals)
     with against(live, both, registry) as (_, rivals):
         assert rivals == [], "itself"
     turned = head(live, tmp_path / "turned", -np.eye(8, dtype=np.float32))
     with against(turned, both, registry) as (check, rivals):
         (rival,) = rivals
         with pytest.raises(NoLift, match=f"the tenant {TENANT} would fall by more than .* against the live adapter"):
-            demand_no_fall(rival)
+            require_no_loss(rival)
         with pytest.raises((NoLift, DoesNotFit)):
-            Registry(str(registry)).release(check, None, rivals)
-    assert Registry(str(registry)).live == {TENANT: [Adapter.open(str(live)).id]}
+            AdapterRegistry(str(registry)).release(check, None, rivals)
+    assert AdapterRegistry(str(registry)).live == {TENANT: [Adapter.open(str(live)).id]}
 
 
 def test_a_guard_tenant_that_falls_is_named_and_one_that_stays_passes(shipped: Path, both: Run, tmp_path: Path) -> None:
     for place, (weight, falls) in enumerate([(-np.eye(8), True), (np.eye(8), False)]):
         adapter = head(shipped / "adapter", tmp_path / f"{place}", weight.astype(np.float32))
         with against(adapter, both, tmp_path / "adapters", "all") as (_, (rival,)):
-            assert (rival.index.tenant, rival.named) == (OTHER, "the base")
+            assert (rival.index.tenant, rival.live_name) == (OTHER, "the base")
             if not falls:
-                demand_no_fall(rival)
+                require_no_loss(rival)
                 continue
             with pytest.raises(
                 NoLift, match=f"the tenant {OTHER} may fall by more than .* against the base on 16 test queries"
             ):
-                demand_no_fall(rival)
+                require_no_loss(rival)
 
 
 def test_a_shared_adapter_is_live_for_each_and_refused_elsewhere(shipped: Path, both: Run, tmp_path: Path) -> None:
     live, registry = shipped / "adapter", tmp_path / "adapters"
     with against(live, both, registry, OTHER) as (check, rivals):
-        name = Registry(str(registry)).release(check, "a trial week", rivals)
-    kept = Registry(str(registry))
+        name = AdapterRegistry(str(registry)).release(check, "a trial week", rivals)
+    kept = AdapterRegistry(str(registry))
     assert kept.live == {TENANT: [name], OTHER: [name]}
     assert [(row["tenant"], row["state"]) for row in kept.rows()] == [(TENANT, "released"), (OTHER, "released")]
     with serving.open_index(both.store.url, OTHER, [Adapter.open(kept.folder(name))]) as (index, _):
@@ -98,13 +98,15 @@ def test_a_shared_adapter_is_live_for_each_and_refused_elsewhere(shipped: Path, 
     with pytest.raises(DoesNotFit, match=f"is the tenant {TENANT}'s, and nothing for {OTHER}"), opened:
         pass
     assert kept.rollback(OTHER) is None
-    assert Registry(str(registry)).live == {TENANT: [name], OTHER: []}
+    assert AdapterRegistry(str(registry)).live == {TENANT: [name], OTHER: []}
 
 
 def test_a_fall_that_is_not_shown_is_called_possible_and_its_bound_is_one() -> None:
     def summary(differences: list[float]) -> str:
         values = np.array(differences)[:, None]
-        row = compared(values + MARGIN, np.zeros_like(values), np.arange(len(values)), Chance()).row(0)
+        row = compare_paired(values + MARGIN, np.zeros_like(values), np.arange(len(values)), ResamplingSettings()).row(
+            0
+        )
         return fall_summary(row)
 
     undecided = summary([0.1] * 10 + [-0.3] * 2)
@@ -115,14 +117,14 @@ def test_a_fall_that_is_not_shown_is_called_possible_and_its_bound_is_one() -> N
 
 
 def test_what_was_learned_from_shows_nothing(shipped: Path, both: Run) -> None:
-    learned = learned_by([Adapter.open(str(shipped / "adapter"))])
+    learned = learned_queries([Adapter.open(str(shipped / "adapter"))])
     assert learned == sorted(set(learned))
     assert len(learned) == 39
     tests = both.tables("queries").sql("SELECT text FROM queries WHERE split = 'test'")["text"].to_pylist()
     with against(shipped / "adapter", both, shipped / "none", OTHER) as (_, (rival,)):
-        known = Rivals(rival.index, rival.new, rival.old, rival.named, tests)
+        known = LiveAdapters(rival.index, rival.new, rival.old, rival.live_name, tests)
         with pytest.raises(NoLift, match=f"no test query of the tenant {OTHER} is labelled that none has learned"):
-            demand_no_fall(known)
-        few = Rivals(rival.index, rival.old, rival.old, rival.named, tests[: -MIN_CLUSTERS + 1])
+            require_no_loss(known)
+        few = LiveAdapters(rival.index, rival.old, rival.old, rival.live_name, tests[: -MIN_CLUSTERS + 1])
         with pytest.raises(NoLift, match=r"too few clusters to decide .* fall into 9, at least 10 are needed"):
-            demand_no_fall(few)
+            require_no_loss(few)

@@ -7,15 +7,15 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
-from darklode.pipeline.serve.index import Index, TenantDocuments
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.serve.index import TenantDocuments, TenantIndex
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.tables import TABLES
 from helpers.adapted import TENANT, word
 from helpers.runs import documents, put
 
 
-def index_of(root: Path, scratch: Path) -> Index:
-    return Index(Source(Run(str(root / "run")), 0, mined=False, text_characters=9), TENANT, scratch)
+def index_of(root: Path, scratch: Path) -> TenantIndex:
+    return TenantIndex(TrainingSource(Run(str(root / "run")), 0, mined=False, text_characters=9), TENANT, scratch)
 
 
 def test_each_system_has_a_list_for_each_query(shipped: Path, tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_the_index_of_the_run_is_built_once(shipped: Path, tmp_path: Path) -> No
 
 
 def test_texts_are_shown_by_their_ids(shipped: Path, tmp_path: Path) -> None:
-    words = index_of(shipped, tmp_path).words(["train-001#0", "train-000#1", "gone"])
+    words = index_of(shipped, tmp_path).texts_by_id(["train-001#0", "train-000#1", "gone"])
     assert {name: row["doc_id"] for name, row in words.items()} == {
         "train-000#1": "train-000-1",
         "train-001#0": "train-001-0",
@@ -48,14 +48,14 @@ def test_a_mined_run_is_searched_document_by_document(run: Run, tmp_path: Path) 
     put(run, "documents", documents(doc_id=["b", "a"], text=["paint the wall", "reset the badge"]))
     for name in ("triplets", "mined_test", "query_clusters"):
         put(run, name, TABLES[name].empty())
-    source = Source(run, 0, mined=True, text_characters=9)
-    index = Index(source, "default", tmp_path)
+    source = TrainingSource(run, 0, mined=True, text_characters=9)
+    index = TenantIndex(source, "default", tmp_path)
     found = index.top({"bm25": own_retrievers()["bm25"]}, ["reset"], 3).to_pylist()
     assert [row["text_id"] for row in found] == ["a"]
-    assert index.words(["a"])["a"]["text"] == "reset the"
+    assert index.texts_by_id(["a"])["a"]["text"] == "reset the"
     assert TenantDocuments(source, "default").chunk_ids.to_pylist() == ["a", "b"]
 
 
 def test_a_tenant_without_texts_is_refused(shipped: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="holds no text of the tenant nobody"):
-        Index(Source(Run(str(shipped / "run")), 0, mined=False, text_characters=9), "nobody", tmp_path)
+        TenantIndex(TrainingSource(Run(str(shipped / "run")), 0, mined=False, text_characters=9), "nobody", tmp_path)

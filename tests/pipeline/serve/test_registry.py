@@ -9,7 +9,7 @@ import pytest
 from darklode.flows import serving
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift
-from darklode.pipeline.serve.registry import KEPT, NAME, Registry
+from darklode.pipeline.serve.registry import KEPT, NAME, AdapterRegistry
 from darklode.pipeline.train.adapter import FOLDER, RECORD, Adapter
 from darklode.pipeline.train.identity import weights_hash
 from helpers.adapted import TENANT
@@ -24,11 +24,11 @@ def again(adapter: Path, to: Path, name: str, **changes: str) -> Path:
 
 def released(root: Path, adapter: Path, run: Path, force: str | None = None) -> str:
     with serving.checking(str(adapter), str(run)) as check:
-        return Registry(str(root)).release(check, force)
+        return AdapterRegistry(str(root)).release(check, force)
 
 
 def states(root: Path) -> dict[str, str]:
-    return {row["adapter"]: row["state"] for row in Registry(str(root)).rows()}
+    return {row["adapter"]: row["state"] for row in AdapterRegistry(str(root)).rows()}
 
 
 def test_a_release_is_kept_and_rollback_restores_the_one_before(shipped: Path, tmp_path: Path) -> None:
@@ -42,13 +42,13 @@ def test_a_release_is_kept_and_rollback_restores_the_one_before(shipped: Path, t
     kept = Adapter.open(f"{root}/{KEPT}/{'b' * 16}")
     assert weights_hash(kept.store) == kept.facts["weights"]
     assert kept.encode(["how badu"]).shape == (1, 8)
-    registry = Registry(str(root))
+    registry = AdapterRegistry(str(root))
     assert registry.rollback(TENANT) == first
     assert states(root) == {first: "released", "b" * 16: "retired"}
-    assert Registry(str(root)).rollback(TENANT) is None
+    assert AdapterRegistry(str(root)).rollback(TENANT) is None
     with pytest.raises(ArtifactError, match="no released adapter of the tenant acme"):
-        Registry(str(root)).rollback(TENANT)
-    told = [(row["action"], row["before"], row["now"]) for row in Registry(str(root)).history]
+        AdapterRegistry(str(root)).rollback(TENANT)
+    told = [(row["action"], row["before"], row["now"]) for row in AdapterRegistry(str(root)).history]
     assert told == [
         ("release", None, first),
         ("release", first, first),
@@ -60,7 +60,7 @@ def test_a_release_is_kept_and_rollback_restores_the_one_before(shipped: Path, t
 
 def test_a_row_says_what_it_is_from(shipped: Path, tmp_path: Path) -> None:
     released(tmp_path, shipped / "adapter", shipped / "run")
-    (row,) = Registry(str(tmp_path)).rows()
+    (row,) = AdapterRegistry(str(tmp_path)).rows()
     facts = Adapter.open(str(shipped / "adapter")).facts
     assert (row["tenant"], row["prompt"], row["data"], row["weights"]) == (
         TENANT,
@@ -82,7 +82,7 @@ def test_what_is_not_shipped_or_does_not_fit_takes_a_reason(shipped: Path, tmp_p
         released(root, touched, run)
     assert not root.exists()
     released(root, base, run, "a trial week")
-    (entry,) = Registry(str(root)).history
+    (entry,) = AdapterRegistry(str(root)).history
     assert entry["forced"].startswith("a trial week (")
     assert "undecided" in entry["forced"]
 
@@ -93,12 +93,12 @@ def test_a_damaged_copy_is_not_gone_back_to(shipped: Path, tmp_path: Path) -> No
     released(root, again(shipped / "adapter", tmp_path / "second", "b" * 16), run)
     Store(str(root)).write(f"{KEPT}/{first}/{FOLDER}/modules.json", b"[]")
     with pytest.raises(ArtifactError, match="is damaged; release that adapter again"):
-        Registry(str(root)).rollback(TENANT)
+        AdapterRegistry(str(root)).rollback(TENANT)
     assert states(root)["b" * 16] == "released"
     written = (root / NAME).read_bytes()
     (root / NAME).write_bytes(written.replace(b"acme", b"evil"))
     with pytest.raises(ArtifactError, match=r"registry\.json is damaged"):
-        Registry(str(root))
+        AdapterRegistry(str(root))
 
 
 def test_an_id_that_leads_elsewhere_is_refused(shipped: Path, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
-from darklode.pipeline.serve.service import Question, Service
-from darklode.pipeline.serve.texts import Texts
+from darklode.pipeline.serve.service import SearchRequest, SearchService
+from darklode.pipeline.serve.texts import IndexedTexts
 from darklode.pipeline.serve.vectors.given import WORDS
 
 
@@ -25,15 +25,20 @@ class Lengths(Retriever):
         return Hits(np.where(rows < 5, rows, -1), np.where(rows < 5, 1 - rows / 10, np.nan).astype(np.float32))
 
 
-def service(folder: Path) -> tuple[Service, dict[str, Lengths]]:
+def service(folder: Path) -> tuple[SearchService, dict[str, Lengths]]:
     columns = {name: [f"{name} {row}" for row in range(5)] for name in WORDS.names}
     systems = {"one": Lengths("one", 1), "two": Lengths("two", 2)}
-    return Service("acme", Texts([pa.table(columns, schema=WORDS)], folder / "texts"), systems), systems
+    return SearchService("acme", IndexedTexts([pa.table(columns, schema=WORDS)], folder / "texts"), systems), systems
 
 
 def test_a_batch_gives_what_each_question_gives_alone(tmp_path: Path) -> None:
     served, systems = service(tmp_path)
-    questions = [Question("two", "ab", 3), Question("one", "a", 2), Question("one", "abcd", 2), Question("one", "a", 3)]
+    questions = [
+        SearchRequest("two", "ab", 3),
+        SearchRequest("one", "a", 2),
+        SearchRequest("one", "abcd", 2),
+        SearchRequest("one", "a", 3),
+    ]
     together = served.answers(questions)
     assert systems["one"].asked == [["a", "abcd"], ["a"]]
     assert [[(row["rank"], row["text_id"]) for row in one] for one in together] == [
@@ -44,4 +49,4 @@ def test_a_batch_gives_what_each_question_gives_alone(tmp_path: Path) -> None:
     ]
     assert together == [served.answers([one])[0] for one in questions]
     assert set(together[0][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
-    assert served.answers([Question("one", "abcdefgh", 2)]) == [[]]
+    assert served.answers([SearchRequest("one", "abcdefgh", 2)]) == [[]]

@@ -7,9 +7,9 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
-from darklode.pipeline.serve.index import Index
-from darklode.pipeline.serve.swap import SWAP_STAGE, distribution, most, sentence, swap
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.serve.index import TenantIndex
+from darklode.pipeline.serve.swap import SWAP_STAGE, distribution, most_changed, sentence, swap
+from darklode.pipeline.train.sources import TrainingSource
 from helpers.adapted import TENANT, word
 from helpers.runs import execute
 
@@ -17,7 +17,7 @@ from helpers.runs import execute
 @pytest.fixture
 def swapped(shipped: Path, tmp_path: Path, run: Run) -> pa.Table:
     """BM25 before, character vectors after."""
-    index = Index(Source(Run(str(shipped / "run")), 0, mined=False, text_characters=9), TENANT, tmp_path)
+    index = TenantIndex(TrainingSource(Run(str(shipped / "run")), 0, mined=False, text_characters=9), TENANT, tmp_path)
     live = pa.table({"query": [f"how {word(7 * n)}" for n in range(4)] + ["<b>zzz|"], "searches": [1, 9, 2, None, 7]})
     kinds = own_retrievers()
 
@@ -41,9 +41,9 @@ def test_each_query_has_both_lists_and_what_they_share(swapped: pa.Table) -> Non
 
 
 def test_the_most_changed_come_first_with_the_titles_of_what_goes_and_comes(swapped: pa.Table) -> None:
-    told = most(swapped, 2).to_pylist()
+    told = most_changed(swapped, 2).to_pylist()
     assert [row["overlap"] for row in told] == sorted(swapped["overlap"].to_pylist())[:2]
-    (lost,) = [row for row in most(swapped, 9).to_pylist() if row["query"] == "<b>zzz|"]
+    (lost,) = [row for row in most_changed(swapped, 9).to_pylist() if row["query"] == "<b>zzz|"]
     assert (lost["goes"], lost["overlap"]) == ("nothing", 0)
     for row in swapped.to_pylist():
         for name in ("base", "adapted"):

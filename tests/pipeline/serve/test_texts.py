@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.serve import texts
-from darklode.pipeline.serve.texts import Texts
+from darklode.pipeline.serve.texts import IndexedTexts
 from darklode.pipeline.serve.vectors.given import WORDS
 
 
@@ -23,15 +23,15 @@ def rows(first: int, last: int) -> pa.Table:
 
 def test_a_text_is_looked_up_by_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "BATCH", 4)
-    found = Texts([rows(0, 7), rows(7, 7), rows(7, 20)], tmp_path / "texts.arrow")
+    found = IndexedTexts([rows(0, 7), rows(7, 7), rows(7, 20)], tmp_path / "texts.arrow")
     assert len(found) == 20
     assert found.ids.to_pylist() == [f"t{n}" for n in range(20)]
     assert found.hashes()[19].as_py() == f"{19:032x}"
     wanted = [19, 0, 7, 7, 3, 12]
     plain = rows(0, 20).drop_columns("content_hash").to_pylist()
-    assert found.words(np.array(wanted)) == [plain[n] for n in wanted]
-    assert found.words(np.empty(0, np.int64)) == []
-    assert [text for _, part in found.hashed() for text in part.to_pylist()][:2] == [
+    assert found.text_rows(np.array(wanted)) == [plain[n] for n in wanted]
+    assert found.text_rows(np.empty(0, np.int64)) == []
+    assert [text for _, part in found.iterate_hashes() for text in part.to_pylist()][:2] == [
         "text ünd 0",
         "title 1\ntext ünd 1",
     ]

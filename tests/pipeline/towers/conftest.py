@@ -8,9 +8,9 @@ import pytest
 
 from darklode.flows.train_towers import hand_over, steps
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.stage import DISTIL
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.settings import Settings
 from darklode.schemas.towers import TowerSettings
 from helpers.adapted import base_for, build_to_adapt, settings_for, word
@@ -27,8 +27,8 @@ class Distilled:
 
     root: Path
     source: Run
-    base: Base
-    pair: Pair
+    base: BaseEncoder
+    pair: TeacherPair
     files: list[str]
     settings: Settings
     out: Run
@@ -50,8 +50,10 @@ def redo(these: list[Step], out: Run, told: Callable[[str], None] = lambda _: No
     """Run the stages that do not stand; returns their names."""
     done = []
     for step in these:
-        if not (plan := step.plan(out)).stands:
-            out.execute(plan, step.work, (lambda _d, _t, note: told(note)) if step.stage is DISTIL else lambda *_: None)
+        if not (plan := step.plan(out)).is_up_to_date:
+            out.execute(
+                plan, step.execute, (lambda _d, _t, note: told(note)) if step.stage is DISTIL else lambda *_: None
+            )
             done.append(step.stage.name)
     return done
 
@@ -66,7 +68,7 @@ def distilled(tmp_path_factory: pytest.TempPathFactory) -> Distilled:
     (root / "more.txt").write_text("\n".join(asked))
     base = base_for(source, root=root)
     settings = settings_for(root).model_copy(update={"towers": QUICK})
-    pair = Pair(base.encoder, settings.cache, None, 1)  # type: ignore[arg-type]
+    pair = TeacherPair(base.encoder, settings.cache, None, 1)  # type: ignore[arg-type]
     found = Distilled(root, source, base, pair, [str(root / "more.txt")], settings, Run(str(root / "student")))
     redo(found.steps(), found.out)
     hand_over(found.out, base, pair, settings, [source.store.url])

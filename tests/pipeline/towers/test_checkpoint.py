@@ -12,9 +12,9 @@ import torch
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers import checkpoint
-from darklode.pipeline.towers.checkpoint import Checkpoints, Nowhere
+from darklode.pipeline.towers.checkpoint import Checkpoints, NoCheckpoints
 from darklode.pipeline.towers.stage import DISTIL
-from darklode.pipeline.towers.watch import Course
+from darklode.pipeline.towers.watch import MonitorHistory
 from darklode.pipeline.train.weights import Weights
 from helpers.environment import with_paths
 
@@ -26,7 +26,7 @@ from pathlib import Path
 from darklode.flows.train_towers import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers import checkpoint
-from darklode.pipeline.towers.pair import Pair
+from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.stage import DISTIL
 from darklode.schemas.towers import TowerSettings
 from helpers.adapted import base_for, settings_for
@@ -40,8 +40,8 @@ def told(done, total, note):
     if done == 30 and "held-out" in note:
         os.kill(os.getpid(), signal.SIGKILL)
 
-for step in steps(base, Pair(base.encoder, settings.cache, None, 1), [file], settings):
-    Run(out).execute(step.plan(Run(out)), step.work, told if step.stage is DISTIL else lambda *_: None)
+for step in steps(base, TeacherPair(base.encoder, settings.cache, None, 1), [file], settings):
+    Run(out).execute(step.plan(Run(out)), step.execute, told if step.stage is DISTIL else lambda *_: None)
 """
 
 
@@ -52,7 +52,7 @@ def test_a_killed_student_goes_on_and_is_the_same_to_the_byte(distilled: Distill
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
     out, told = Run(str(tmp_path / "out")), list[int]()
     (step,) = [one for one in distilled.steps() if one.stage is DISTIL]
-    out.execute(step.plan(out), step.work, lambda done, _, note: told.append(done) if "held-out" in note else None)
+    out.execute(step.plan(out), step.execute, lambda done, _, note: told.append(done) if "held-out" in note else None)
     assert told == list(range(33, 61, 3))
     for name in DISTIL.writes:
         assert out.tables(name).content(name) == distilled.out.tables(name).content(name)
@@ -62,7 +62,7 @@ def test_a_killed_student_goes_on_and_is_the_same_to_the_byte(distilled: Distill
 @dataclass(frozen=True)
 class Look:
     step: int
-    worth: float
+    quality: float
 
 
 class Learner:
@@ -82,7 +82,7 @@ class Learner:
     def state(self) -> Weights:
         return {"number": self.number.detach().numpy().copy()}
 
-    def take(self, weights: Weights) -> None:
+    def restore(self, weights: Weights) -> None:
         with torch.no_grad():
             self.number.copy_(torch.from_numpy(weights["number"]))
 
@@ -97,7 +97,7 @@ class Memory:
         self.data = data
 
 
-def checkpoints(memory: Memory | Nowhere, learner: Learner) -> Checkpoints:
+def checkpoints(memory: Memory | NoCheckpoints, learner: Learner) -> Checkpoints:
     return Checkpoints(memory, learner, (learner.optimiser, learner.rates))
 
 
@@ -106,11 +106,11 @@ def test_what_is_kept_is_all_that_a_next_step_hangs_on(monkeypatch: pytest.Monke
     first, memory = Learner(), Memory()
     for _ in range(3):
         first.step()
-    course = Course([Look(0, 0.5), Look(3, 1.0)], {"number": np.array([2.0], np.float32)})
+    course = MonitorHistory([Look(0, 0.5), Look(3, 1.0)], {"number": np.array([2.0], np.float32)})
     checkpoints(memory, first).write(course)
-    second, found = Learner(), Course[Look]()
+    second, found = Learner(), MonitorHistory[Look]()
     assert checkpoints(memory, second).resume(found, Look) == 3
-    assert (found.looks, found.best) == (course.looks, course.best)
+    assert (found.eval_points, found.best_weights) == (course.eval_points, course.best_weights)
     for _ in range(2):
         first.step()
         second.step()
@@ -119,6 +119,6 @@ def test_what_is_kept_is_all_that_a_next_step_hangs_on(monkeypatch: pytest.Monke
 
 def test_a_checkpoint_waits_until_it_is_worth_its_price() -> None:
     memory, learner = Memory(), Learner()
-    checkpoints(memory, learner).write(Course([Look(0, 0.5)], learner.state()))
+    checkpoints(memory, learner).write(MonitorHistory([Look(0, 0.5)], learner.state()))
     assert memory.data is None
-    assert checkpoints(memory, learner).resume(Course[Look](), Look) == 0
+    assert checkpoints(memory, learner).resume(MonitorHistory[Look](), Look) == 0

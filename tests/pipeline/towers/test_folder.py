@@ -14,14 +14,14 @@ from darklode.flows import serving
 from darklode.flows.runs import ADAPTED, note, record
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
-from darklode.pipeline.serve.registry import Registry
+from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.towers.folder import STUDENT, save, sentence
 from darklode.pipeline.towers.stage import graduate
 from darklode.pipeline.train.adapter import FOLDER, Adapter
-from darklode.pipeline.train.folder import assembled
+from darklode.pipeline.train.folder import assemble
 from darklode.pipeline.train.identity import weights_hash
-from darklode.pipeline.train.loop import steady
-from darklode.pipeline.train.task import Questions
+from darklode.pipeline.train.loop import deterministic
+from darklode.pipeline.train.task import QuerySet
 from darklode.schemas.settings import Settings
 from helpers.adapted import TENANT, model_in, refused
 
@@ -44,9 +44,9 @@ def test_a_fresh_process_without_darklode_gets_the_students_vectors(distilled: D
         [sys.executable, "-c", ALONE, str(folder), str(to)], env=environment, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    with steady(0):
+    with deterministic(0):
         student = graduate(distilled.out.tables(), distilled.pair)
-        wanted = student.vectors(Questions.asked(["how badu", "how befi"], distilled.pair))
+        wanted = student.vectors(QuerySet.from_texts(["how badu", "how befi"], distilled.pair))
     np.testing.assert_allclose(np.load(to), wanted, atol=1e-5)
     assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == 1
 
@@ -75,7 +75,7 @@ def test_it_fits_its_teachers_index_and_is_released(ready: tuple[Path, Path], tm
     assert refused(student, index) == ""
     adapter = Adapter.open(str(student))
     assert (adapter.facts["shipped"], adapter.ships, adapter.tenant) == (STUDENT, True, TENANT)
-    kept = Registry(str(tmp_path / "registry"))
+    kept = AdapterRegistry(str(tmp_path / "registry"))
     with serving.checking(str(student), str(index)) as check:
         kept.release(check, None)
     assert [row["state"] for row in kept.rows()] == ["released"]
@@ -87,7 +87,7 @@ def test_a_student_that_was_changed_or_put_aside_is_refused(ready: tuple[Path, P
     config.write_text(config.read_text() + " ")
     assert "files of the adapter" in refused(student, index)
     shutil.rmtree(student / FOLDER)
-    base = assembled(load_model(distilled.pair.teacher, "cpu"), distilled.pair.teacher, [])
+    base = assemble(load_model(distilled.pair.teacher, "cpu"), distilled.pair.teacher, [])
     base.save_pretrained(str(student / FOLDER), create_model_card=False)
     facts = json.loads((student / "adapter.json").read_text())
     facts["weights"] = weights_hash(Run(str(student)).store)

@@ -10,7 +10,7 @@ from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.towers.queries import QUERIES, content, read_files, tower_queries
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import SIDES, TENANT, build_to_adapt
@@ -19,7 +19,9 @@ from helpers.runs import execute, put, read
 from .conftest import MORE, Distilled
 
 
-def gathered(out: Run, sources: list[Source], files: list[str], held_out: int = 5, seed: int = 1) -> dict[str, str]:
+def gathered(
+    out: Run, sources: list[TrainingSource], files: list[str], held_out: int = 5, seed: int = 1
+) -> dict[str, str]:
     """The side of each query."""
     execute(out, INGEST_QUERIES, lambda _, output: read_files(files, output, IngestSettings(tenant=TENANT)))
     execute(
@@ -35,8 +37,8 @@ def unlike(number: int) -> str:
     return md5(str(number).encode()).hexdigest()[:12].translate(str.maketrans("0123456789", "ghijklmnop"))
 
 
-def source_of(run: Run, *, mined: bool = False) -> Source:
-    return Source(run, 0, mined, 100)
+def source_of(run: Run, *, mined: bool = False) -> TrainingSource:
+    return TrainingSource(run, 0, mined, 100)
 
 
 def test_what_is_equal_or_near_to_a_test_query_is_left_out_and_counted(tmp_path: Path) -> None:

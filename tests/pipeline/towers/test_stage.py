@@ -74,4 +74,4 @@ def test_without_a_query_to_look_at_nothing_is_learned(distilled: Distilled, tmp
     execute(out, QUERIES, one)
     step = distilled.steps()[3]
     with pytest.raises(ArtifactError, match="fewer than ten queries"):
-        out.execute(step.plan(out), step.work)
+        out.execute(step.plan(out), step.execute)

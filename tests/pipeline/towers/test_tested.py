@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from darklode.pipeline.towers.stage import asked, graduate
-from darklode.pipeline.towers.tested import BATCH, TESTED, overlap, speed
-from darklode.pipeline.train.loop import steady
+from darklode.pipeline.towers.stage import graduate, query_set
+from darklode.pipeline.towers.tested import BATCH, TESTED, measure_speed, overlap
+from darklode.pipeline.train.loop import deterministic
 from helpers.adapted import SIDES
 from helpers.runs import read
 
@@ -21,9 +21,9 @@ def test_overlap_is_the_share_of_the_first_lists_texts() -> None:
 def test_the_health_figure_is_the_mean_distance_of_each_side(distilled: Distilled) -> None:
     rows = {row["split"]: row for row in read(distilled.out, "tower_health")}
     assert set(rows) == {"validation", "unseen", "test"}
-    with steady(0):
+    with deterministic(0):
         student = graduate(distilled.out.tables(), distilled.pair)
-        held = asked(distilled.out.tables(), distilled.pair, "unseen")
+        held = query_set(distilled.out.tables(), distilled.pair, "unseen")
         far = np.linalg.norm(held.vectors - student.vectors(held), axis=1)
     assert rows["unseen"]["distance"] == pytest.approx(far.mean(), abs=1e-6)
     assert rows["unseen"]["queries"] == len(held)
@@ -55,6 +55,6 @@ class Recording:
 
 def test_speed_is_that_of_all_queries_alone_and_together() -> None:
     texts, model = [f"query {number}" for number in range(2 * BATCH + 3)], Recording()
-    assert speed(model, texts).keys() == {"milliseconds", "per_second"}
+    assert measure_speed(model, texts).keys() == {"milliseconds", "per_second"}
     together = [texts[:BATCH], texts[BATCH : 2 * BATCH], texts[2 * BATCH :]]
     assert model.batches == [*together, *([one] for one in texts), *together]

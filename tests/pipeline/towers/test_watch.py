@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from darklode.pipeline.towers.checkpoint import Checkpoints, Nowhere
-from darklode.pipeline.towers.watch import Watch
+from darklode.pipeline.towers.checkpoint import Checkpoints, NoCheckpoints
+from darklode.pipeline.towers.watch import TrainingMonitor
 from darklode.pipeline.train.weights import Weights
 
 WORTH = {0: 1.0, 3: 3.0, 6: 3.0, 9: 2.0, 10: 0.0}
@@ -16,7 +16,7 @@ WORTH = {0: 1.0, 3: 3.0, 6: 3.0, 9: 2.0, 10: 0.0}
 class Look:
     step: int
     means: tuple[float | None, float | None]
-    worth: float
+    quality: float
 
 
 class Learner:
@@ -27,23 +27,23 @@ class Learner:
     def state(self) -> Weights:
         return {"steps": np.array([self.steps], np.float32)}
 
-    def take(self, weights: Weights) -> None:
+    def restore(self, weights: Weights) -> None:
         self.steps = int(weights["steps"].item())
 
 
-class Watching(Watch[Look]):
-    def look(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:
+class Watching(TrainingMonitor[Look]):
+    def evaluate(self, step: int, first: float | None, second: float | None) -> tuple[Look, str]:
         return Look(step, (first, second), WORTH[step]), f"at {step}"
 
 
 def test_the_first_of_the_best_looks_is_kept() -> None:
     learner, told = Learner(), list[tuple[int, str]]()
-    watch = Watching(10, 3, Checkpoints(Nowhere(), learner), lambda step, said: told.append((step, said)))
-    while watch.goes_on(learner.steps):
-        watch.seen.append(torch.tensor([float(learner.steps), 1.0]))
+    watch = Watching(10, 3, Checkpoints(NoCheckpoints(), learner), lambda step, said: told.append((step, said)))
+    while watch.evaluate_step(learner.steps):
+        watch.losses.append(torch.tensor([float(learner.steps), 1.0]))
         learner.steps += 1
     course = watch.course
-    assert [look.step for look in course.looks] == [0, 3, 6, 9, 10], "and at the last step"
-    assert [look.means for look in course.looks] == [(None, None), (1.0, 1.0), (4.0, 1.0), (7.0, 1.0), (9.0, 1.0)]
-    assert (course.step, course.reached, course.best["steps"].item()) == (3, course.looks[1], 3.0)
+    assert [look.step for look in course.eval_points] == [0, 3, 6, 9, 10], "and at the last step"
+    assert [look.means for look in course.eval_points] == [(None, None), (1.0, 1.0), (4.0, 1.0), (7.0, 1.0), (9.0, 1.0)]
+    assert (course.step, course.last_eval, course.best_weights["steps"].item()) == (3, course.eval_points[1], 3.0)
     assert told == [(step, f"at {step}") for step in WORTH]

@@ -13,7 +13,7 @@ from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables
 from darklode.pipeline.train.heads import Head
 from darklode.pipeline.train.stage import TRAIN
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.pipeline.train.verdict import VERDICT
 from darklode.pipeline.train.weights import Weights, as_rows
 from darklode.schemas.adaptation import AdaptSettings
@@ -31,7 +31,7 @@ class Adapted:
 
     root: Path
     source: Run
-    base: Base
+    base: BaseEncoder
     out: Run
     settings: Settings
 
@@ -44,7 +44,7 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Adapted:
     base, settings = base_for(source, root=root), settings_for(root).model_copy(update={"adapt": QUICK})
     out = Run(str(root / "out"))
     for step in steps(base, settings):
-        out.execute(step.plan(out), step.work)
+        out.execute(step.plan(out), step.execute)
     return Adapted(root, source, base, out, settings)
 
 
@@ -78,6 +78,6 @@ def redo(these: Sequence[Step], out: Run, stop_after: int | None = None) -> list
             raise KeyboardInterrupt
 
     for step in these:
-        if not (plan := step.plan(out)).stands:
-            out.execute(plan, step.work, report if step.stage is TRAIN else lambda *_: None)
+        if not (plan := step.plan(out)).is_up_to_date:
+            out.execute(plan, step.execute, report if step.stage is TRAIN else lambda *_: None)
     return told

@@ -5,8 +5,15 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.train.choice import Reached, best_setting, folds, most, together, whole
-from darklode.pipeline.train.head_methods import ClosedForm
+from darklode.pipeline.train.choice import (
+    ValidationScore,
+    average_folds,
+    best_score,
+    best_setting,
+    folds,
+    full_training,
+)
+from darklode.pipeline.train.head_methods import ClosedFormMethod
 from darklode.pipeline.train.stage import best
 from darklode.pipeline.train.task import Task
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS
@@ -18,7 +25,7 @@ from .conftest import QUICK, Adapted
 @pytest.fixture
 def task(adapted: Adapted) -> Task:
     tables = adapted.out.tables()
-    return Task.of(tables, adapted.base.open(tables), same_document=False)
+    return Task.from_tables(tables, adapted.base.open(tables), same_document=False)
 
 
 def test_each_query_is_held_out_once_by_cluster_and_learned_from_elsewhere(task: Task) -> None:
@@ -29,15 +36,15 @@ def test_each_query_is_held_out_once_by_cluster_and_learned_from_elsewhere(task:
         assert not set(one.train.ids.to_pylist()) & set(one.validation.ids.to_pylist())
         assert not any(query.startswith("validation") for query in one.train.ids.to_pylist()), "they teach nothing"
         assert len(one.pair_query) == len(one.train) > 0
-        assert one.known.have(one.pair_query, one.pair_position).all(), "queries are numbered anew"
+        assert one.labels.contains(one.pair_query, one.pair_position).all(), "queries are numbered anew"
         taught = task.train.ids.to_pylist()
         back = np.array([taught.index(query) for query in one.train.ids.to_pylist()])
-        assert task.known.have(back[one.pair_query], one.pair_position).all()
-        assert one.said is not None
-        assert task.said is not None
+        assert task.labels.contains(back[one.pair_query], one.pair_position).all()
+        assert one.probabilities is not None
+        assert task.probabilities is not None
         np.testing.assert_array_equal(
-            one.said.look_up(one.pair_query, one.pair_position),
-            task.said.look_up(back[one.pair_query], one.pair_position),
+            one.probabilities.look_up(one.pair_query, one.pair_position),
+            task.probabilities.look_up(back[one.pair_query], one.pair_position),
         )
     assert [one.validation.ids for one in folds(task, 3)] == [one.validation.ids for one in found]
     assert [one.validation.ids for one in folds(task, 4)] != [one.validation.ids for one in found]
@@ -73,35 +80,42 @@ def test_a_held_out_query_whose_positive_is_learned_does_not_count(task: Task) -
 
 
 def test_means_are_over_queries_not_over_folds() -> None:
-    found = together([[Reached(0, 0.5, 10), Reached(1, 0.2, 10)], [Reached(0, 0.2, 30), Reached(1, 0.6, 30)]])
+    found = average_folds(
+        [
+            [ValidationScore(0, 0.5, 10), ValidationScore(1, 0.2, 10)],
+            [ValidationScore(0, 0.2, 30), ValidationScore(1, 0.6, 30)],
+        ]
+    )
     assert [(one.share, one.queries) for one in found] == [(0, 40), (1, 40)]
     assert [one.value for one in found] == pytest.approx([0.275, 0.5])
 
 
 def test_the_last_training_is_on_all_train_queries(task: Task) -> None:
-    assert whole(task).train is task.train
-    assert whole(task).whole
-    assert len(whole(Task(**{**vars(task), "validation": task.validation.take(np.arange(0))})).validation)
+    assert full_training(task).train is task.train
+    assert full_training(task).is_complete
+    assert len(full_training(Task(**{**vars(task), "validation": task.validation.take(np.arange(0))})).validation)
 
 
 def test_what_is_solved_for_one_fold_is_not_taken_for_another(task: Task, adapted: Adapted) -> None:
-    method = ClosedForm(QUICK.model_copy(update={"method": "closed_form"}), adapted.base)
-    one, other = (method.trained(part, 1.0, 0, lambda *_: None).best for part in folds(task, 3)[:2])
+    method = ClosedFormMethod(QUICK.model_copy(update={"method": "closed_form"}), adapted.base)
+    one, other = (method.fit(part, 1.0, 0, lambda *_: None).best_weights for part in folds(task, 3)[:2])
     assert np.abs(one["0.weight"] - other["0.weight"]).max() > 0
 
 
 def test_of_equal_settings_the_one_nearest_to_the_base_is_trained_and_handed_over(run: Run) -> None:
-    assert best_setting([Reached(0.5, 0.7, 3), Reached(0.25, 0.7, 3), Reached(0.25, 0.7, 3)]) == 1
+    assert (
+        best_setting([ValidationScore(0.5, 0.7, 3), ValidationScore(0.25, 0.7, 3), ValidationScore(0.25, 0.7, 3)]) == 1
+    )
     draws = np.random.default_rng(0)
     for _ in range(30):
         values = draws.integers(0, 3, (3, 4)) / 2
-        trials = [[Reached(place / 4, value, 3) for place, value in enumerate([0.5, *row])] for row in values]
+        trials = [[ValidationScore(place / 4, value, 3) for place, value in enumerate([0.5, *row])] for row in values]
         rows = [
             {"trial": number, "setting": "", "step": 1, "share": one.share, "validation": one.value, "queries": 3}
             for number, trial in enumerate(trials)
             for one in trial
         ]
         put(run, ADAPTATION_TRIALS.name, pa.Table.from_pylist(rows, schema=ADAPTATION_TRIALS.schema))
-        handed_over, bests = best(run.tables()), [most(trial) for trial in trials]
+        handed_over, bests = best(run.tables()), [best_score(trial) for trial in trials]
         trained = best_setting(bests)
         assert (handed_over["trial"], handed_over["share"]) == (trained, bests[trained].share), values

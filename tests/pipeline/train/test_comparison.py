@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.evaluate.measures import measured
-from darklode.pipeline.evaluate.paired import Chance, compared, holm
-from darklode.pipeline.train.comparison import SUMMED, by_system, comparison, deciding, labels_told
+from darklode.pipeline.evaluate.measures import compute_measures
+from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm
+from darklode.pipeline.train.comparison import SUMMED, by_system, comparison, deciding, explain_controls
 from darklode.pipeline.train.tested import MEASURES
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
@@ -34,7 +34,7 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
         ]
         lists[system, seed] = pa.table([*zip(*found, strict=True)], ["query_id", "rank", "text_id"])
     lists["same", 0] = lists["same", 1] = lists["base", 0]
-    values = {one: measured([of], labels, ids, MEASURES) for one, of in lists.items()}
+    values = {one: compute_measures([of], labels, ids, MEASURES) for one, of in lists.items()}
     table = pa.concat_tables(
         TABLES["comparison_lists"].rows(
             {name: of[name] for name in of.column_names}
@@ -46,9 +46,13 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
     execute(run, SUMMED, lambda tables, output: comparison(tables, output, EvaluateSettings(), seed=5))
     found = {(row["system"], row["measure"]): row for row in read(run, "comparison")}
     mine, base = (values["one", 0] + values["one", 1]) / 2, values["base", 0]
-    wanted = compared(mine, base, np.arange(N), Chance(EvaluateSettings().bootstrap, EvaluateSettings().flips, 5))
-    control = compared(values["one, labels: shuffled", 0], base, np.arange(N), Chance(1000, 10_000, 5))
-    over = compared(mine, values["one, labels: shuffled", 0], np.arange(N), Chance(1000, 10_000, 5))
+    wanted = compare_paired(
+        mine, base, np.arange(N), ResamplingSettings(EvaluateSettings().bootstrap, EvaluateSettings().flips, 5)
+    )
+    control = compare_paired(
+        values["one, labels: shuffled", 0], base, np.arange(N), ResamplingSettings(1000, 10_000, 5)
+    )
+    over = compare_paired(mine, values["one, labels: shuffled", 0], np.arange(N), ResamplingSettings(1000, 10_000, 5))
     corrected = holm([*wanted.p[:3], *control.p[:3], 1, 1, 1])
     given = {
         (row["system"], row["seed"], row["query_id"], row["measure"]): row["value"]
@@ -68,7 +72,7 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
         assert left == pytest.approx([over.mean[at], over.low[at], over.high[at]])
     assert found["one", "Judged@10"]["difference"] is None
     assert deciding(run) == "counted"
-    assert sum(one.startswith("one is not seen to gain: the same positives") for one in labels_told(run)) == 1
+    assert sum(one.startswith("one is not seen to gain: the same positives") for one in explain_controls(run)) == 1
     assert {row["system"]: row["nDCG@10"] for row in by_system(run, "counted").to_pylist()} == pytest.approx(
         {
             "one": mine[:, 0].mean(),
@@ -93,7 +97,7 @@ def test_what_needs_no_labels_is_said_of_the_lift(tmp_path: Path) -> None:
         }.items()
     ]
     put(run, "comparison", pa.Table.from_pylist(rows, schema=TABLES["comparison"].schema))
-    assert labels_told(run) == [
+    assert explain_controls(run) == [
         "+0.019 of linear's +0.034 needs no labels: the same positives, each at some other query, give +0.019 "
         "(+0.010 to +0.030).",
         "linear is not seen to gain: sentences that ask for their own texts give +0.002 (-0.010 to +0.010).",
@@ -103,4 +107,4 @@ def test_what_needs_no_labels_is_said_of_the_lift(tmp_path: Path) -> None:
     ]
     few = pa.Table.from_pylist([row | {"clusters": 9} for row in rows], schema=TABLES["comparison"].schema)
     put(run, "comparison", few)
-    assert not any("needs no" in said or "is worth:" in said for said in labels_told(run)), "too few to tell"
+    assert not any("needs no" in said or "is worth:" in said for said in explain_controls(run)), "too few to tell"

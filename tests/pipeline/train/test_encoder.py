@@ -9,9 +9,9 @@ from transformers import AutoModel, Qwen3Config, XLMRobertaConfig
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.loading import load_model
-from darklode.pipeline.train.encoder import START, Encoder, add_lora, trainable
-from darklode.pipeline.train.task import Questions
-from darklode.pipeline.train.whitening import whitened
+from darklode.pipeline.train.encoder import START, TrainableEncoder, add_lora, trainable
+from darklode.pipeline.train.task import QuerySet
+from darklode.pipeline.train.whitening import whiten
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
 
@@ -86,22 +86,22 @@ def test_lora_lies_on_the_named_layers_alone() -> None:
 def test_it_begins_as_the_base_and_comes_back_to_it(adapted: Adapted, method: str) -> None:
     settings = model_in(adapted.root)
     adapt = AdaptSettings.model_validate({"method": method, "rank": 4, "top_layers": 1})
-    encoder = Encoder(load_model(settings, "cpu"), settings, adapt)
-    asked = Questions.asked(["how badu", "  ", "how befi kuma"], adapted.base)
+    encoder = TrainableEncoder(load_model(settings, "cpu"), settings, adapt)
+    asked = QuerySet.from_texts(["how badu", "  ", "how befi kuma"], adapted.base)
     np.testing.assert_allclose(encoder.vectors(asked), asked.vectors, atol=1e-6)
     assert not encoder.vectors(asked)[1].any(), "a blank query has no vector"
     draws = np.random.default_rng(0)
     moved = {name: one + draws.normal(0, 0.3, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)
-    encoder.take(moved)
+    encoder.restore(moved)
     plain = encoder.vectors(asked)
-    encoder.take(moved | {START: began}, 1.0)
+    encoder.restore(moved | {START: began}, 1.0)
     whole = encoder.vectors(asked)
-    np.testing.assert_allclose(whole, whitened(plain, began), atol=1e-6)
+    np.testing.assert_allclose(whole, whiten(plain, began), atol=1e-6)
     assert np.abs(whole - asked.vectors).max() > 1e-2
-    encoder.take(moved | {START: began}, 0.0)
+    encoder.restore(moved | {START: began}, 0.0)
     np.testing.assert_allclose(encoder.vectors(asked), asked.vectors, atol=1e-6)
-    encoder.take(moved | {START: began}, 1.0)
+    encoder.restore(moved | {START: began}, 1.0)
     encoder.merge()
     np.testing.assert_allclose(encoder.vectors(asked), whole, atol=1e-5)
 
@@ -130,7 +130,7 @@ def test_documents_have_their_prompt_and_vectors_are_cut_with_and_without_gradie
     texts = ["badu", "befi kuma", "kuma"]
     raw = loaded.encode(["how badu", "how befi kuma", "how kuma"], show_progress_bar=False)[:, :5]
     wanted = raw / np.linalg.norm(raw, axis=1, keepdims=True)
-    encoder = Encoder(loaded, settings, AdaptSettings(method="full"))
+    encoder = TrainableEncoder(loaded, settings, AdaptSettings(method="full"))
     np.testing.assert_allclose(encoder.document_vectors(texts), wanted, atol=1e-5)
     loaded.train()
     found = encoder.documents(texts)

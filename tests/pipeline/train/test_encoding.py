@@ -9,8 +9,8 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.train import encoding
-from darklode.pipeline.train.encoding import Encoding, encode_ahead
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.encoding import Encoding, prefetch_vectors
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.settings import CacheSettings
 from helpers.adapted import TENANT, build_to_adapt, model_in
 from helpers.elsewhere import Elsewhere
@@ -32,12 +32,12 @@ def test_each_distinct_text_is_encoded_once_and_none_again(tmp_path: Path, monke
     run, encoder = build_to_adapt(tmp_path / "run"), model_in(tmp_path)
     hashes, elsewhere = with_copies(run), Elsewhere(run.store, 2)
     cache = CacheSettings(root=str(tmp_path / "cache"))
-    whole = Encoding(Source(run, 0, mined=False, text_characters=100), TENANT, encoder, cache, "stage")
-    encode_ahead(whole, hashes, elsewhere)
+    whole = Encoding(TrainingSource(run, 0, mined=False, text_characters=100), TENANT, encoder, cache, "stage")
+    prefetch_vectors(whole, hashes, elsewhere)
     assert elsewhere.names == [f"encode {TENANT} texts {n} to {min(n + 49, 203)}" for n in range(0, 204, 50)]
     shards = EmbeddingCache(cache.root, cache.dtype).open(encoder.encoder_id())
     assert shards is not None
     assert (shards.find(keys_of(hashes)) >= 0).all()
     assert len(shards) == len(set(hashes.to_pylist())) == 103
-    encode_ahead(whole, hashes, elsewhere)
+    prefetch_vectors(whole, hashes, elsewhere)
     assert len(elsewhere.names) == 5, "nothing lacks a vector now"

@@ -16,11 +16,11 @@ from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.train.adapter import ALONE as ADAPTER
 from darklode.pipeline.train.adapter import FOLDER, SAVED
-from darklode.pipeline.train.encoder import START, Encoder
-from darklode.pipeline.train.folder import demand_reproducible, recorded_difference, save
+from darklode.pipeline.train.encoder import START, TrainableEncoder
+from darklode.pipeline.train.folder import recorded_difference, require_reproducible, save
 from darklode.pipeline.train.heads import Floats, Head
-from darklode.pipeline.train.task import Questions
-from darklode.pipeline.train.whitening import whitened
+from darklode.pipeline.train.task import QuerySet
+from darklode.pipeline.train.whitening import whiten
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
 
@@ -42,7 +42,7 @@ def moved(layers: int) -> Head:
         (rows.standard_normal((8, 8)).astype(np.float32) * 0.3, rows.standard_normal(8).astype(np.float32) * 0.1)
         for _ in range(layers)
     ]
-    return Head.of(weights)
+    return Head.from_layers(weights)
 
 
 def loaded_elsewhere(folder: Path, to: Path) -> Floats:
@@ -76,14 +76,14 @@ def test_half_precision_is_handed_over_and_checked_before_training(
 ) -> None:
     model = model_in(adapted.root).model_copy(update={"dtype": dtype})
     base, run = replace(adapted.base, encoder=model), decided(adapted, tmp_path / "out", moved(3).state())
-    demand_reproducible(base, model, run.tables("adaptation_queries"))
+    require_reproducible(base, model, run.tables("adaptation_queries"))
     save(run, base, model, QUICK)
     assert 0 < recorded_difference(run) <= rounding(dtype)
     if dtype == "bfloat16":
         assert recorded_difference(run) > rounding("float32")
     other = model.model_copy(update={"query_prompt": "something else "})
     with pytest.raises(DarklodeError, match="as it would be saved gives other vectors than it gives now"):
-        demand_reproducible(base, other, run.tables("adaptation_queries"))
+        require_reproducible(base, other, run.tables("adaptation_queries"))
 
 
 def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> None:
@@ -113,14 +113,14 @@ def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
     adapted: Adapted, tmp_path: Path, method: str
 ) -> None:
     adapt, model = AdaptSettings.model_validate({"method": method, "rank": 4, "top_layers": 1}), model_in(adapted.root)
-    encoder, draws = Encoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
+    encoder, draws = TrainableEncoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
     weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)
     weights |= {START: began}
     run = decided(adapted, tmp_path / "out", weights)
     save(run, adapted.base, model, adapt)
-    encoder.take(weights, 1.0)
-    wanted = encoder.vectors(Questions.asked(["how badu", "how befi"], adapted.base))
+    encoder.restore(weights, 1.0)
+    wanted = encoder.vectors(QuerySet.from_texts(["how badu", "how befi"], adapted.base))
     found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert np.abs(wanted - adapted.base.queries(["how badu", "how befi"])).max() > 1e-2
@@ -137,4 +137,4 @@ def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
         plain = load_model(model, "cpu")
         PeftModel.from_pretrained(plain[0].auto_model, str(tmp_path / "out" / ADAPTER)).eval()
         beside = plain.encode(["ask how badu", "ask how befi"], normalize_embeddings=True, show_progress_bar=False)
-        np.testing.assert_allclose(whitened(beside, began), wanted, atol=1e-6)
+        np.testing.assert_allclose(whiten(beside, began), wanted, atol=1e-6)

@@ -10,8 +10,8 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.generated import Generated, generated_in
-from darklode.pipeline.train.task import Labels, Questions, Task
+from darklode.pipeline.train.generated import GeneratedQueries, generated_in
+from darklode.pipeline.train.task import Labels, QuerySet, Task
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import put
@@ -53,27 +53,27 @@ def task() -> Task:
         encode=lambda asked: np.array([[len(one)] for one in asked], np.float32),
     )
     labels = pa.table({"query_id": pa.array([], pa.string())})
-    none = Questions(pa.array(["own"]), np.zeros((1, 1), np.float32), np.zeros(1, np.int32), labels)
+    none = QuerySet(pa.array(["own"]), np.zeros((1, 1), np.float32), np.zeros(1, np.int32), labels)
     return Task(frozen, none, none, NONE, NONE, Labels(NONE, 3), Labels(NONE, 3), None)
 
 
 def test_each_query_teaches_its_text_in_the_run_that_has_it(tmp_path: Path) -> None:
-    taught = Generated(folder_of(tmp_path, {"1": "hb", "2": "gone", "3": "ha"})).taught(task(), 0)
+    taught = GeneratedQueries(folder_of(tmp_path, {"1": "hb", "2": "gone", "3": "ha"})).training_task(task(), 0)
     assert taught.train.ids.to_pylist() == ["1", "3"]
     assert list(taught.train.texts) == ["how 1", "how 3"]
     assert taught.train.index.tolist() == [1, 0]
     assert list(zip(taught.pair_query.tolist(), taught.pair_position.tolist(), strict=True)) == [(0, 2), (1, 0)]
-    assert taught.known.have(np.array([0, 1]), np.array([2, 0])).all()
+    assert taught.labels.contains(np.array([0, 1]), np.array([2, 0])).all()
 
 
 def test_queries_of_other_texts_teach_nothing(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="no query for a text of the runs"):
-        Generated(folder_of(tmp_path, {"1": "gone"})).taught(task(), 0)
+        GeneratedQueries(folder_of(tmp_path, {"1": "gone"})).training_task(task(), 0)
 
 
 def test_what_is_read_names_it(tmp_path: Path) -> None:
-    one, same = (Generated(folder_of(tmp_path / name, {"1": "ha"})) for name in "ab")
-    assert one.content() == same.content() != Generated(folder_of(tmp_path / "c", {"1": "hb"})).content()
+    one, same = (GeneratedQueries(folder_of(tmp_path / name, {"1": "ha"})) for name in "ab")
+    assert one.content() == same.content() != GeneratedQueries(folder_of(tmp_path / "c", {"1": "hb"})).content()
 
 
 def test_sources_that_are_no_names_are_folders() -> None:

@@ -13,7 +13,7 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.train import graph
 from darklode.pipeline.train.adapter import Adapter
-from darklode.pipeline.train.encoder import Encoder
+from darklode.pipeline.train.encoder import TrainableEncoder
 from darklode.pipeline.train.folder import save
 from darklode.pipeline.train.identity import fingerprint, record
 from darklode.pipeline.train.verdict import VERDICT, read_verdict
@@ -69,7 +69,7 @@ def test_a_head_is_in_the_graph_and_nothing_of_darklode_is_needed(copied: Adapte
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
 def test_merged_lora_is_in_the_graph(adapted: Adapted, tmp_path: Path) -> None:
     adapt, model = AdaptSettings(method="lora", rank=4), model_in(adapted.root)
-    encoder, draws = Encoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
+    encoder, draws = TrainableEncoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
     weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     run = decided(adapted, tmp_path / "out", weights)
     save(run, adapted.base, model, adapt)

@@ -7,21 +7,21 @@ import torch
 from safetensors.numpy import load
 from torch.nn import functional
 
-from darklode.pipeline.train.head_methods import TrainedHead
-from darklode.pipeline.train.task import Questions
+from darklode.pipeline.train.head_methods import HeadMethod
+from darklode.pipeline.train.task import QuerySet
 from darklode.schemas.adaptation import AdaptSettings
 
 from .conftest import Adapted
 
 
 def test_the_head_alone_gives_its_vectors_at_the_chosen_share(adapted: Adapted) -> None:
-    method, draws = TrainedHead(AdaptSettings(), adapted.base), np.random.default_rng(2)
+    method, draws = HeadMethod(AdaptSettings(), adapted.base), np.random.default_rng(2)
     weights = {"0.weight": draws.random((8, 8), np.float32), "0.bias": draws.random(8, np.float32)}
-    asked = Questions.asked(["how badu", "how befi"], adapted.base)
+    asked = QuerySet.from_texts(["how badu", "how befi"], adapted.base)
     whole, half = (method.vectors(weights, share, asked) for share in (1.0, 0.5))
     assert np.abs(whole - half).max() > 1e-3
     np.testing.assert_allclose(method.vectors(weights, 0.0, asked), asked.vectors, atol=1e-6)
-    files = method.alone(weights, 0.5)
+    files = method.export_tensors(weights, 0.5)
     tensors = load(files["adapter.safetensors"])
     plain = asked.vectors @ tensors["0.weight"].T + tensors["0.bias"]
     np.testing.assert_allclose(functional.normalize(torch.from_numpy(plain), dim=1).numpy(), half, atol=1e-6)

@@ -57,8 +57,8 @@ def test_plain_layers_give_the_same(layers: int) -> None:
 @pytest.mark.parametrize("layers", [1, 3])
 def test_no_share_is_the_base_and_half_lies_between(layers: int) -> None:
     head, given = moved(layers), vectors()
-    np.testing.assert_allclose(Head.of(head.weights(0.0)).apply_to(given), given, atol=1e-7)
-    half = Head.of(head.weights(0.5)).apply_to(given)
+    np.testing.assert_allclose(Head.from_layers(head.weights(0.0)).apply_to(given), given, atol=1e-7)
+    half = Head.from_layers(head.weights(0.5)).apply_to(given)
     whole = head.apply_to(given)
     assert ((half * given).sum(axis=1) > (whole * given).sum(axis=1)).all()
 

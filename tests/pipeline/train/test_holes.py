@@ -9,9 +9,9 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.build import Judges
-from darklode.pipeline.train.holes import HOLES, NOBODY, HoleJudges, holes, holes_told
+from darklode.pipeline.train.holes import HOLES, NOBODY, UnjudgedJudges, format_unjudged, judge_unjudged
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
@@ -27,16 +27,16 @@ LISTS = {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    return Source(build_to_adapt(tmp_path_factory.mktemp("holes") / "run"), 0, mined=False, text_characters=100)
+def source(tmp_path_factory: pytest.TempPathFactory) -> TrainingSource:
+    return TrainingSource(build_to_adapt(tmp_path_factory.mktemp("holes") / "run"), 0, mined=False, text_characters=100)
 
 
 @pytest.fixture
-def judges(source: Source) -> HoleJudges:
-    return HoleJudges(((source, Judges.of(Settings())),))
+def judges(source: TrainingSource) -> UnjudgedJudges:
+    return UnjudgedJudges(((source, Judges.from_settings(Settings())),))
 
 
-def asked(folder: Path, source: Source, lists: dict[tuple[str, str], list[str]] = LISTS) -> Run:
+def asked(folder: Path, source: TrainingSource, lists: dict[tuple[str, str], list[str]] = LISTS) -> Run:
     """What is there when the test queries were asked."""
     run = Run(str(folder))
     execute(run, PAIRS, lambda _, output: adaptation_pairs([source], output, AdaptSettings()))
@@ -49,12 +49,14 @@ def asked(folder: Path, source: Source, lists: dict[tuple[str, str], list[str]] 
     return run
 
 
-def filled(run: Run, judges: HoleJudges, budget: int = 100) -> dict[tuple[str, str], dict[str, Any]]:
-    execute(run, HOLES, lambda tables, output: holes(tables, output, budget, judges))
+def filled(run: Run, judges: UnjudgedJudges, budget: int = 100) -> dict[tuple[str, str], dict[str, Any]]:
+    execute(run, HOLES, lambda tables, output: judge_unjudged(tables, output, budget, judges))
     return {(str(row["query_id"]), str(row["text_id"])): row for row in read(run, "hole_verdicts")}
 
 
-def test_both_sides_holes_are_judged_once_and_become_labels(tmp_path: Path, source: Source, judges: HoleJudges) -> None:
+def test_both_sides_holes_are_judged_once_and_become_labels(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
+) -> None:
     run = asked(tmp_path, source)
     found = filled(run, judges)
     assert set(found) == {
@@ -76,7 +78,9 @@ def test_both_sides_holes_are_judged_once_and_become_labels(tmp_path: Path, sour
     assert (step.rows_in, step.rows_out) == (4, 4)
 
 
-def test_they_are_the_verdicts_that_the_build_would_have(tmp_path: Path, source: Source, judges: HoleJudges) -> None:
+def test_they_are_the_verdicts_that_the_build_would_have(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
+) -> None:
     """The same pair, judged among others or alone, by the run's own judge."""
     few = filled(asked(tmp_path / "few", source), judges)
     more = filled(asked(tmp_path / "more", source, {("base", "test-001"): ["test-001#2"]}), judges)
@@ -84,7 +88,9 @@ def test_they_are_the_verdicts_that_the_build_would_have(tmp_path: Path, source:
     assert {**few[pair], "rank": 0} == {**more[pair], "rank": 0}
 
 
-def test_the_budget_goes_by_rank_whichever_side_has_it(tmp_path: Path, source: Source, judges: HoleJudges) -> None:
+def test_the_budget_goes_by_rank_whichever_side_has_it(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
+) -> None:
     run = asked(tmp_path, source)
     found = filled(run, judges, budget=2)
     assert {row["rank"] for row in found.values()} == {1}
@@ -94,14 +100,14 @@ def test_the_budget_goes_by_rank_whichever_side_has_it(tmp_path: Path, source: S
 
 
 def test_nobody_is_asked_where_the_budget_is_0_or_no_judge_labelled_the_run(
-    tmp_path: Path, source: Source, judges: HoleJudges
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
 ) -> None:
-    human = Source(build_to_adapt(tmp_path / "run"), 0, mined=False, text_characters=100)
+    human = TrainingSource(build_to_adapt(tmp_path / "run"), 0, mined=False, text_characters=100)
     rows = human.run.tables("qrels").read("qrels")
     place = rows.schema.get_field_index("source")
     put(human.run, "qrels", rows.set_column(place, rows.schema.field(place), pa.repeat("human", rows.num_rows)))
-    people = HoleJudges(((human, Judges.of(Settings())),))
-    log = HoleJudges(((replace(source, mined=True), Judges.of(Settings())),))
+    people = UnjudgedJudges(((human, Judges.from_settings(Settings())),))
+    log = UnjudgedJudges(((replace(source, mined=True), Judges.from_settings(Settings())),))
     for number, (who, budget) in enumerate([(judges, 0), (people, 9), (log, 9), (NOBODY, 9)]):
         run = asked(tmp_path / f"out{number}", source)
         assert filled(run, who, budget) == {}
@@ -111,7 +117,7 @@ def test_nobody_is_asked_where_the_budget_is_0_or_no_judge_labelled_the_run(
 
 
 def test_a_hole_that_training_learned_moves_its_query_to_those_that_share(
-    tmp_path: Path, source: Source, judges: HoleJudges, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Judged relevant, a train positive is no longer one that training never saw of this query."""
 
@@ -123,7 +129,7 @@ def test_a_hole_that_training_learned_moves_its_query_to_those_that_share(
 
             return replies_of({"relevant": pa.array([True] * pairs.num_rows)}, pairs.num_rows)
 
-    monkeypatch.setattr(HoleJudges, "judge", lambda *_: Yes())
+    monkeypatch.setattr(UnjudgedJudges, "judge", lambda *_: Yes())
     run = asked(tmp_path, source)
     shared = {row["query_id"]: row["shares_positive"] for row in read(run, "adaptation_queries")}
     assert (shared["test-001"], shared["test-002"]) == (False, False)
@@ -134,10 +140,10 @@ def test_a_hole_that_training_learned_moves_its_query_to_those_that_share(
 
 @pytest.mark.parametrize(("share", "told"), [(0.9, "about 32 pairs"), (0.5, "about 100 pairs"), (1.0, "")])
 def test_what_it_will_take_is_told_before_training(
-    tmp_path: Path, source: Source, judges: HoleJudges, share: float, told: str
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges, share: float, told: str
 ) -> None:
     run = asked(tmp_path, source)
     rows = [{"system": "base", "measure": "Judged@10", "value": share, "queries": 12}]
     put(run, "headroom", pa.Table.from_pylist(rows, schema=TABLES["headroom"].schema))
-    assert told in holes_told(run, judges, 100)
-    assert holes_told(run, judges, 0) == holes_told(run, NOBODY, 100) == ""
+    assert told in format_unjudged(run, judges, 100)
+    assert format_unjudged(run, judges, 0) == format_unjudged(run, NOBODY, 100) == ""

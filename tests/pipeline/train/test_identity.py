@@ -9,8 +9,17 @@ import pytest
 from darklode.flows.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.adapter import FOLDER, Adapter, lying
-from darklode.pipeline.train.identity import DATA, DEPTH, QUERIES, TEXTS, fingerprint, index_digest, moved, weights_hash
+from darklode.pipeline.train.adapter import FOLDER, Adapter, read_record
+from darklode.pipeline.train.identity import (
+    DATA,
+    DEPTH,
+    QUERIES,
+    TEXTS,
+    fingerprint,
+    index_digest,
+    mean_shift,
+    weights_hash,
+)
 from darklode.pipeline.train.pairs import PAIRS
 from darklode.pipeline.train.stage import TRAIN
 from darklode.schemas.adaptation import AdaptSettings
@@ -38,7 +47,7 @@ def test_the_adapter_encodes_as_its_folder_does_and_a_blank_query_as_zero(shippe
     texts = [f"how {word(7)}", " ", f"how {word(14)}"]
     found = adapter.encode(texts)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 0, 1], atol=1e-6)
-    assert moved(base.queries(texts)[::2], found[::2]) > 1e-3
+    assert mean_shift(base.queries(texts)[::2], found[::2]) > 1e-3
     assert adapter.base == model_in(shipped)
 
 
@@ -52,7 +61,7 @@ def test_a_folder_without_a_record_is_no_adapter(tmp_path: Path, run: Run) -> No
     with pytest.raises(ArtifactError, match="holds no finished adapter"):
         Adapter.open(str(tmp_path))
     run.store.write("adapter.json", b"{ broken")
-    assert lying(run.store) == {}
+    assert read_record(run.store) == {}
     run.store.write(f"{FOLDER}/model", b"1")
     before = weights_hash(run.store)
     run.store.write(f"{FOLDER}/model", b"2")
@@ -65,7 +74,7 @@ def trained_on(run: Run, root: Path, tenant: str) -> tuple[str, str]:
     base, out = base_for(run, root=root), Run(str(root / f"out-{tenant}"))
     for step in steps(base, settings_for(root).model_copy(update={"adapt": given})):
         if step.stage in {PAIRS, TRAIN}:
-            out.execute(step.plan(out), step.work)
+            out.execute(step.plan(out), step.execute)
     return fingerprint(out.tables(*DATA)), out.tables("adapter_weights").content("adapter_weights")
 
 

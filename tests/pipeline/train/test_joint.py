@@ -8,11 +8,11 @@ import torch
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.train.contest import COMPARED, compare
-from darklode.pipeline.train.joint import Joint, JointLesson, words
-from darklode.pipeline.train.loop import LOOK, steady
+from darklode.pipeline.train.joint import JointMethod, JointTraining, passage_texts
+from darklode.pipeline.train.loop import LOOK, deterministic
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.rivals import Words, rivals
-from darklode.pipeline.train.task import Questions, Task
+from darklode.pipeline.train.rivals import Bm25Baseline, baselines
+from darklode.pipeline.train.task import QuerySet, Task
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import execute, read
 
@@ -26,18 +26,18 @@ FAST = AdaptSettings(
 @pytest.fixture(scope="module")
 def task(adapted: Adapted) -> Task:
     tables = adapted.out.tables()
-    return Task.of(tables, adapted.base.open(tables), same_document=False)
+    return Task.from_tables(tables, adapted.base.open(tables), same_document=False)
 
 
 def test_texts_stand_by_position_and_move_with_the_encoder(adapted: Adapted, task: Task) -> None:
-    method, frozen = Joint(FAST, adapted.base), task.frozen
+    method, frozen = JointMethod(FAST, adapted.base), task.frozen
     before = frozen.take(np.arange(len(frozen)))
-    said = words(adapted.base, frozen)
-    with steady(0):
+    said = passage_texts(adapted.base, frozen)
+    with deterministic(0):
         same = method._open().document_vectors(said)
     assert np.abs(same - before).max() < 1e-5, "untrained it gives each position its own vector"
-    weights = method.trained(task, 3e-2, 0, lambda *_: None).best
-    moved = method.searched(frozen, weights, 1.0)
+    weights = method.fit(task, 3e-2, 0, lambda *_: None).best_weights
+    moved = method.transform_index(frozen, weights, 1.0)
     now = moved.take(np.arange(len(moved)))
     assert np.abs(now - before).max(axis=1).min() > 1e-4, "each document is embedded again"
     assert (frozen.take(np.arange(len(frozen))) == before).all()
@@ -50,7 +50,7 @@ def test_texts_stand_by_position_and_move_with_the_encoder(adapted: Adapted, tas
 
 
 def test_a_step_has_gradients_of_documents_whatever_their_number(adapted: Adapted) -> None:
-    method = Joint(FAST, adapted.base)
+    method = JointMethod(FAST, adapted.base)
     encoder, texts = method._open(), [f"text {number}" for number in range(70)]
     found = []
     for size in (32, 128):
@@ -66,19 +66,19 @@ def test_a_step_has_gradients_of_documents_whatever_their_number(adapted: Adapte
 
 
 def test_looks_and_minings_are_among_the_moved_texts(adapted: Adapted, task: Task) -> None:
-    encoder = Joint(FAST, adapted.base)._open()
+    encoder = JointMethod(FAST, adapted.base)._open()
     settings = FAST.model_copy(update={"steps": LOOK + 10, "refresh_steps": 30})
-    lesson = JointLesson(task, settings, 0, encoder, lambda *_: None)
-    lesson.texts = words(adapted.base, task.frozen)
-    lesson.goes_on(0)
+    lesson = JointTraining(task, settings, 0, encoder, lambda *_: None)
+    lesson.texts = passage_texts(adapted.base, task.frozen)
+    lesson.evaluate_step(0)
     assert lesson.task is task
-    lesson.goes_on(1)
+    lesson.evaluate_step(1)
     assert lesson.task is task, "nothing is due"
     for due in (30, LOOK, LOOK + 10):  # a refresh, a look, the last step
         with torch.no_grad():
             for one in encoder.parameters():
                 one.add_(torch.randn(one.shape) * 0.1)
-        lesson.goes_on(due)
+        lesson.evaluate_step(due)
         assert (lesson.task.frozen.take(np.arange(3)) == encoder.document_vectors(lesson.texts)[:3]).all()
 
 
@@ -88,7 +88,7 @@ def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp
     execute(out, COMPARED, lambda tables, given: compare(tables, given, FAST, adapted.base, methods=["joint"], seeds=1))
     lists = read(out, "comparison_lists")
     assert {row["system"] for row in lists} >= {"base", "joint"}
-    asked = Questions.of(out.tables(), task.frozen, "test")
+    asked = QuerySet.from_tables(out.tables(), task.frozen, "test")
     wanted = asked.ranking(task.frozen, asked.vectors, 100)["text_id"].to_pylist()
     assert [row["text_id"] for row in lists if row["system"] == "base"] == wanted
     (facts,) = [unit["facts"] for unit in out.manifests()["adapt_compare"].units.values() if unit["facts"]]
@@ -96,5 +96,5 @@ def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp
 
 
 def test_it_is_a_rival_only_where_it_is_named_and_has_no_controls(adapted: Adapted, task: Task) -> None:
-    found = rivals(FAST, ["joint"], Words(adapted.base, task.frozen))
+    found = baselines(FAST, ["joint"], Bm25Baseline(adapted.base, task.frozen))
     assert [(one.name, one.settings.method, one.settings.start) for one in found] == [("joint", "full", "base")]

@@ -7,7 +7,7 @@ from scipy.stats import entropy
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch.nn import functional
 
-from darklode.pipeline.train.loss import away, divergence, info_nce
+from darklode.pipeline.train.loss import divergence, info_nce, squared_shift
 
 
 def unit(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -37,7 +37,7 @@ def test_what_is_not_allowed_does_not_count() -> None:
 
 def test_away_is_the_mean_squared_distance() -> None:
     queries, base = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    assert away(queries, base).mean().item() == pytest.approx(1.0)
+    assert squared_shift(queries, base).mean().item() == pytest.approx(1.0)
 
 
 def test_the_divergence_is_scipys_and_of_one_candidate_infonce() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.train.nearest import nearest
-from darklode.pipeline.train.negatives import Negatives, mine
-from darklode.pipeline.train.task import Labels, Questions, Task
+from darklode.pipeline.train.negatives import Negatives, mine_negatives
+from darklode.pipeline.train.task import Labels, QuerySet, Task
 from darklode.pipeline.train.vectors import Floats, Ints
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -23,7 +23,7 @@ class Shelf:
 
     vectors: Floats
 
-    def near(self, queries: Floats, _index: object, depth: int) -> tuple[Ints, Floats]:
+    def nearest(self, queries: Floats, _index: object, depth: int) -> tuple[Ints, Floats]:
         return nearest(queries, self.take, range(N), depth)
 
     def take(self, positions: Ints) -> Floats:
@@ -35,10 +35,10 @@ class Shelf:
 
 def task(*, positive: int, known: list[int], refused: list[int], siblings: list[int] | None = None) -> Task:
     vectors = np.column_stack([SCORES, np.sqrt(1 - SCORES**2)]).astype(np.float32)
-    asked = Questions(pa.array(["q"]), np.array([[1, 0]], np.float32), np.zeros(1, np.int32), pa.table({}))
+    asked = QuerySet(pa.array(["q"]), np.array([[1, 0]], np.float32), np.zeros(1, np.int32), pa.table({}))
 
     def labels(positions: list[int]) -> Labels:
-        return Labels.of(np.zeros(len(positions), np.int64), np.array(positions, np.int64), N)
+        return Labels.from_pairs(np.zeros(len(positions), np.int64), np.array(positions, np.int64), N)
 
     return Task(
         Shelf(vectors),  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def task(*, positive: int, known: list[int], refused: list[int], siblings: list[
 
 
 def mined(given: Task, negatives: int = 4) -> Negatives:
-    return mine(given, given.train.vectors, AdaptSettings(negatives=negatives, draw=1))
+    return mine_negatives(given, given.train.vectors, AdaptSettings(negatives=negatives, draw=1))
 
 
 def test_judged_ones_come_first_then_those_below_the_margin() -> None:
@@ -65,7 +65,7 @@ def test_judged_ones_come_first_then_those_below_the_margin() -> None:
 def test_an_unjudged_one_above_the_margin_is_none() -> None:
     found = mined(task(positive=4, known=[4], refused=[]))
     assert found.positions.tolist() == [[5, 6, 7, -1]]
-    assert found.short == 0.25
+    assert found.share_empty == 0.25
 
 
 def test_no_known_positive_is_a_negative_whether_learned_from_or_not() -> None:
@@ -81,8 +81,8 @@ def test_siblings_are_none_unless_they_are_let() -> None:
 def test_what_a_mining_replaced_is_counted() -> None:
     before = mined(task(positive=0, known=[0], refused=[]))
     after = mined(task(positive=0, known=[0, 2], refused=[]))
-    assert after.replaced(before) == 0.25
-    assert before.replaced(before) == 0.0
+    assert after.share_replaced(before) == 0.25
+    assert before.share_replaced(before) == 0.0
 
 
 def test_the_margin_is_a_share_of_the_size_of_the_positives_score() -> None:

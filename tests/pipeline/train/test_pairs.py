@@ -7,7 +7,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import SIDES, build_to_adapt
 from helpers.runs import execute, read
@@ -17,7 +17,7 @@ from .conftest import Adapted
 
 def gathered(out: Path, *runs: Run, **given: object) -> Run:
     made, settings = Run(str(out)), AdaptSettings.model_validate(given)
-    sources = [Source(run, number, mined=False, text_characters=100) for number, run in enumerate(runs)]
+    sources = [TrainingSource(run, number, mined=False, text_characters=100) for number, run in enumerate(runs)]
     execute(made, PAIRS, lambda _tables, output: adaptation_pairs(sources, output, settings))
     return made
 

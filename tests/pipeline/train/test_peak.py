@@ -5,13 +5,13 @@ import sys
 import numpy as np
 import pytest
 
-from darklode.pipeline.train.peak import Peak
+from darklode.pipeline.train.peak import PeakMemory
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is Linux's")
 def test_what_was_held_and_freed_before_does_not_count() -> None:
-    first = Peak()
+    first = PeakMemory()
     np.ones(12_500_000)
     assert first.megabytes() is not None
     assert 90 <= int(first.megabytes() or 0) < 130
-    assert int(Peak().megabytes() or 0) < 10
+    assert int(PeakMemory().megabytes() or 0) < 10

@@ -14,10 +14,10 @@ from helpers.environment import with_paths
 TOLD = """
 import json, os, sys
 from darklode.pipeline.train import processes
-if processes.leads():
+if processes.is_leader():
     for number in range(3):
-        processes.order((number, "x"))
-    processes.order(None)
+        processes.broadcast_order((number, "x"))
+    processes.broadcast_order(None)
 else:
     open(sys.argv[1], "w").write(json.dumps(list(processes.orders())))
 """
@@ -26,17 +26,17 @@ else:
 def test_alone_one_leads_and_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
-    assert processes.leads()
+    assert processes.is_leader()
     assert not processes.several()
-    processes.order((1, "x"))
-    processes.wait()
+    processes.broadcast_order((1, "x"))
+    processes.wait_for_all()
     assert processes.mine(["cuda:0", "cuda:1"]) == "cuda:0"
 
 
 def test_the_others_have_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, value)
-    assert not processes.leads()
+    assert not processes.is_leader()
     assert processes.several()
     assert processes.mine(["cuda:0", "cuda:1"]) == "cuda:1"
     assert processes.mine(["cpu"]) == "cpu"

@@ -9,7 +9,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.doubt import TIED
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.sources import Source, tenant_of
+from darklode.pipeline.train.sources import TrainingSource, resolve_tenant
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import TENANT, build_to_adapt
@@ -28,7 +28,7 @@ SKIPPED = {"q1": "d2", "q2": "d3", "q3": "d1"}
 
 
 @pytest.fixture
-def mined(tmp_path: Path) -> Source:
+def mined(tmp_path: Path) -> TrainingSource:
     """q5 is near to q1; q4 shares its document with q2, and d3 answers q2 by another source although it was skipped."""
     run = Run(str(tmp_path / "mined"))
     documents = {"tenant": ["t"] * 5, "doc_id": [f"d{n}" for n in range(1, 6)], "text": [f"{n} text" for n in range(5)]}
@@ -58,16 +58,16 @@ def mined(tmp_path: Path) -> Source:
     put(run, "documents", TABLES["documents"].rows(documents))
     for name, rows in (("triplets", triplets), ("mined_test", held), ("query_clusters", clusters)):
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
-    return Source(run, 0, mined=True, text_characters=5)
+    return TrainingSource(run, 0, mined=True, text_characters=5)
 
 
-def gathered(out: Path, source: Source, **given: object) -> Run:
+def gathered(out: Path, source: TrainingSource, **given: object) -> Run:
     run, settings = Run(str(out)), AdaptSettings.model_validate(given)
     execute(run, PAIRS, lambda _tables, output: adaptation_pairs([source], output, settings))
     return run
 
 
-def test_a_mined_run_gives_sides_clusters_and_what_is_shared(mined: Source, tmp_path: Path) -> None:
+def test_a_mined_run_gives_sides_clusters_and_what_is_shared(mined: TrainingSource, tmp_path: Path) -> None:
     rows = {row["query_id"]: row for row in read(gathered(tmp_path / "out", mined), "adaptation_queries")}
     assert {name: (row["split"], row["group"], row["shares_positive"]) for name, row in rows.items()} == {
         "q2": ("train", "c-q2", True),
@@ -78,7 +78,7 @@ def test_a_mined_run_gives_sides_clusters_and_what_is_shared(mined: Source, tmp_
     assert {row["kind"] for row in rows.values() if row["split"] == "test"} == {"unseen"}
 
 
-def test_what_was_skipped_is_a_negative_unless_another_source_has_it(mined: Source, tmp_path: Path) -> None:
+def test_what_was_skipped_is_a_negative_unless_another_source_has_it(mined: TrainingSource, tmp_path: Path) -> None:
     rows = read(gathered(tmp_path / "out", mined), "adaptation_labels")
     found = {(row["query_id"], row["text_id"]): (row["relevance"], row["learned"]) for row in rows}
     assert found == {
@@ -91,13 +91,13 @@ def test_what_was_skipped_is_a_negative_unless_another_source_has_it(mined: Sour
     }
 
 
-def test_one_source_is_learned_from_and_the_others_stay_known(mined: Source, tmp_path: Path) -> None:
+def test_one_source_is_learned_from_and_the_others_stay_known(mined: TrainingSource, tmp_path: Path) -> None:
     rows = read(gathered(tmp_path / "out", mined, sources=["click_multi_hop"]), "adaptation_labels")
     assert {row["text_id"] for row in rows if row["query_id"] == "q2" and row["relevance"]} == {"d2", "d3"}
     assert [row["text_id"] for row in rows if row["learned"]] == ["d3"]
 
 
-def test_documents_are_cut_as_triplets_show_them(mined: Source) -> None:
+def test_documents_are_cut_as_triplets_show_them(mined: TrainingSource) -> None:
     (rows,) = mined.texts("t")
     assert rows["text"].to_pylist() == [f"{n} tex" for n in range(5)]
     assert len(set(rows["content_hash"].to_pylist())) == 5
@@ -112,7 +112,7 @@ def test_a_label_that_its_judge_doubts_is_not_learned_from(tmp_path: Path) -> No
     }
     rows = [row | (doubts.get(row["query_id"], {}) if row["relevant"] else {}) for row in read(run, "verdicts")]
     put(run, "verdicts", pa.Table.from_pylist(rows, schema=TABLES["verdicts"].schema))
-    source = Source(run, 0, mined=False, text_characters=100)
+    source = TrainingSource(run, 0, mined=False, text_characters=100)
 
     def learned(least: float) -> set[str]:
         labels = source.labels(TENANT, (), least)
@@ -121,5 +121,5 @@ def test_a_label_that_its_judge_doubts_is_not_learned_from(tmp_path: Path) -> No
     assert learned(0) - learned(0.5) == {"train-001", "train-002"}
 
 
-def test_an_adapter_is_one_tenants(mined: Source) -> None:
-    assert tenant_of([mined], None) == tenant_of([mined], "t") == "t"
+def test_an_adapter_is_one_tenants(mined: TrainingSource) -> None:
+    assert resolve_tenant([mined], None) == resolve_tenant([mined], "t") == "t"

@@ -7,22 +7,22 @@ import pytest
 
 from darklode.pipeline.train import stack
 from darklode.pipeline.train.heads import Head
-from darklode.pipeline.train.loop import Course
-from darklode.pipeline.train.stack import Trial
+from darklode.pipeline.train.loop import TrainingHistory
+from darklode.pipeline.train.stack import StackedTrial
 from darklode.pipeline.train.task import Task
 from darklode.schemas.adaptation import AdaptSettings
 
 from .conftest import QUICK, Adapted
 
 
-def trained(task: Task, settings: AdaptSettings, seed: int = 1) -> Course:
-    (course,) = stack.trained([Trial(task, 3e-3, seed, lambda *_: None)], settings)
+def trained(task: Task, settings: AdaptSettings, seed: int = 1) -> TrainingHistory:
+    (course,) = stack.train_stacked([StackedTrial(task, 3e-3, seed, lambda *_: None)], settings)
     return course
 
 
 @pytest.fixture(scope="module")
 def task(adapted: Adapted) -> Task:
-    return Task.of(adapted.out.tables(), adapted.base.open(adapted.out.tables()), same_document=False)
+    return Task.from_tables(adapted.out.tables(), adapted.base.open(adapted.out.tables()), same_document=False)
 
 
 def first(task: Task, pairs: int) -> Task:
@@ -33,7 +33,7 @@ def first(task: Task, pairs: int) -> Task:
 def test_training_twice_gives_the_same_bytes_and_another_seed_others(adapted: Adapted, task: Task) -> None:
     before = task.frozen.take(np.arange(len(task.frozen))).tobytes()
     settings = QUICK.model_copy(update={"steps": 20})
-    weights = [trained(task, settings, seed).best for seed in (1, 1, 2)]
+    weights = [trained(task, settings, seed).best_weights for seed in (1, 1, 2)]
     assert weights[0]["0.weight"].tobytes() == weights[1]["0.weight"].tobytes() != weights[2]["0.weight"].tobytes()
     assert adapted.base.open(adapted.out.tables()).take(np.arange(len(task.frozen))).tobytes() == before, (
         "documents are frozen"
@@ -42,15 +42,15 @@ def test_training_twice_gives_the_same_bytes_and_another_seed_others(adapted: Ad
 
 def test_negatives_are_replaced_on_the_way(task: Task) -> None:
     course = trained(task, QUICK.model_copy(update={"steps": 150}))
-    assert [one.step for one in course.looks] == [0, 50, 100, 150]
-    assert course.looks[0].replaced is None
-    assert any(one.replaced for one in course.looks[1:])
+    assert [one.step for one in course.eval_points] == [0, 50, 100, 150]
+    assert course.eval_points[0].replaced is None
+    assert any(one.replaced for one in course.eval_points[1:])
 
 
 def test_the_loss_falls_on_fixed_negatives(task: Task) -> None:
     fixed = QUICK.model_copy(update={"steps": 150, "refresh_steps": 1000})
     course = trained(task, fixed)
-    losses = [one.loss for one in course.looks[1:] if one.loss is not None]
+    losses = [one.loss for one in course.eval_points[1:] if one.loss is not None]
     assert losses[-1] < losses[0]
 
 
@@ -58,7 +58,9 @@ def test_the_loss_falls_on_fixed_negatives(task: Task) -> None:
 def test_soft_targets_train_another_head_from_the_same_labels(task: Task, pairs: str) -> None:
     """The sample's judge says .9 of positives and .2 of negatives."""
     hard = QUICK.model_copy(update={"steps": 20, "pairs": pairs})
-    found = [trained(task, hard.model_copy(update={"soft_targets": soft})).best["0.weight"] for soft in (False, True)]
+    found = [
+        trained(task, hard.model_copy(update={"soft_targets": soft})).best_weights["0.weight"] for soft in (False, True)
+    ]
     assert not np.array_equal(*found)
     assert all(np.isfinite(one).all() for one in found)
 
@@ -70,35 +72,35 @@ def test_a_head_among_others_is_the_one_trained_alone(task: Task, method: str, m
     few, started = first(task, 9), Head(8, 3 if method == "ffn" else 1).weights()
     started[-1][0][:] = 0.1
     trials = [
-        Trial(task, 3e-3, 1, lambda *_: None),
-        Trial(task, 1e-3, 1, lambda *_: None),
-        Trial(few, 3e-3, 1, lambda *_: None),
-        Trial(task, 3e-3, 2, lambda *_: None, started),
-        Trial(few, 3e-3, 3, lambda *_: None),
+        StackedTrial(task, 3e-3, 1, lambda *_: None),
+        StackedTrial(task, 1e-3, 1, lambda *_: None),
+        StackedTrial(few, 3e-3, 1, lambda *_: None),
+        StackedTrial(task, 3e-3, 2, lambda *_: None, started),
+        StackedTrial(few, 3e-3, 3, lambda *_: None),
     ]
-    alone = [stack.trained([one], settings)[0] for one in trials]
+    alone = [stack.train_stacked([one], settings)[0] for one in trials]
     for bytes_at_once in (stack.TOGETHER, 1):
         monkeypatch.setattr(stack, "TOGETHER", bytes_at_once)
-        for one, other in zip(alone, stack.trained(trials, settings), strict=True):
-            assert one.looks == other.looks
-            assert {name: value.tobytes() for name, value in one.best.items()} == {
-                name: value.tobytes() for name, value in other.best.items()
+        for one, other in zip(alone, stack.train_stacked(trials, settings), strict=True):
+            assert one.eval_points == other.eval_points
+            assert {name: value.tobytes() for name, value in one.best_weights.items()} == {
+                name: value.tobytes() for name, value in other.best_weights.items()
             }
 
 
 def test_who_has_stopped_keeps_what_it_had_while_the_others_go_on(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = QUICK.model_copy(update={"steps": 200})
     monkeypatch.setattr(
-        "darklode.pipeline.train.loop.collapses", lambda looks: len(looks) == 2 and looks[-1].loss < stop
+        "darklode.pipeline.train.loop.has_collapsed", lambda looks: len(looks) == 2 and looks[-1].loss < stop
     )
-    wild, mild = Trial(task, 3e-3, 1, lambda *_: None), Trial(task, 3e-3, 2, lambda *_: None)
+    wild, mild = StackedTrial(task, 3e-3, 1, lambda *_: None), StackedTrial(task, 3e-3, 2, lambda *_: None)
     stop = float("inf")
-    assert [one.looks[-1].step for one in stack.trained([wild, mild], settings)] == [50, 50]
-    losses = [stack.trained([one], settings)[0].looks[1].loss for one in (wild, mild)]
+    assert [one.eval_points[-1].step for one in stack.train_stacked([wild, mild], settings)] == [50, 50]
+    losses = [stack.train_stacked([one], settings)[0].eval_points[1].loss for one in (wild, mild)]
     stop = sum(one for one in losses if one is not None) / 2
-    ended = [one.looks[-1].step for one in stack.trained([wild, mild], settings)]
+    ended = [one.eval_points[-1].step for one in stack.train_stacked([wild, mild], settings)]
     assert sorted(ended) == [50, 200]
 
 
 def test_nothing_is_trained_of_no_trials() -> None:
-    assert stack.trained([], QUICK) == []
+    assert stack.train_stacked([], QUICK) == []

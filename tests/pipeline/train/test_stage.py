@@ -51,7 +51,7 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
         told.append(note)
         done.append((count, total))
 
-    out.execute(step.plan(out), step.work, report)
+    out.execute(step.plan(out), step.execute, report)
     assert {total for _, total in done} == {(3 * FOLDS + 1) * QUICK.steps}, "a trial of each rate a fold, and the last"
     assert all(0 <= count <= total for count, total in done if total), "316 of 200 would be no progress"
     assert done[-1][0] == done[-1][1]
@@ -64,12 +64,12 @@ def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) 
     out = Run(str(tmp_path / "out"))
     first, second, third = steps(adapted.base, adapted.settings)[:3]
     for step in (first, second):
-        out.execute(step.plan(out), step.work)
+        out.execute(step.plan(out), step.execute)
     assert "content" not in str(read(out, "adaptation_texts")[0].keys() - {"content_hash"})
     (tmp_path / "run").mkdir()
     nowhere = base_for(Run(str(tmp_path / "run")), root=adapted.root)
     step = steps(nowhere, adapted.settings)[2]
-    out.execute(step.plan(out), step.work)
+    out.execute(step.plan(out), step.execute)
     assert files(out) == files(adapted.out)
     assert third.stage is TRAIN
 
@@ -112,9 +112,9 @@ def test_with_one_cluster_nothing_can_be_chosen(adapted: Adapted, tmp_path: Path
     source = build_to_adapt(tmp_path / "run", {"train": 2, "validation": 0, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
     first, _, third = steps(base, adapted.settings)[:3]
-    out.execute(first.plan(out), first.work)
+    out.execute(first.plan(out), first.execute)
     with pytest.raises(ArtifactError, match="all queries with a positive are of one cluster"):
-        out.execute(third.plan(out), third.work)
+        out.execute(third.plan(out), third.execute)
 
 
 def test_the_log_tells_of_every_look(adapted: Adapted) -> None:

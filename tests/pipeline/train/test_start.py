@@ -11,9 +11,9 @@ from darklode.flows import serving
 from darklode.flows.adapt_encoder import adapt_encoder
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit, NoLift, SettingsError
-from darklode.pipeline.serve.registry import Registry
+from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.train.adapter import RECORD, Adapter
-from darklode.pipeline.train.heads import Head, added, dense
+from darklode.pipeline.train.heads import Head, add_residual, dense
 from darklode.pipeline.train.start import start_from
 from helpers.adapted import TENANT, model_in
 from helpers.runs import read
@@ -25,7 +25,7 @@ QUICK = {"adapt": {"steps": 20, "batch": 16, "learning_rates": [1e-3]}}
 def test_what_was_added_is_found_again(layers: int) -> None:
     draws = np.random.default_rng(0)
     weights = [(draws.normal(size=(4, 4)).astype("f"), draws.normal(size=4).astype("f")) for _ in range(layers)]
-    for mine, found in zip(Head.of(weights).weights(), added(dense(weights)), strict=True):
+    for mine, found in zip(Head.from_layers(weights).weights(), add_residual(dense(weights)), strict=True):
         np.testing.assert_allclose(mine[0], found[0], atol=1e-6)
         np.testing.assert_array_equal(mine[1], found[1])
 
@@ -40,7 +40,7 @@ def night(shipped: Path, out: Path, registry: Path) -> dict[str, bytes]:
 def test_a_night_begins_with_the_last_one_and_a_second_one_changes_nothing(shipped: Path, tmp_path: Path) -> None:
     live, registry, out = shipped / "adapter", tmp_path / "adapters", tmp_path / "out"
     with serving.checking(str(live), str(shipped / "run")) as check:
-        Registry(str(registry)).release(check, None)
+        AdapterRegistry(str(registry)).release(check, None)
     first = night(shipped, out, registry)
     run, facts = Run(str(out)), Adapter.open(str(out)).facts
     assert set(Adapter.open(str(live)).facts["learned"]) <= set(facts["learned"])
@@ -52,8 +52,8 @@ def test_a_night_begins_with_the_last_one_and_a_second_one_changes_nothing(shipp
     assert all(row["shares_positive"] for row in read(run, "adaptation_queries") if row["split"] == "train")
 
     with serving.checking(str(out), str(shipped / "run")) as check:
-        Registry(str(registry)).release(check, "it is live from now on")
-    assert Registry(str(registry)).live[TENANT][-1] == facts["id"]
+        AdapterRegistry(str(registry)).release(check, "it is live from now on")
+    assert AdapterRegistry(str(registry)).live[TENANT][-1] == facts["id"]
     assert night(shipped, out, registry) == first, "the same rows: nothing is learned twice"
 
 

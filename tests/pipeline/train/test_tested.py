@@ -28,8 +28,8 @@ def test_being_asked_again_is_counted(adapted: Adapted, tmp_path: Path) -> None:
     for rates in ((1e-4,), (3e-3,)):
         given = QUICK.model_copy(update={"learning_rates": rates, "steps": 50})
         for step in steps(adapted.base, adapted.settings.model_copy(update={"adapt": given})):
-            if not (plan := step.plan(out)).stands:
-                out.execute(plan, step.work)
+            if not (plan := step.plan(out)).is_up_to_date:
+                out.execute(plan, step.execute)
     manifest = out.manifest(TESTED)
     assert manifest is not None
     assert manifest.facts["asked"] == 2
@@ -41,7 +41,7 @@ def test_without_a_test_query_no_lift_can_be_shown(adapted: Adapted, tmp_path: P
     out = Run(str(tmp_path / "out"))
     first, _, third, fourth = steps(base, adapted.settings)[:4]
     for step in (first, third):
-        out.execute(step.plan(out), step.work)
+        out.execute(step.plan(out), step.execute)
     tables = out.tables(*TESTED.reads)
     rows = tables.read("adaptation_queries")
     kept = rows.filter(pc.not_equal(rows["split"], "test"))
@@ -53,4 +53,4 @@ def test_without_a_test_query_no_lift_can_be_shown(adapted: Adapted, tmp_path: P
 
     execute(out, PAIRS, untested)
     with pytest.raises(ArtifactError, match="no test query has a positive"):
-        out.execute(fourth.plan(out), fourth.work)
+        out.execute(fourth.plan(out), fourth.execute)

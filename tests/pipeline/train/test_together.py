@@ -6,10 +6,10 @@ from contextvars import copy_context
 import pytest
 
 from darklode.pipeline.train import together
-from darklode.pipeline.train.loop import Course
-from darklode.pipeline.train.stack import Trial
+from darklode.pipeline.train.loop import TrainingHistory
+from darklode.pipeline.train.stack import StackedTrial
 from darklode.pipeline.train.task import Task
-from darklode.pipeline.train.together import Together, trainer
+from darklode.pipeline.train.together import BatchedTraining, trainer
 
 from .conftest import QUICK, Adapted
 
@@ -18,16 +18,16 @@ SHORT = QUICK.model_copy(update={"steps": 10})
 
 @pytest.fixture(scope="module")
 def task(adapted: Adapted) -> Task:
-    return Task.of(adapted.out.tables(), adapted.base.open(adapted.out.tables()), same_document=False)
+    return Task.from_tables(adapted.out.tables(), adapted.base.open(adapted.out.tables()), same_document=False)
 
 
-def asked(task: Task, wanted: list[int]) -> list[list[Course]]:
+def asked(task: Task, wanted: list[int]) -> list[list[TrainingHistory]]:
     """What each thread gets that trains so many heads, one after the other."""
-    shared = Together(len(wanted))
+    shared = BatchedTraining(len(wanted))
 
-    def works(place: int) -> list[Course]:
+    def works(place: int) -> list[TrainingHistory]:
         with shared.working():
-            return [trainer()(Trial(task, 1e-3, place, lambda *_: None), SHORT) for _ in range(wanted[place])]
+            return [trainer()(StackedTrial(task, 1e-3, place, lambda *_: None), SHORT) for _ in range(wanted[place])]
 
     with ThreadPoolExecutor(len(wanted)) as threads:
         waiting = [threads.submit(copy_context().run, works, place) for place in range(len(wanted))]
@@ -35,20 +35,22 @@ def asked(task: Task, wanted: list[int]) -> list[list[Course]]:
 
 
 def test_all_that_wait_are_trained_at_once_as_if_alone(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, real = list[int](), together.trained
-    monkeypatch.setattr(together, "trained", lambda trials, of: sizes.append(len(trials)) or real(trials, of))
+    sizes, real = list[int](), together.train_stacked
+    monkeypatch.setattr(together, "train_stacked", lambda trials, of: sizes.append(len(trials)) or real(trials, of))
     found = asked(task, [1, 3, 0, 2])
     assert sizes == [3, 2, 1]
     assert [len(one) for one in found] == [1, 3, 0, 2]
     for place, courses in enumerate(found):
-        alone = together.alone(Trial(task, 1e-3, place, lambda *_: None), SHORT)
-        assert all(one.best["0.weight"].tobytes() == alone.best["0.weight"].tobytes() for one in courses)
+        alone = together.alone(StackedTrial(task, 1e-3, place, lambda *_: None), SHORT)
+        assert all(
+            one.best_weights["0.weight"].tobytes() == alone.best_weights["0.weight"].tobytes() for one in courses
+        )
 
 
 def test_what_fails_fails_for_each(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(together, "trained", fails)
+    monkeypatch.setattr(together, "train_stacked", fails)
     with pytest.raises(MemoryError, match="no room"):
         asked(task, [1, 1])

@@ -12,7 +12,7 @@ from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.train import vectors as vectors_module
 from darklode.pipeline.train.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.stack import Trial, trained
+from darklode.pipeline.train.stack import StackedTrial, train_stacked
 from darklode.pipeline.train.task import Task
 from darklode.pipeline.train.vectors import spans
 from darklode.schemas.adaptation import AdaptSettings
@@ -60,9 +60,10 @@ def test_the_order_in_which_a_cache_was_filled_changes_no_byte_of_training(adapt
         cache.append(id_, hashes.take(pa.array(part)), vectors[part])
     other = replace(adapted.base, cache=kept.model_copy(update={"root": str(tmp_path)}))
     ones, others = (
-        trained([Trial(Task.of(tables, base.open(tables), same_document=False), 3e-3, 1, lambda *_: None)], SHORT)[
-            0
-        ].best
+        train_stacked(
+            [StackedTrial(Task.from_tables(tables, base.open(tables), same_document=False), 3e-3, 1, lambda *_: None)],
+            SHORT,
+        )[0].best_weights
         for base in (adapted.base, other)
     )
     assert any(values.any() for values in ones.values())
@@ -81,7 +82,7 @@ def test_vectors_that_stay_in_their_files_are_the_same(adapted: Adapted, monkeyp
 def test_near_finds_what_the_exact_search_finds(adapted: Adapted) -> None:
     tables = adapted.out.tables()
     frozen, asked = adapted.base.open(tables), adapted.base.queries(["how badu", "ask fegi"])
-    query, rows = frozen.rows_of(frozen.near(asked, np.zeros(2), 8)[0])
+    query, rows = frozen.rows_of(frozen.nearest(asked, np.zeros(2), 8)[0])
     found, scores = frozen.search(asked, np.zeros(2), 8)
     products = np.einsum("ij,ij->i", frozen.take(frozen.position_of[rows]), asked[query])
     for number in (0, 1):
@@ -91,7 +92,7 @@ def test_near_finds_what_the_exact_search_finds(adapted: Adapted) -> None:
 
 def test_a_query_of_no_index_is_near_to_nothing(adapted: Adapted) -> None:
     frozen = adapted.base.open(adapted.out.tables())
-    positions, scores = frozen.near(adapted.base.queries(["how badu", "ask fegi"]), np.array([0, 7]), 3)
+    positions, scores = frozen.nearest(adapted.base.queries(["how badu", "ask fegi"]), np.array([0, 7]), 3)
     assert (positions[0] >= 0).all()
     assert positions[1].tolist() == [-1, -1, -1]
     assert np.isnan(scores[1]).all()

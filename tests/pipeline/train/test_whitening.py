@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.train import whitening
-from darklode.pipeline.train.head_methods import TrainedHead, Whitened
+from darklode.pipeline.train.head_methods import HeadMethod, WhiteningMethod
 from darklode.pipeline.train.heads import Head
 from darklode.pipeline.train.methods import method_of
-from darklode.pipeline.train.stack import Trial, trained
+from darklode.pipeline.train.stack import StackedTrial, train_stacked
 from darklode.pipeline.train.task import Task
-from darklode.pipeline.train.whitening import POWERS, best_start, whitened, whitenings
+from darklode.pipeline.train.whitening import POWERS, best_whitening, whiten, whitenings
 from darklode.schemas.adaptation import AdaptSettings
 
 from .conftest import QUICK, Adapted
@@ -57,48 +57,50 @@ def test_it_is_the_covariances_negative_power_whatever_the_blocks(monkeypatch: p
 def test_a_direction_that_all_texts_share_counts_for_less() -> None:
     queries, texts = unit(40, 0, 8.0), unit(70, 1, 8.0)
     for _, weight in whitenings(of_vectors(queries, texts)):
-        assert (np.abs(whitened(queries, weight)[:, 0]) < np.abs(queries[:, 0]) + 1e-6).all()
-    assert not whitened(np.zeros((1, 6), np.float32), weight).any()
+        assert (np.abs(whiten(queries, weight)[:, 0]) < np.abs(queries[:, 0]) + 1e-6).all()
+    assert not whiten(np.zeros((1, 6), np.float32), weight).any()
 
 
 def task_of(adapted: Adapted) -> Task:
     tables = adapted.out.tables()
-    return Task.of(tables, adapted.base.open(tables), same_document=False)
+    return Task.from_tables(tables, adapted.base.open(tables), same_document=False)
 
 
 def test_no_label_of_a_training_query_is_read(adapted: Adapted) -> None:
     task, none = task_of(adapted), np.empty(0, np.int64)
     bare = replace(task, pair_query=none, pair_position=none, train=replace(task.train, labels=pa.table({})))
     settings = AdaptSettings(method="whitened")
-    found = [Whitened(settings, adapted.base).trained(one, 0.5, 0, lambda *_: None).best for one in (task, bare)]
+    found = [
+        WhiteningMethod(settings, adapted.base).fit(one, 0.5, 0, lambda *_: None).best_weights for one in (task, bare)
+    ]
     assert found[0]["0.weight"].tobytes() == found[1]["0.weight"].tobytes()
     vectors = method_of(settings, adapted.base).vectors(found[0], 1.0, task.validation)
-    np.testing.assert_allclose(vectors, whitened(task.validation.vectors, dict(whitenings(task))[0.5]), atol=1e-5)
+    np.testing.assert_allclose(vectors, whiten(task.validation.vectors, dict(whitenings(task))[0.5]), atol=1e-5)
 
 
 def test_a_head_begins_as_the_map_and_is_anchored_to_it(adapted: Adapted) -> None:
     task, (_, weight) = task_of(adapted), next(whitenings(task_of(adapted)))
     settings = QUICK.model_copy(update={"steps": 50, "anchor": 1e4})
     start = Head.mapping(weight).weights()
-    (course,) = trained([Trial(task, 1e-9, 0, lambda *_: None, start, anchored=True)], settings)
-    began = task.validation.reached(task.frozen, whitened(task.validation.vectors, weight))
-    assert course.looks[0].validation == began
-    assert course.looks[1].loss is not None
-    assert course.looks[1].loss < 10, "the anchor lies where training began, not at the base"
+    (course,) = train_stacked([StackedTrial(task, 1e-9, 0, lambda *_: None, start, anchored=True)], settings)
+    began = task.validation.ndcg(task.frozen, whiten(task.validation.vectors, weight))
+    assert course.eval_points[0].validation == began
+    assert course.eval_points[1].loss is not None
+    assert course.eval_points[1].loss < 10, "the anchor lies where training began, not at the base"
 
 
 def test_it_begins_where_validation_is_best(adapted: Adapted, monkeypatch: pytest.MonkeyPatch) -> None:
     task = task_of(adapted)
-    reached = {0.0: task.validation.reached(task.frozen, task.validation.vectors)}
+    reached = {0.0: task.validation.ndcg(task.frozen, task.validation.vectors)}
     maps = dict(whitenings(task))
     for power, weight in maps.items():
-        reached[power] = task.validation.reached(task.frozen, whitened(task.validation.vectors, weight))
+        reached[power] = task.validation.ndcg(task.frozen, whiten(task.validation.vectors, weight))
     best = max(reached, key=lambda one: (reached[one], -one))
-    found = best_start(task)
+    found = best_whitening(task)
     assert (found is None) == (best == 0.0)
     assert found is None or found.tobytes() == maps[best].tobytes()
     monkeypatch.setattr(whitening, "POWERS", ())
-    assert best_start(task) is None
+    assert best_whitening(task) is None
 
 
 @pytest.mark.parametrize(("start", "method", "moved"), [("whitened", "linear", True), ("base", "linear", False)])
@@ -106,7 +108,7 @@ def test_the_setting_says_where_it_begins(
     adapted: Adapted, monkeypatch: pytest.MonkeyPatch, start: str, method: str, moved: bool
 ) -> None:
     weight = np.eye(8, dtype=np.float32)[::-1].copy()
-    monkeypatch.setattr("darklode.pipeline.train.head_methods.best_start", lambda _: weight)
+    monkeypatch.setattr("darklode.pipeline.train.head_methods.best_whitening", lambda _: weight)
     settings = QUICK.model_copy(update={"start": start, "method": method, "steps": 1})
-    course = TrainedHead(settings, adapted.base).trained(task_of(adapted), 1e-9, 0, lambda *_: None)
-    assert moved == bool(np.abs(course.best["0.weight"]).max() > 0.5)
+    course = HeadMethod(settings, adapted.base).fit(task_of(adapted), 1e-9, 0, lambda *_: None)
+    assert moved == bool(np.abs(course.best_weights["0.weight"]).max() > 0.5)

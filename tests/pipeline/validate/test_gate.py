@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, NotPublishable
-from darklode.pipeline.validate.gate import GATE, demand, gate, outcome, release
+from darklode.pipeline.validate.gate import GATE, gate, release, release_outcome, require_release
 from darklode.schemas.review_tables import VALIDATION
 from darklode.schemas.settings import ValidationSettings
 from helpers.runs import execute, put, read
@@ -32,22 +32,22 @@ def test_nothing_asked_nothing_decided(run: Run) -> None:
     assert {row["figure"]: (row["value"], row["asked"], row["passed"]) for row in rows} == {
         name: (value, None, None) for name, value in FOUND.items()
     }
-    assert outcome(rows) == "not asked"
-    demand(rows, "RUN")
+    assert release_outcome(rows) == "not asked"
+    require_release(rows, "RUN")
 
 
 def test_what_is_reached_passes_and_the_bound_itself_is_reached(run: Run) -> None:
     rows = decided(run, FOUND, min_kappa=0.71, max_null_rate=0.02, min_recall=0.8)
     assert [row["passed"] for row in rows] == [True] * 3
-    assert outcome(rows) == "published"
-    demand(rows, "RUN")
+    assert release_outcome(rows) == "published"
+    require_release(rows, "RUN")
 
 
 def test_each_figure_that_is_missed_is_named_with_what_was_asked(run: Run) -> None:
     rows = decided(run, FOUND | {"recall": None}, min_kappa=0.72, max_null_rate=0.01, min_recall=0.1)
-    assert outcome(rows) == "held back"
+    assert release_outcome(rows) == "held back"
     with pytest.raises(NotPublishable) as caught:
-        demand(rows, "runs/first")
+        require_release(rows, "runs/first")
     message = str(caught.value)
     assert message.startswith("runs/first may not be published: kappa is 0.710, and min_kappa asks for at least 0.72; ")
     assert "null_rate is 0.020, and max_null_rate asks for at most 0.01" in message
@@ -59,7 +59,7 @@ def test_one_that_is_reached_does_not_make_up_for_another(run: Run) -> None:
     rows = decided(run, FOUND, min_kappa=0.1, min_recall=0.9)
     assert [row["passed"] for row in rows] == [True, None, False]
     with pytest.raises(NotPublishable, match=r"recall is 0\.8") as caught:
-        demand(rows, "RUN")
+        require_release(rows, "RUN")
     assert "kappa" not in str(caught.value)
 
 

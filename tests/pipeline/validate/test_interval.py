@@ -119,9 +119,9 @@ def test_a_stratum_without_labels_goes_to_the_nearest_on_its_side() -> None:
     )
     merged, to = merge_empty(of)
     assert merged.pairs.tolist() == [3, 4 + 8 + 16, 32]
-    assert merged.found.tolist() == [True, False, False]
+    assert merged.is_found.tolist() == [True, False, False]
     assert to.tolist() == [0, 0, 1, 1, 1, 2]
-    unlabelled = replace(of, labelled=np.where(of.found, 0, of.labelled))
+    unlabelled = replace(of, labelled=np.where(of.is_found, 0, of.labelled))
     assert merge_empty(unlabelled)[1].tolist() == [-1, -1, 0, 0, 0, 1]
 
 

@@ -17,7 +17,7 @@ from darklode.pipeline.validate.labels import (
     require_answers,
     write_reviews,
 )
-from darklode.pipeline.validate.review.journal import Answer, Journal
+from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from helpers.reviewed_run import Pairs, answer, answered, key_of, put_run, rows_of, sampled, validated
 from helpers.runs import execute, read
 
@@ -61,23 +61,23 @@ def test_an_answer_that_is_given_and_validated_meanwhile_is_not_missed(
     def validate() -> None:
         execute(run, REVIEWS_STAGE, lambda _, output: write_reviews(run.store, output))
 
-    Journal(run.store).append(answer(("t", "q", "c"), 0))
+    AnswerJournal(run.store).append(answer(("t", "q", "c"), 0))
     validate()
-    read_now, reads = Journal.read, iter(range(9))
+    read_now, reads = AnswerJournal.read, iter(range(9))
 
-    def read_before_another(journal: Journal) -> list[Answer]:
+    def read_before_another(journal: AnswerJournal) -> list[ReviewAnswer]:
         found = read_now(journal)
         if not next(reads):
-            Journal(run.store).append(answer(("t", "q", "d"), 1))
+            AnswerJournal(run.store).append(answer(("t", "q", "d"), 1))
             validate()
         return found
 
-    monkeypatch.setattr(Journal, "read", read_before_another)
+    monkeypatch.setattr(AnswerJournal, "read", read_before_another)
     require_answers(run)
 
 
 def test_the_standing_answers_become_a_table(run: Run) -> None:
-    journal, before = Journal(run.store), answers_fingerprint(run.store)
+    journal, before = AnswerJournal(run.store), answers_fingerprint(run.store)
     for one in (
         answer(("t", "q", "c"), 0),
         answer(("t", "q", "c"), 1),
@@ -113,11 +113,11 @@ def test_pairs_that_somebody_answered_with_what_is_known_of_them(run: Run, made:
     inside = [key_of(row) for row in sample]
     outside = next(key for key in made if key not in inside)
     answered(run, [answer(inside[0], 1), answer(inside[1], None), answer(outside, 0), answer(("gone", "q", "c"), 3)])
-    pairs = ReviewedPairs.of(run.tables(*NAMES), ["bm25", "lsa"])
+    pairs = ReviewedPairs.from_tables(run.tables(*NAMES), ["bm25", "lsa"])
     rows = {key: place for place, key in enumerate(sorted([inside[0], inside[1], outside, ("gone", "q", "c")]))}
     first, skipped, other, gone = (rows[key] for key in (inside[0], inside[1], outside, ("gone", "q", "c")))
     assert pairs.relevance[[first, skipped, other, gone]].tolist() == [1, -1, 0, 3]
-    assert pairs.labelled[[first, skipped, other, gone]].tolist() == [True, False, True, True]
+    assert pairs.is_labelled[[first, skipped, other, gone]].tolist() == [True, False, True, True]
     assert pairs.positive[[first, skipped, other, gone]].tolist() == [True, False, False, True]
     assert (pairs.stratum[[first, skipped]] >= 0).all()
     assert (pairs.stratum[[other, gone]] == -1).all()
@@ -125,6 +125,6 @@ def test_pairs_that_somebody_answered_with_what_is_known_of_them(run: Run, made:
     assert np.isnan(pairs.probability[gone])
     known = made[inside[0]]
     assert pairs.found_by[first].tolist() == [name in known["retrievers"] for name in ("bm25", "lsa")]
-    some = pairs.take(pairs.labelled)
+    some = pairs.take(pairs.is_labelled)
     assert len(some.tenant) == 3
-    assert some.relevance.tolist() == pairs.relevance[pairs.labelled].tolist()
+    assert some.relevance.tolist() == pairs.relevance[pairs.is_labelled].tolist()

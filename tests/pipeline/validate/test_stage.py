@@ -10,7 +10,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.raters import alpha
-from darklode.pipeline.validate.review.journal import standing
+from darklode.pipeline.validate.review.journal import current_answers
 from darklode.pipeline.validate.stage import reviewer_agreement
 from helpers.reviewed_run import Pairs, answer, answered, key_of, put_run, reviewed, sampled, validated
 from helpers.runs import put, read
@@ -77,7 +77,7 @@ def agreement(run: Run, made: Said) -> list[dict[str, object]]:
         for (query, chunk), of in made.items()
         for name, relevance in of.items()
     ]
-    put(run, "reviews", standing(answers))
+    put(run, "reviews", current_answers(answers))
     rows: list[dict[str, object]] = reviewer_agreement(run.tables("reviews"), 200, 13).to_pylist()
     return rows
 

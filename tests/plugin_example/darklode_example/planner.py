@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.mine.planners.kinds import PlannerKind
-from darklode.pipeline.mine.planners.port import Planner, Tokens, planned
+from darklode.pipeline.mine.planners.port import Planner, Tokenizer, plan_terms
 from darklode.schemas.settings import CacheSettings
 
 
@@ -23,12 +23,12 @@ class ByLength(Planner):
     version = "long words 1"
 
     def __init__(self) -> None:
-        self._tokens = Tokens()
+        self._tokens = Tokenizer()
 
     def terms(self, queries: pa.Table) -> pa.Table:
-        return planned(queries, self._plan)
+        return plan_terms(queries, self._plan)
 
     def _plan(self, _tenant: str, text: str) -> dict[str, float]:
-        words = dict.fromkeys(self._tokens.of(text))
+        words = dict.fromkeys(self._tokens.tokenize(text))
         longest = max(map(len, words), default=1)
         return {word: len(word) / longest for word in words}

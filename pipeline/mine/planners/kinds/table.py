@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.spelling import normal_form
 from darklode.pipeline.mine.planners.kinds import PlannerKind
-from darklode.pipeline.mine.planners.port import Planner, Tokens, planned
+from darklode.pipeline.mine.planners.port import Planner, Tokenizer, plan_terms
 from darklode.schemas.places import FilePath
 from darklode.schemas.settings import CacheSettings
 
@@ -67,7 +67,7 @@ class TablePlanner(Planner):
     def __init__(self, file: str) -> None:
         path = Path(file).expanduser()
         self.version = f"table planner 1 {_hash(path)}"
-        self._tokens = Tokens(every_word=True)
+        self._tokens = Tokenizer(every_word=True)
         self._terms: dict[str, Terms] = defaultdict(dict)
         self._queries: dict[tuple[str, str], Terms] = defaultdict(dict)
         rows = _rows(path)
@@ -75,49 +75,51 @@ class TablePlanner(Planner):
         for number, row in enumerate(rows.to_pylist(), 1):
             self._add(row, f"{path}, row {number}")
         shared = self._terms[""]
-        self._known = {tenant: shared | own for tenant, own in self._terms.items()}
+        self._weights_by_tenant = {tenant: shared | own for tenant, own in self._terms.items()}
         self._longest = max((len(words) for terms in self._terms.values() for words in terms), default=0)
 
     def terms(self, queries: pa.Table) -> pa.Table:
         """Rows of `query_terms` for rows of tenant, query_id and text."""
-        return planned(queries, self.plan)
+        return plan_terms(queries, self.plan)
 
     def plan(self, tenant: str, text: str) -> dict[str, float]:
         """Term → importance, for a query's normal form."""
         own = self._queries.get((tenant, text)) or self._queries.get(("", text))
-        return {" ".join(words): share for words, share in (own or self._found(tenant, text)).items()}
+        return {" ".join(words): share for words, share in (own or self._look_up(tenant, text)).items()}
 
-    def _found(self, tenant: str, text: str) -> Terms:
-        known = self._known.get(tenant, self._known[""])
-        words = tuple(self._tokens.of(text))
-        found: Terms = {}
+    def _look_up(self, tenant: str, text: str) -> Terms:
+        tenant_weights = self._weights_by_tenant.get(tenant, self._weights_by_tenant[""])
+        words = tuple(self._tokens.tokenize(text))
+        terms_found: Terms = {}
         at = 0
         while at < len(words):
             sizes = range(min(self._longest, len(words) - at), 0, -1)
-            size = next((size for size in sizes if words[at : at + size] in known), 0)
+            size = next((size for size in sizes if words[at : at + size] in tenant_weights), 0)
             if size:
-                found[words[at : at + size]] = known[words[at : at + size]]
+                terms_found[words[at : at + size]] = tenant_weights[words[at : at + size]]
             at += size or 1
-        return found
+        return terms_found
 
     def _add(self, row: dict[str, str | None], where: str) -> None:
-        words = tuple(self._tokens.of(row["term"] or ""))
+        words = tuple(self._tokens.tokenize(row["term"] or ""))
         if not words:
             raise InputError(f"{where}: term {row['term'] or ''!r} has no word; correct or delete the row")
         share = _share(row["importance"], where)
         tenant, query = row["tenant"] or "", row["query"] or ""
-        held = self._queries[tenant, query] if query else self._terms[tenant]
-        if held.setdefault(words, share) != share:
-            raise InputError(f"{where}: term {row['term']!r} was given the importance {held[words]} before; keep one")
+        weights = self._queries[tenant, query] if query else self._terms[tenant]
+        if weights.setdefault(words, share) != share:
+            raise InputError(
+                f"{where}: term {row['term']!r} was given the importance {weights[words]} before; keep one"
+            )
 
 
-def _share(said: str | None, where: str) -> float:
+def _share(text: str | None, where: str) -> float:
     try:
-        share = float(said or "")
+        share = float(text or "")
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise InputError(f"{where}: importance {said or ''!r} is no number from 0 to 1; correct the row")
+        raise InputError(f"{where}: importance {text or ''!r} is no number from 0 to 1; correct the row")
     return share
 
 

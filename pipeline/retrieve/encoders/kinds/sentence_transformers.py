@@ -49,9 +49,9 @@ class SentenceTransformersSettings(LocalModel, EncoderKind):
 
     def missing(self) -> list[str]:
         """Packages, the model, memory; code of the model's own, which is never run."""
-        from darklode.pipeline.base.models.local import lacks
+        from darklode.pipeline.base.models.local import missing_for
 
-        return lacks(self)
+        return missing_for(self)
 
 
 KIND = SentenceTransformersSettings

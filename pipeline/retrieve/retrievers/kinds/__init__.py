@@ -22,7 +22,7 @@ class RetrieverKind(RetrieverSettings):
     """
 
     @classmethod
-    def configured(cls, _settings: Settings) -> Self:
+    def from_settings(cls, _settings: Settings) -> Self:
         """The kind as its own name in `pool.retrievers` means it: with its defaults."""
         return cls.model_validate({})
 
@@ -76,4 +76,4 @@ class FittedKind(RetrieverKind):
 
 def own_retrievers() -> dict[str, RetrieverKind]:
     """Darklode's own kinds with their defaults, by name, BM25 first."""
-    return {name: RETRIEVERS.load(name)() for name in RETRIEVERS.own()}
+    return {name: RETRIEVERS.load(name)() for name in RETRIEVERS.own_kinds()}

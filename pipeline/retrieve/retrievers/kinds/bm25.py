@@ -19,7 +19,7 @@ class Bm25Kind(Bm25Settings, RetrieverKind):
     kind: Literal["bm25"] = "bm25"
 
     @classmethod
-    def configured(cls, settings: Settings) -> Self:
+    def from_settings(cls, settings: Settings) -> Self:
         """See `RetrieverKind`; the name alone means the section `bm25`."""
         return cls(**settings.bm25.model_dump())
 

@@ -31,7 +31,7 @@ class IndexKind(IndexSettings):
     LEAST: ClassVar[int] = 0
 
     @abstractmethod
-    def fitted(self, sample: Floats, total: int) -> Any:
+    def train(self, sample: Floats, total: int) -> Any:
         """An empty index that takes vectors under numbers of their own, its cells and codes fitted.
 
         Args:
@@ -46,12 +46,12 @@ class IndexKind(IndexSettings):
         """Add codes that were made apart, which is to make of it what vectors in the same order make, to the byte.
 
         Args:
-            _index: that `fitted` gave, empty.
+            _index: that `train` gave, empty.
             _pieces: codes by `index.sa_encode`, shape (n, bytes), and the vectors' numbers.
         """
         raise NotImplementedError
 
-    def efforts(self, _index: Any) -> list[int]:
+    def search_efforts(self, _index: Any) -> list[int]:
         """How hard it may search, the least first; 0 where there is no choice."""
         return [0]
 
@@ -66,7 +66,7 @@ class IndexKind(IndexSettings):
         """Scores and numbers of the best, shape (n_queries, depth) each; -1 for none.
 
         Args:
-            index: that `fitted` gave, filled.
+            index: that `train` gave, filled.
             queries: shape (n_queries, dimensions).
             depth: of the lists.
             _gone: numbers that are in an index that forgets none, and are not to be found.
@@ -79,7 +79,7 @@ class IndexKind(IndexSettings):
         return int(index.d) * 4
 
 
-class CelledKind(IndexKind):
+class IvfKind(IndexKind):
     """Cells, and product codes of what a vector differs from its cell's centre in, fitted in fewer dimensions.
 
     Vectors are projected on the directions that hold most of their length and turned at random, so that all parts of a
@@ -104,28 +104,28 @@ class CelledKind(IndexKind):
     def codes(self, sample: int) -> str:
         """The part of faiss' factory string that says what the codes are."""
 
-    def fitted(self, sample: Floats, total: int) -> Any:
+    def train(self, sample: Floats, total: int) -> Any:
         """See `IndexKind`."""
         library, width, parts = faiss(), sample.shape[1], self.bytes * 8 // self.BITS
         if width < parts:
             raise SettingsError(
                 f"index.bytes {self.bytes}: vectors of {width} numbers cannot have codes of {parts} parts"
             )
-        kept = min(width, self.projected) // parts * parts or parts
-        turn = library.LinearTransform(width, kept, False)
-        library.copy_array_to_vector(_directions(sample, kept).ravel(), turn.A)
+        output_dim = min(width, self.projected) // parts * parts or parts
+        turn = library.LinearTransform(width, output_dim, False)
+        library.copy_array_to_vector(_directions(sample, output_dim).ravel(), turn.A)
         turn.is_trained = True
         inner = library.index_factory(
-            kept, f"IVF{cells_for(total, len(sample))},{self.codes(len(sample))}", library.METRIC_INNER_PRODUCT
+            output_dim, f"IVF{cells_for(total, len(sample))},{self.codes(len(sample))}", library.METRIC_INNER_PRODUCT
         )
         inner.cp.niter = 10
         inner.train(turn.apply(sample))
         return library.IndexPreTransform(turn, inner)
 
-    def efforts(self, index: Any) -> list[int]:
+    def search_efforts(self, index: Any) -> list[int]:
         """See `IndexKind`: cells looked into."""
-        most = min(256, faiss().extract_index_ivf(index).nlist)
-        return sorted({*(2**power for power in range(most.bit_length()) if 2**power <= most), most})
+        max_nprobe = min(256, faiss().extract_index_ivf(index).nlist)
+        return sorted({*(2**power for power in range(max_nprobe.bit_length()) if 2**power <= max_nprobe), max_nprobe})
 
     def try_hard(self, index: Any, effort: int) -> None:
         """See `IndexKind`."""
@@ -140,11 +140,11 @@ class CelledKind(IndexKind):
         return int(faiss().extract_index_ivf(index).code_size)
 
 
-def _directions(sample: Floats, kept: int) -> Floats:
+def _directions(sample: Floats, n_directions: int) -> Floats:
     """Orthonormal rows, shape (kept, dimensions)."""
     _, vectors = np.linalg.eigh(sample.T.astype(np.float64) @ sample)
-    turned = np.linalg.qr(np.random.default_rng(_TURN).standard_normal((kept, kept)))[0]
-    return np.ascontiguousarray(turned @ vectors[:, ::-1][:, :kept].T, np.float32)
+    turned = np.linalg.qr(np.random.default_rng(_TURN).standard_normal((n_directions, n_directions)))[0]
+    return np.ascontiguousarray(turned @ vectors[:, ::-1][:, :n_directions].T, np.float32)
 
 
 _TURN = 20190601

@@ -20,14 +20,14 @@ class Hnsw(IndexKind):
     links: int = Field(32, ge=2, le=128, description="of a vector (M; Malkov and Yashunin: 5 to 48)")
     construction: int = Field(200, gt=0, description="candidates that links are chosen from (efConstruction)")
 
-    def fitted(self, sample: Floats, total: int) -> Any:  # noqa: ARG002 (a graph is not fitted)
+    def train(self, sample: Floats, total: int) -> Any:  # noqa: ARG002 (a graph is not fitted)
         """See `IndexKind`."""
         library = faiss()
         graph = library.IndexHNSWFlat(sample.shape[1], self.links, library.METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = self.construction
         return library.IndexIDMap2(graph)
 
-    def efforts(self, _index: Any) -> list[int]:
+    def search_efforts(self, _index: Any) -> list[int]:
         """See `IndexKind`."""
         return [128, 256, 512, 1024, 2048]
 
@@ -40,9 +40,11 @@ class Hnsw(IndexKind):
         if not len(gone):
             return super().search(index, queries, depth, gone)
         library = faiss()
-        others = library.IDSelectorBatch(gone)
-        given = library.SearchParametersHNSW(sel=library.IDSelectorNot(others), efSearch=_graph(index).efSearch)
-        scores, numbers = index.search(queries, depth, params=given)
+        removed_selector = library.IDSelectorBatch(gone)
+        search_parameters = library.SearchParametersHNSW(
+            sel=library.IDSelectorNot(removed_selector), efSearch=_graph(index).efSearch
+        )
+        scores, numbers = index.search(queries, depth, params=search_parameters)
         return np.asarray(scores, np.float32), np.asarray(numbers, np.int64)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
-from darklode.pipeline.serve.vectors.kinds import CelledKind
+from darklode.pipeline.serve.vectors.kinds import IvfKind
 from darklode.pipeline.serve.vectors.library import POINTS, Bytes, Ints, faiss
 
 
-class Ivfpq(CelledKind):
+class Ivfpq(IvfKind):
     """Cells, and codes of some bytes for what a vector differs from its cell's centre in."""
 
     BITS: ClassVar[int] = 8

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from darklode.pipeline.serve.vectors.kinds import CelledKind
+from darklode.pipeline.serve.vectors.kinds import IvfKind
 from darklode.pipeline.serve.vectors.library import Bytes, Floats, Ints, faiss
 
 
-class IvfpqFastscan(CelledKind):
+class IvfpqFastscan(IvfKind):
     """Cells, and twice as many codes of half a byte for what a vector differs from its cell's centre in: the quickest.
 
     faiss (1.15) takes vectors out, but spoils the codes of those that are added afterwards: what went is left out of
@@ -46,12 +46,12 @@ class IvfpqFastscan(CelledKind):
         if not len(gone):
             return super().search(index, queries, depth, gone)
         library = faiss()
-        others = library.IDSelectorBatch(gone)
+        removed_selector = library.IDSelectorBatch(gone)
         inner = library.SearchParametersIVF(
-            sel=library.IDSelectorNot(others), nprobe=library.extract_index_ivf(index).nprobe
+            sel=library.IDSelectorNot(removed_selector), nprobe=library.extract_index_ivf(index).nprobe
         )
-        given = library.SearchParametersPreTransform(index_params=inner)
-        scores, numbers = index.search(queries, depth, params=given)
+        search_parameters = library.SearchParametersPreTransform(index_params=inner)
+        scores, numbers = index.search(queries, depth, params=search_parameters)
         return np.asarray(scores, np.float32), np.asarray(numbers, np.int64)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Store
-from darklode.pipeline.base.artifacts.intact import Intact
+from darklode.pipeline.base.artifacts.intact import IntegrityCheck
 from darklode.pipeline.base.errors import ArtifactError
 from helpers.runs import put
 from helpers.staged import STAGE, UNITS, build, qrels
@@ -40,7 +40,7 @@ def test_a_part_is_read_once_and_then_known_by_its_stamp(run: Run, reads: list[s
     build(run.store.url)
     parts = run.parts()
     reads.clear()
-    assert [run.plan(STAGE, {}).stands, Run(run.store.url).plan(STAGE, {}).stands] == [True, True]
+    assert [run.plan(STAGE, {}).is_up_to_date, Run(run.store.url).plan(STAGE, {}).is_up_to_date] == [True, True]
     assert sorted(reads) == sorted(part.file for table in parts for part in parts[table])
     reads.clear()
     assert run.tables("qrels").read("qrels").num_rows == run.tables().sql("FROM qrels").num_rows == 40
@@ -50,7 +50,7 @@ def test_a_part_is_read_once_and_then_known_by_its_stamp(run: Run, reads: list[s
 @pytest.mark.parametrize("planned_before", [False, True])
 def test_a_flipped_bit_is_a_reason_to_redo_and_nothing_reads_it(run: Run, planned_before: bool) -> None:
     build(run.store.url)
-    assert not planned_before or run.plan(STAGE, {}).stands
+    assert not planned_before or run.plan(STAGE, {}).is_up_to_date
     file = run.parts()["qrels"][3].file
     flip(run, file)
     assert Run(run.store.url).plan(STAGE, {}).reason == f"{file} is missing or damaged"
@@ -65,7 +65,7 @@ def test_a_flipped_bit_is_a_reason_to_redo_and_nothing_reads_it(run: Run, planne
         with pytest.raises(ArtifactError, match=rf"{file} is missing or damaged; run the command that made it again"):
             read()
     assert build(run.store.url) == ["u1"]
-    assert Run(run.store.url).plan(STAGE, {}).stands
+    assert Run(run.store.url).plan(STAGE, {}).is_up_to_date
 
 
 def test_units_that_stand_are_taken_by_their_stamps_and_a_flipped_bit_is_still_found(
@@ -86,7 +86,7 @@ def test_a_copy_is_read_anew(run: Run, tmp_path: Path, reads: list[str]) -> None
     assert run.tables("qrels").read("qrels").num_rows == 3
     copied = Run(str(shutil.copytree(run.store.url, tmp_path / "copy")))
     reads.clear()
-    assert Intact(copied.store).damaged("qrels", copied.parts()["qrels"]) == []
+    assert IntegrityCheck(copied.store).find_damaged("qrels", copied.parts()["qrels"]) == []
     assert len(reads) == 1
 
 

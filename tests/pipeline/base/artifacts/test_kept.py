@@ -29,7 +29,7 @@ def make(run: Run, *stages: Stage, **settings: int) -> None:
 def stand(url: str) -> tuple[bool, bool]:
     run = Run(url)
     with run.lock():
-        return run.plan(ONE, {}).stands, run.plan(TWO, {}).stands
+        return run.plan(ONE, {}).is_up_to_date, run.plan(TWO, {}).is_up_to_date
 
 
 def test_what_was_read_and_listed_is_not_asked_for_again(bucket: str) -> None:
@@ -40,7 +40,7 @@ def test_what_was_read_and_listed_is_not_asked_for_again(bucket: str) -> None:
         first = len(seen)
         assert first
         for _ in range(3):
-            assert (run.plan(ONE, {}).stands, len(run.parts())) == (True, 2)
+            assert (run.plan(ONE, {}).is_up_to_date, len(run.parts())) == (True, 2)
         assert [one for one in seen[first:] if one[0] != "LIST"] == []
         assert len(seen) == first + 1, "the tables were listed once"
 

@@ -55,7 +55,7 @@ def test_a_stage_is_written_read_and_queried(s3: str) -> None:
     assert found.to_pylist() == [{"query_id": "basis 0 a", "n": 3}, {"query_id": "basis 0 b", "n": 5}]
     streamed = tables.stream("SELECT query_id FROM qrels ORDER BY query_id", {}, 30)
     assert [piece.num_rows for piece in streamed] == [30, 10]
-    assert run.plan(STAGE, {}).stands
+    assert run.plan(STAGE, {}).is_up_to_date
 
 
 def test_it_resumes_after_an_exception_and_after_a_kill(s3: str) -> None:
@@ -89,7 +89,7 @@ def test_a_deleted_part_is_rebuilt_and_what_is_stale_is_deleted(s3: str) -> None
     assert state(run) == before
     assert run.store.sizes("progress/judge") == {}
     assert "judge-2" in gone
-    assert run.plan(other, {}).stands
+    assert run.plan(other, {}).is_up_to_date
 
 
 def test_a_part_that_was_cut_off_is_made_again(s3: str) -> None:

@@ -194,10 +194,10 @@ def test_what_an_earlier_version_wrote_in_other_columns_is_not_taken_up(run: Run
     found: list[Tables | None] = []
 
     def look(_tables: Tables, output: Output) -> None:
-        found.append(output.earlier("qrels"))
+        found.append(output.previous_tables("qrels"))
         wider = replace(QRELS, schema=QRELS.schema.append(pa.field("since", pa.date32())))
         with patch.dict(TABLES, {"qrels": wider}):
-            found.append(output.earlier("qrels"))
+            found.append(output.previous_tables("qrels"))
 
     execute(run, STAGE, look)
     assert [one is None for one in found] == [False, True]

@@ -68,7 +68,7 @@ def run_of_triplets(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr("darklode.pipeline.base.artifacts.output.FILE_BYTES", 1)
 
     def work(_tables: Tables, output: Output) -> None:
-        with output.packed("triplets", "train", "validation") as take:
+        with output.packed_writer("triplets", "train", "validation") as take:
             for start in range(0, 6 * GROUP_ROWS, 1000):
                 take(triplets(min(1000, 6 * GROUP_ROWS - start), f"train{start}-").set_column(
                     TRIPLETS.schema.get_field_index("split"), TRIPLETS.schema.field("split"),
@@ -104,7 +104,7 @@ def test_pieces_of_any_size_make_the_files_that_whole_parts_make(run: Run) -> No
             output.write("log_queries", rows.slice(start, most))
 
     def pieces(_tables: Tables, output: Output) -> None:
-        with output.filled("log_queries", most) as take:
+        with output.row_group_writer("log_queries", most) as take:
             for start in range(0, rows.num_rows, 7001):
                 take(rows.slice(start, 7001))
 
@@ -138,7 +138,7 @@ def test_a_folder_of_a_day_notes_the_day(run: Run) -> None:
     )
 
     def work(_tables: Tables, output: Output) -> None:
-        with output.packed("triplets", folder) as take:
+        with output.packed_writer("triplets", folder) as take:
             take(rows, folder)
 
     (part,) = run.execute(run.plan(STAGE, {}), work).outputs["triplets"]
@@ -148,7 +148,7 @@ def test_a_folder_of_a_day_notes_the_day(run: Run) -> None:
 
 def test_rows_of_another_schema_are_refused(run: Run) -> None:
     def work(_tables: Tables, output: Output) -> None:
-        with output.packed("triplets", "train") as take:
+        with output.packed_writer("triplets", "train") as take:
             take(numbered(), "train")
 
     with pytest.raises(ValueError, match="do not have the schema"):

@@ -76,7 +76,7 @@ def test_rows_of_another_folder_are_refused(run: Run, folder: str) -> None:
     rows = pa.concat_tables([triplets(*PLACES[0]), triplets(*PLACES[0])])
 
     def packed(_tables: Tables, output: Output) -> None:
-        with output.packed("triplets", folder) as take:
+        with output.packed_writer("triplets", folder) as take:
             take(rows, folder)
 
     for work in (lambda _, output: output.write("triplets", rows, folder), packed):
@@ -144,7 +144,7 @@ def test_a_unit_in_partitions_is_taken_over_and_tidied(run: Run) -> None:
 def keeping(kept: list[Part], fresh: dict[str, str]) -> Work:
     def work(_tables: Tables, output: Output) -> None:
         for part in kept:
-            output.keep("qrels", part)
+            output.reuse_part("qrels", part)
         for folder, query in fresh.items():
             output.write("qrels", qrels(query), folder)
 
@@ -162,7 +162,7 @@ def test_kept_parts_stay_as_they_are_and_others_go(run: Run) -> None:
     assert set(run.store.sizes("tables/qrels", recursive=True)) == {part.file for part in second}
     found = run.tables("qrels").sql("SELECT DISTINCT query_id FROM qrels ORDER BY query_id")["query_id"].to_pylist()
     assert found == ["q1", "q3", "q4", "q5"]
-    assert run.plan(STAGE, {}).stands
+    assert run.plan(STAGE, {}).is_up_to_date
 
 
 @pytest.mark.parametrize("how", ["complete", "never run", "deleted", "truncated"])
@@ -171,7 +171,7 @@ def test_the_last_run_is_there_while_it_is_whole(run: Run, how: str) -> None:
     facts: list[object] = []
 
     def look(_tables: Tables, output: Output) -> None:
-        seen.append(output.earlier("qrels", "pool"))
+        seen.append(output.previous_tables("qrels", "pool"))
         facts.append(output.earlier_facts.get("noted"))
 
     def note(_tables: Tables, output: Output) -> None:
@@ -199,10 +199,10 @@ def test_some_parts_of_one_table_beside_all_of_another(run: Run) -> None:
     execute(run, STAGE, keeping([], {"one": "q1", "two": "q2"}))
     execute(run, MINED, write_all)
     whole = run.tables("qrels", "triplets")
-    some = whole.of("qrels", whole.parts("qrels")[1:])
+    some = whole.with_parts("qrels", whole.parts("qrels")[1:])
     assert (some.rows("qrels"), some.rows("triplets"), whole.rows("qrels")) == (3, 15, 6)
     assert some.sql("SELECT DISTINCT query_id FROM qrels")["query_id"].to_pylist() == ["q2"]
-    none = whole.of("triplets", [])
+    none = whole.with_parts("triplets", [])
     assert none.read("triplets").schema.equals(TRIPLETS.schema)
     assert none.sql("SELECT count(*) AS n FROM triplets")["n"].to_pylist() == [0]
     assert ("qrels" in some, "pool" in some) == (True, False)

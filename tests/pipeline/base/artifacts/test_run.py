@@ -55,10 +55,10 @@ def test_what_can_change_the_output_is_a_reason_to_redo(run: Run, change: str) -
     before = plan(ready(run), files="1")
     changed, reason = CHANGES[change]
     now = changed(run)
-    assert (before.stands, now.stands, now.reason) == (True, False, reason)
+    assert (before.is_up_to_date, now.is_up_to_date, now.reason) == (True, False, reason)
     assert now.fingerprint != before.fingerprint
     run.execute(now, leave)
-    assert changed(run).stands
+    assert changed(run).is_up_to_date
 
 
 SAME: dict[str, Callable[[Run], Plan]] = {
@@ -76,7 +76,7 @@ SAME: dict[str, Callable[[Run], Plan]] = {
 def test_nothing_else_is_a_reason(run: Run, change: str) -> None:
     before = plan(ready(run), files="1")
     now = SAME[change](run)
-    assert (now.stands, now.fingerprint, now.inputs) == (True, before.fingerprint, before.inputs)
+    assert (now.is_up_to_date, now.fingerprint, now.inputs) == (True, before.fingerprint, before.inputs)
 
 
 def test_a_stage_of_another_name_has_another_fingerprint(run: Run) -> None:
@@ -99,9 +99,9 @@ def test_consumers_stand_when_their_input_is_remade_alike(run: Run) -> None:
     run.execute(run.plan(maker, {}), made("q1"))
     run.execute(plan(run), leave)
     newer = replace(maker, version=2)
-    assert not run.plan(newer, {}).stands
+    assert not run.plan(newer, {}).is_up_to_date
     run.execute(run.plan(newer, {}), made("q1"))
-    assert plan(run).stands
+    assert plan(run).is_up_to_date
     run.execute(run.plan(newer, {"other": 1}), made("q2"))
     assert plan(run).reason == "qrels changed"
 
@@ -111,14 +111,14 @@ def test_a_damaged_output_is_rebuilt(run: Run, how: str) -> None:
     build(run.store.url)
     before = state(run)
     file = run.parts()["qrels"][4].file
-    assert run.plan(STAGE, {}).stands
+    assert run.plan(STAGE, {}).is_up_to_date
     if how == "deleted":
         run.store.delete(file)
     else:
         run.store.write(file, (run.store.read(file) or b"")[:-7])
     assert run.plan(STAGE, {}).reason == f"{file} is missing or damaged"
     assert build(run.store.url) == ["u2"]
-    assert (run.plan(STAGE, {}).stands, state(run)) == (True, before)
+    assert (run.plan(STAGE, {}).is_up_to_date, state(run)) == (True, before)
 
 
 def test_an_exception_leaves_the_complete_tables_and_is_taken_up_where_it_stopped(run: Run, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ os.fsync = flush
 staged.build(sys.argv[1])
 """,
     "before tidying": """
-staged.Run.tidy = kill
+staged.Run.delete_old_parts = kill
 staged.build(sys.argv[1])
 """,
 }
@@ -163,7 +163,7 @@ def test_a_killed_stage_ends_like_an_undisturbed_one(run: Run, tmp_path: Path, m
     if complete:
         manifest = run.manifest(STAGE)
         assert manifest is not None
-        run.tidy(manifest)
+        run.delete_old_parts(manifest)
     else:
         assert "u0" not in build(run.store.url)
     build(str(tmp_path / "undisturbed"))
@@ -227,7 +227,7 @@ def test_a_damaged_manifest_is_named_with_what_to_do(run: Run, data: bytes) -> N
         assert "delete it and run the same command again" in str(damaged.value)
     run.store.delete("manifests/judge.json")
     build(run.store.url)
-    assert run.plan(STAGE, {}).stands
+    assert run.plan(STAGE, {}).is_up_to_date
 
 
 def test_a_manifest_cut_short_anywhere_is_damaged(run: Run) -> None:
@@ -318,6 +318,6 @@ def test_a_stage_that_another_process_finished_meanwhile_is_not_written_over(run
         run.execute(run.plan(STAGE, {}), overtaken)
     assert [run.manifest(STAGE)] == winners
     assert run.tables("qrels").read("qrels")["query_id"].unique().to_pylist() == ["theirs"]
-    assert run.plan(STAGE, {}).stands
+    assert run.plan(STAGE, {}).is_up_to_date
     run.execute(run.plan(STAGE, {}), lambda _, output: output.write("qrels", qrels("again")))
     assert set(run.store.sizes("tables/qrels")) == {part.file for part in run.parts()["qrels"]}

@@ -108,4 +108,4 @@ def test_what_changed_is_said_with_both_values() -> None:
 
 def test_bounds_only_decide_whether_a_stage_fails() -> None:
     plan = Plan(STAGE, "f", {}, {"size": 1, "share": 0.2}, None, frozenset({"share"}))
-    assert (plan.stands, plan.shaping) == (True, {"size": 1})
+    assert (plan.is_up_to_date, plan.shaping) == (True, {"size": 1})

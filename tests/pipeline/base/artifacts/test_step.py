@@ -65,7 +65,7 @@ def test_what_is_not_received_cannot_be_read(run: Run) -> None:
 
     step = Step(STAGE, call(greedy, Sizes().only("size")))
     with pytest.raises(AttributeError, match="share"):
-        run.execute(step.plan(run), step.work)
+        run.execute(step.plan(run), step.execute)
 
 
 def test_two_arguments_may_not_give_a_name_two_values(run: Run) -> None:
@@ -84,15 +84,15 @@ def test_a_call_has_to_fit_the_function() -> None:
 
 def test_what_is_learned_is_looked_up_when_it_is_planned(run: Run) -> None:
     learned = {"seed": 1}
-    step = Step(STAGE, lambda: call(work, Sizes(), seed=learned["seed"]), unkeyed=())
-    run.execute(step.plan(run), step.work)
-    assert step.plan(run).stands
+    step = Step(STAGE, lambda: call(work, Sizes(), seed=learned["seed"]), untracked=())
+    run.execute(step.plan(run), step.execute)
+    assert step.plan(run).is_up_to_date
     learned["seed"] = 2
     assert step.plan(run).reason == "seed: 1 → 2"
 
 
 def test_what_inputs_stand_for_is_in_no_settings(run: Run) -> None:
-    step = Step(STAGE, call(work, Sizes(), day=date(2026, 3, 1)), lambda: {"the days": "abc"}, unkeyed=("day",))
+    step = Step(STAGE, call(work, Sizes(), day=date(2026, 3, 1)), lambda: {"the days": "abc"}, untracked=("day",))
     plan = step.plan(run)
     assert "day" not in plan.settings
     assert plan.inputs == {"the days": "abc"}
@@ -105,7 +105,7 @@ def test_a_source_is_read_in_the_tables_place(run: Run, tmp_path: Path) -> None:
         seen.append(source)
 
     step = Step(STAGE, call(reading), source=str(tmp_path))
-    run.execute(step.plan(run), step.work)
+    run.execute(step.plan(run), step.execute)
     assert seen == [str(tmp_path)]
 
 
@@ -119,6 +119,6 @@ def test_a_bound_lets_the_stage_run_again_and_keeps_its_units(run: Run) -> None:
     for share, size in ((0.5, 1), (0.1, 1), (0.1, 2)):
         step = Step(STAGE, call(in_units, Sizes(share=share, size=size)))
         plan = step.plan(run)
-        assert not plan.stands
-        run.execute(plan, step.work)
+        assert not plan.is_up_to_date
+        run.execute(plan, step.execute)
     assert done == [False, True, False]

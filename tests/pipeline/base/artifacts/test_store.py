@@ -214,7 +214,7 @@ except NotWritable as error:
 
 def test_a_file_that_is_too_large_is_said(store: Store) -> None:
     killed(TOO_LARGE, store.url)
-    assert store.lying() == []
+    assert store.root_names() == []
     assert list(Path(store.url).iterdir()) == []
 
 

@@ -156,7 +156,7 @@ def test_a_question_looks_into_the_tables_that_it_names_and_into_no_other(run: R
         run.store.delete(part.file)
     assert tables.sql("SELECT count(*) AS n FROM Qrels")["n"].to_pylist() == [3]
     assert [piece.num_rows for piece in tables.stream("FROM qrels ORDER BY relevance", {}, 2)] == [2, 1]
-    with tables.opened() as opened:
+    with tables.open_local() as opened:
         assert [opened.sql("SELECT count(*) AS n FROM qrels")["n"].to_pylist() for _ in range(2)] == [[3], [3]]
         with pytest.raises(ArtifactError, match="is missing or damaged"):
             opened.sql("FROM queries")

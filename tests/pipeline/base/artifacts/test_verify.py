@@ -33,14 +33,14 @@ def stages(run: Run) -> list[Stage]:
 
 
 def answers(run: Run) -> dict[str, pa.Table]:
-    with run.tables().opened() as tables:
+    with run.tables().open_local() as tables:
         return {name: tables.sql(f"FROM {name} ORDER BY ALL") for name in sorted(run.parts())}
 
 
 def stand(run: Run, all_stages: list[Stage]) -> bool:
     """Whether the plan says of all stages that they stand."""
     try:
-        return all(Run(run.store.url).plan(stage, {}).stands for stage in all_stages)
+        return all(Run(run.store.url).plan(stage, {}).is_up_to_date for stage in all_stages)
     except ArtifactError:
         return False
 

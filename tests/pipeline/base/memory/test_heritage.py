@@ -27,7 +27,7 @@ def test_what_the_earlier_version_left_becomes_the_owners(tmp_path: Path) -> Non
     heritage = Heritage(store, "two", "one")
     assert heritage
     assert not heritage.hand_down(rows("c"))
-    assert not store.knows("two")
+    assert not store.has_owner("two")
     assert heritage.hand_down(rows("c", "b"))
     assert store.open("two").find(rows("a", "b", "c")).values["reply"].to_pylist() == ["b"]
     assert len(store.open("one")) == 2

@@ -47,7 +47,7 @@ def test_verdicts_are_not_paid_for_again(root: str) -> None:
     source = ScriptedStream(judge_id="judge@1")
     judge = LedgerJudge(source, Ledger(root))
     asyncio.run(judge.judge(pairs((1, 1), (1, 2), (2, 1), (3, 3), (9, 9))))
-    assert (judge.hits, judge.asked) == (4, 1)
+    assert (judge.hits, judge.n_requested) == (4, 1)
 
 
 def test_vectors_are_found_beside_new_ones(root: str) -> None:

@@ -87,7 +87,7 @@ def test_an_index_knows_the_keys_that_come_again(batches: list[list[int]]) -> No
         index.add(keys(batch))
     places = [[place for place, one in enumerate(numbers) if one == number] for number in {*numbers}]
     several = [group for group in places if len(group) > 1]
-    which, found = index.repeated()
+    which, found = index.find_duplicates()
     groups = np.split(found, np.flatnonzero(np.diff(which)) + 1) if len(found) else []
     assert sorted(group.tolist() for group in groups) == sorted(several)
     assert (np.diff(which) >= 0).all()

@@ -164,7 +164,7 @@ def test_an_action_starts_over_when_a_part_is_gone() -> None:
             raise FileNotFoundError("a")
         return index.names
 
-    assert index.steadily(action) == ["ab"]
+    assert index.retry_on_change(action) == ["ab"]
     assert tried == [["a", "b"], ["ab"]]
     with pytest.raises(ZeroDivisionError):
-        index.steadily(lambda: 1 // 0)
+        index.retry_on_change(lambda: 1 // 0)

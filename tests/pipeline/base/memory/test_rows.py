@@ -68,21 +68,21 @@ def test_keys_hang_on_every_hash_and_their_order() -> None:
 )
 def test_of_rows_under_one_key_one_stands(said: list[tuple[str | None, int]], stands: int) -> None:
     rows = table(*(row(1, 1, text, second) for text, second in said))
-    assert KIND.standing(np.zeros(2, np.int64), rows).tolist() == [stands]
+    assert KIND.select_current(np.zeros(2, np.int64), rows).tolist() == [stands]
 
 
 def test_groups_are_told_apart_and_keep_their_order() -> None:
     rows = table(row(1, 1, BAD), row(2, 1, second=3), row(1, 1, second=9), row(2, 1, second=1))
-    assert KIND.standing(np.array([4, 7, 4, 7]), rows).tolist() == [2, 3]
+    assert KIND.select_current(np.array([4, 7, 4, 7]), rows).tolist() == [2, 3]
 
 
 def test_without_an_answer_no_row_fails_and_the_earliest_stands() -> None:
     spent = RowKind("spending", "account", ("query_hash",), VALUES)
     rows = table(row(1, 1, BAD, 3), row(1, 1, BAD, 1))
-    assert spent.standing(np.zeros(2, np.int64), rows).tolist() == [1]
-    assert (spent.attempt, spent.silent(rows)) == ((), False)
-    assert KIND.silent(table(row(1, 1, BAD, error=None)))
-    assert not KIND.silent(table(row(1, 1, BAD), row(1, 1)))
+    assert spent.select_current(np.zeros(2, np.int64), rows).tolist() == [1]
+    assert (spent.attempt, spent.is_silent(rows)) == ((), False)
+    assert KIND.is_silent(table(row(1, 1, BAD, error=None)))
+    assert not KIND.is_silent(table(row(1, 1, BAD), row(1, 1)))
 
 
 def test_rows_are_read_in_any_order_over_groups(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

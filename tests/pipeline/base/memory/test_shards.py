@@ -62,7 +62,7 @@ def test_rows_are_the_same_mapped_and_read(dtype: Dtype, tmp_path: Path) -> None
     mapped, rows = Mapped(file, layout), np.array([39, 0, 7, 7])
     np.testing.assert_array_equal(mapped.rows[rows], ROWS[rows].astype(dtype))
     np.testing.assert_array_equal(mapped.read(rows), mapped.rows[rows])
-    mapped.want(0, 40)
+    mapped.prefetch(0, 40)
     mapped.release(3, 17)
     mapped.release(5, 5)
     np.testing.assert_array_equal(mapped.rows, ROWS.astype(dtype))

@@ -55,8 +55,8 @@ def test_rows_are_found_by_one_hash_and_merged(
         assert terms(store, "c", "b", "d", "a", "b") == [None, ["y"], None, ["x"], ["y"]]
         assert len(store.open("p")) == 3
         monkeypatch.setattr(keyed, "MERGE_PARTS", 2)
-        store.tidy("p")
-        store.tidy("q")
+        store.merge_small_parts("p")
+        store.merge_small_parts("q")
     assert store.usage().select(["owner_id", "rows", "parts", "damaged"]).to_pylist() == [
         {"owner_id": "p", "rows": 3, "parts": 1, "damaged": []},
         {"owner_id": "q", "rows": 1, "parts": 1, "damaged": []},

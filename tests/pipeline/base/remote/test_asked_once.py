@@ -11,7 +11,7 @@ from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote import asked_once
-from darklode.pipeline.base.remote.asked_once import MAX_TOKENS, AskedOnce, Question, Unreadable, object_in
+from darklode.pipeline.base.remote.asked_once import MAX_TOKENS, Question, SingleFlight, UnreadableReply, object_in
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from helpers.fake_chat import FakeChat
@@ -32,7 +32,7 @@ class Says(FakeChat):
 
 def read_yes(reply: object) -> None:
     if reply != "yes":
-        raise Unreadable("not a yes")
+        raise UnreadableReply("not a yes")
 
 
 def questions() -> list[Question]:
@@ -42,12 +42,12 @@ def questions() -> list[Question]:
     ]
 
 
-def asking(server: FakeChat, root: Path) -> AskedOnce:
+def asking(server: FakeChat, root: Path) -> SingleFlight:
     endpoint = Endpoint(
         section="judge", model="fake", base_urls=(server.url,), path="/chat/completions", key_env="", max_in_flight=4,
         timeout=5, give_up_after=5,
     )  # fmt: skip
-    return AskedOnce(Client(endpoint), KeyedStore(str(root), KIND), {"model": "fake", "temperature": 0})
+    return SingleFlight(Client(endpoint), KeyedStore(str(root), KIND), {"model": "fake", "temperature": 0})
 
 
 def kept(root: Path) -> dict[str, str | None]:
@@ -117,7 +117,7 @@ def test_calls_under_way_never_exceed_a_limit(given: dict[str, Any], affordable:
             max_in_flight=32, timeout=5, give_up_after=5, completion_price=1e6, spending_limit=limit,
         )  # fmt: skip
         client = Client(endpoint)
-        one = AskedOnce(client, KeyedStore(str(tmp_path), KIND), {"model": "fake", **given})
+        one = SingleFlight(client, KeyedStore(str(tmp_path), KIND), {"model": "fake", **given})
         with pytest.raises(LimitReached, match="spending_limit"):
             one.ask("who", [replace(questions()[0], key=key) for key in keys])
         sent = {name: value for name, value in ({"max_tokens": MAX_TOKENS} | given).items() if value is not None}
@@ -136,7 +136,7 @@ def test_it_goes_on_over_faults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reply", [None, 3, "no", "[1]", "```json\n[]\n```", "{" * 100_000])
 def test_what_is_no_object_is_unreadable(reply: object) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableReply):
         object_in(reply)
 
 

@@ -84,10 +84,10 @@ def test_what_could_exceed_a_limit_waits_for_what_is_under_way_and_is_refused_al
     at = Endpoint("judge", "m", ("http://127.0.0.1:1/v1",), "/x", "", 4, 1.0, 1.0, **prices)  # type: ignore[arg-type]
     budget = Budget(at, counters, None)
     budget.reserve(Usage(6, 0))
-    assert budget.waits(Usage(5, 0)), "the call under way may take less than was set aside"
-    assert not budget.waits(Usage(4, 0))
+    assert budget.must_wait(Usage(5, 0)), "the call under way may take less than was set aside"
+    assert not budget.must_wait(Usage(4, 0))
     budget.settle(Usage(6, 0), Usage(2, 0))
-    assert not budget.waits(Usage(5, 0))
+    assert not budget.must_wait(Usage(5, 0))
     budget.reserve(Usage(5, 0))
     budget.settle(Usage(5, 0), Usage(5, 0))
     assert counters.cost == 7.0

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from darklode.pipeline.base.remote import endpoint
-from darklode.pipeline.base.remote.endpoint import Http, listens
+from darklode.pipeline.base.remote.endpoint import Http, is_listening
 from darklode.pipeline.base.remote.faults import BadReply, Passing, Response
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
@@ -71,7 +71,7 @@ def posted(answer: Answer, times: int = 1, timeout: float = 5) -> tuple[list[Res
             for number in range(times):
                 http = Http((url,), {"Authorization": "Bearer s3cret"}, timeout, "judge")
                 try:
-                    found.append(await http.post(url, b'{"n": %d}' % number))
+                    found.append(await http.post_json(url, b'{"n": %d}' % number))
                 finally:
                     await http.close()
             return found
@@ -147,7 +147,7 @@ def called(answer: Answer, calls: int, pause: float = 0.0) -> tuple[list[tuple[b
                 content = b"call %d" % number
                 for _ in range(10):
                     try:
-                        found.append((content, (await http.post(url, content)).content))
+                        found.append((content, (await http.post_json(url, content)).content))
                         break
                     except BadReply:
                         refused += 1
@@ -224,7 +224,7 @@ def test_a_server_that_is_not_there() -> None:
         url = "http://127.0.0.1:1/v1/chat/completions"
         http = Http((url,), {}, 5, "judge")
         try:
-            await http.post(url, b"{}")
+            await http.post_json(url, b"{}")
         finally:
             await http.close()
 
@@ -247,8 +247,8 @@ def test_after_a_broken_answer_the_next_call_has_a_new_connection() -> None:
         async with server.serving() as url:
             http = Http((url,), {}, 0.2, "judge")
             with pytest.raises(Passing):
-                await http.post(url, b"1")
-            found = await http.post(url, b"2")
+                await http.post_json(url, b"1")
+            found = await http.post_json(url, b"2")
             await http.close()
             return found
 
@@ -260,5 +260,5 @@ def test_a_name_that_nobody_looks_up_in_time_does_not_listen(monkeypatch: pytest
     hangs = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: hangs.wait() and [])
     monkeypatch.setattr(endpoint, "CONNECT_SECONDS", 0.05)
-    assert not listens("http://hub.example/v1")
+    assert not is_listening("http://hub.example/v1")
     hangs.set()

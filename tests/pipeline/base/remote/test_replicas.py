@@ -10,7 +10,7 @@ from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote import replicas as module
 from darklode.pipeline.base.remote.budget import Counters
 from darklode.pipeline.base.remote.faults import BadReply, Passing, Stopped
-from darklode.pipeline.base.remote.pace import Pace
+from darklode.pipeline.base.remote.pace import ConcurrencyLimit
 from darklode.pipeline.base.remote.replicas import AT_FIRST, FIRST_PAUSE, IN_A_ROW, LONGEST_PAUSE, Replica, Replicas
 
 BROKEN = Passing("broke the connection")
@@ -19,8 +19,8 @@ BUSY = Passing("answered 429", status=429, overload=True)
 
 def replica(name: str = "one", most: int = 2) -> Replica:
     """A server that has answered before."""
-    made = Replica(name, f"http://{name}/v1", Pace(most))
-    made.succeeded()
+    made = Replica(name, f"http://{name}/v1", ConcurrencyLimit(most))
+    made.record_success()
     return made
 
 
@@ -31,42 +31,42 @@ def of(*all_: Replica, give_up_after: float = 60.0) -> tuple[Replicas, list[str]
 
 def down(one: Replica) -> Replica:
     for _ in range(IN_A_ROW):
-        one.failed(BROKEN)
+        one.record_failure(BROKEN)
     return one
 
 
 def test_a_server_counts_as_down_after_failures_in_a_row() -> None:
     one = replica()
-    assert not any(one.failed(BROKEN) for _ in range(IN_A_ROW - 1))
-    assert (one.up, one.room) == (True, 2)
-    assert one.failed(BROKEN)
-    assert (one.up, one.room, one.pace.limit) == (False, 0, 1)
+    assert not any(one.record_failure(BROKEN) for _ in range(IN_A_ROW - 1))
+    assert (one.is_up, one.room) == (True, 2)
+    assert one.record_failure(BROKEN)
+    assert (one.is_up, one.room, one.pace.limit) == (False, 0, 1)
     assert 0 < one.seconds_down <= FIRST_PAUSE
-    assert not one.failed(BROKEN), "what fails while it is down is no news"
+    assert not one.record_failure(BROKEN), "what fails while it is down is no news"
 
 
 def test_one_that_never_answered_counts_as_down_sooner() -> None:
-    one = Replica("new", "http://new/v1", Pace(2))
-    assert [one.failed(BROKEN) for _ in range(AT_FIRST)] == [False] * (AT_FIRST - 1) + [True]
+    one = Replica("new", "http://new/v1", ConcurrencyLimit(2))
+    assert [one.record_failure(BROKEN) for _ in range(AT_FIRST)] == [False] * (AT_FIRST - 1) + [True]
     one._down_until = 1e-9  # the pause is over
-    one.succeeded()
-    assert not any(one.failed(BROKEN) for _ in range(IN_A_ROW - 1))
+    one.record_success()
+    assert not any(one.record_failure(BROKEN) for _ in range(IN_A_ROW - 1))
 
 
 def test_a_success_between_makes_it_count_anew() -> None:
     one = replica()
     for _ in range(3):
-        assert not any(one.failed(BROKEN) for _ in range(IN_A_ROW - 1))
-        one.succeeded()
-    assert (one.failing_since, one.up) == (None, True)
+        assert not any(one.record_failure(BROKEN) for _ in range(IN_A_ROW - 1))
+        one.record_success()
+    assert (one.failing_since, one.is_up) == (None, True)
 
 
 def test_a_busy_server_gets_fewer_calls_before_it_gets_none() -> None:
     one = replica(most=4)
-    assert not any(one.failed(BUSY) for _ in range(3 * IN_A_ROW))
-    assert one.up
+    assert not any(one.record_failure(BUSY) for _ in range(3 * IN_A_ROW))
+    assert one.is_up
     one.pace.restart()
-    assert any(one.failed(BUSY) for _ in range(IN_A_ROW)), "with one call at a time it is down like any other"
+    assert any(one.record_failure(BUSY) for _ in range(IN_A_ROW)), "with one call at a time it is down like any other"
 
 
 def test_pauses_double_up_to_a_bound_and_a_server_may_ask_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,10 +74,10 @@ def test_pauses_double_up_to_a_bound_and_a_server_may_ask_for_longer(monkeypatch
     for _ in range(8):
         pauses.append(one._pause)
         one._down_until = 1e-9  # the pause is over
-        assert one.failed(BROKEN), "one failure more is enough"
+        assert one.record_failure(BROKEN), "one failure more is enough"
     assert pauses == [min(FIRST_PAUSE * 2**number, LONGEST_PAUSE) for number in range(8)]
     one._down_until = 1e-9
-    assert one.failed(Passing("answered 503", status=503, retry_after=100))
+    assert one.record_failure(Passing("answered 503", status=503, retry_after=100))
     assert one.seconds_down > LONGEST_PAUSE
 
 
@@ -209,7 +209,7 @@ def test_when_the_work_has_failed_nobody_waits_on() -> None:
         waiting = [asyncio.create_task(all_.enter()), asyncio.create_task(all_.pause(60))]
         await asyncio.sleep(0.01)
         all_.stop()
-        assert all_.stopped
+        assert all_.is_stopped
         return await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
 
     assert [type(one) for one in asyncio.run(go())] == [Stopped, Stopped]

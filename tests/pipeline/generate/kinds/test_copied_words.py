@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from darklode.pipeline.generate.kinds.copied_words import USUAL, CopiedWords
+from darklode.pipeline.generate.kinds.copied_words import USUAL, CopiedWordsWriter
 from darklode.pipeline.generate.port import ASKED
 
 TEXT = "one two three four five six seven eight one two"
@@ -11,7 +11,7 @@ TEXT = "one two three four five six seven eight one two"
 def written(examples: list[str], *draws: int) -> list[list[str]]:
     row = {"tenant": "t", "chunk_id": "c", "title": None, "heading": None, "text": TEXT}
     texts = pa.Table.from_pylist([row | {"draw": draw} for draw in draws], schema=ASKED)
-    return [text.split() for text in CopiedWords().write(texts, examples, lambda _done: None)["text"].to_pylist()]
+    return [text.split() for text in CopiedWordsWriter().write(texts, examples, lambda _done: None)["text"].to_pylist()]
 
 
 def test_they_are_different_words_in_the_texts_order_and_as_many_as_a_real_query_has() -> None:

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from darklode.pipeline.generate.kinds.ict import InverseCloze
+from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
 from darklode.pipeline.generate.port import ASKED
 
 TEXT = "Short one. The certificate is made anew each night. Nobody has to do anything for it. Done."
@@ -11,7 +11,7 @@ TEXT = "Short one. The certificate is made anew each night. Nobody has to do any
 def written(*draws: int, text: str = TEXT) -> list[str | None]:
     row = {"tenant": "t", "chunk_id": "c", "title": None, "heading": None, "text": text}
     texts = pa.Table.from_pylist([row | {"draw": draw} for draw in draws], schema=ASKED)
-    found: list[str | None] = InverseCloze().write(texts, [], lambda _done: None)["text"].to_pylist()
+    found: list[str | None] = InverseClozeWriter().write(texts, [], lambda _done: None)["text"].to_pylist()
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.corpora import TenantChunks
-from darklode.pipeline.judge.adaptive.evidence import Evidence, gather, rank_features
+from darklode.pipeline.judge.adaptive.evidence import Evidence, gather_evidence, rank_features
 from darklode.pipeline.judge.pairs import pool_pairs
 from darklode.schemas.tables import POOL, RANKINGS
 from helpers.judge_tables import chunks, pool, queries
@@ -43,7 +43,7 @@ def evidence(run: Run) -> Evidence:
     tables = run.tables()
     of = TenantChunks(tables, "a")
     with pool_pairs(tables, of) as pairs:
-        return gather(tables, of, pairs)
+        return gather_evidence(tables, of, pairs)
 
 
 def test_each_retriever_gives_rank_and_score_and_the_pool_its_fusion(searched: Run) -> None:
@@ -54,7 +54,7 @@ def test_each_retriever_gives_rank_and_score_and_the_pool_its_fusion(searched: R
     np.testing.assert_allclose(logarithm, np.log([2, 1, 3, 1, 2, 4]), rtol=1e-6)  # not found: below the longest list
     np.testing.assert_allclose(score, [0.5, 1, 0, 1, 0, 0])
     assert found.scores.tolist() == [2, 5]
-    assert found.place.tolist() == [1, 2, 3, 1, 2, 1]
+    assert found.fused_rank.tolist() == [1, 2, 3, 1, 2, 1]
 
 
 def test_features_are_standardized_and_terms_are_of_length_one(searched: Run) -> None:
@@ -64,7 +64,7 @@ def test_features_are_standardized_and_terms_are_of_length_one(searched: Run) ->
     spread = found.features.std(axis=0)
     assert np.logical_or(np.isclose(spread, 1, atol=1e-5), spread == 0).all()
     np.testing.assert_allclose(np.sqrt(found.terms.multiply(found.terms).sum(axis=1)).ravel(), 1, rtol=1e-6)
-    assert found.near.tolist() == [2, 5, 10, 11, 12, 13]
+    assert found.kernel_columns.tolist() == [2, 5, 10, 11, 12, 13]
 
 
 def test_queries_that_find_the_same_terms_are_alike(searched: Run) -> None:
@@ -87,4 +87,4 @@ def test_places_follow_the_fused_score_in_descending_order(searched: Run) -> Non
     rows, field = pool("a", PAIRS), POOL.schema.field("fused_score")
     fused = pa.array([0.1, 0.3, 0.2, 0.4, 0.5, 0.6], field.type)
     put(searched, "pool", rows.set_column(POOL.schema.get_field_index(field.name), field, fused))
-    assert rank_features(searched.tables(), "a", np.array([0, 3, 5, 6])).place.tolist() == [3, 1, 2, 2, 1, 1]
+    assert rank_features(searched.tables(), "a", np.array([0, 3, 5, 6])).fused_rank.tolist() == [3, 1, 2, 2, 1, 1]

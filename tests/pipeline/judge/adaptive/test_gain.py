@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from darklode.pipeline.judge.adaptive.evidence import Evidence
-from darklode.pipeline.judge.adaptive.gain import ENOUGH, FLOOR, gains, owed
+from darklode.pipeline.judge.adaptive.gain import ENOUGH, FLOOR, expected_gains, first_pairs_per_query
 from helpers.made_evidence import made
 
 
@@ -21,22 +21,22 @@ def two_queries() -> Evidence:
 def test_the_first_find_of_a_query_counts_more_than_anothers_next_one() -> None:
     labels = np.full(20, np.nan)
     labels[:3], labels[10:13] = [1, 1, 0], 0
-    found = np.exp(gains(two_queries(), np.zeros(20), labels))
+    found = np.exp(expected_gains(two_queries(), np.zeros(20), labels))
     np.testing.assert_allclose(found, [0.5 / 3] * 10 + [0.5] * 10)
 
 
 def test_from_some_finds_on_a_next_one_counts_the_same() -> None:
     evidence, labels = two_queries(), np.full(20, np.nan)
     labels[: ENOUGH - 1] = 1
-    at_most = gains(evidence, np.zeros(20), labels)
+    at_most = expected_gains(evidence, np.zeros(20), labels)
     labels[:10] = 1
-    np.testing.assert_array_equal(gains(evidence, np.zeros(20), labels), at_most)
+    np.testing.assert_array_equal(expected_gains(evidence, np.zeros(20), labels), at_most)
 
 
 def test_within_a_query_the_likelier_pair_comes_first() -> None:
     evidence, labels = made(4)
     log_odds = np.random.default_rng(0).normal(size=evidence.n_pairs)
-    found = gains(evidence, log_odds, labels)
+    found = expected_gains(evidence, log_odds, labels)
     for first, end in zip(evidence.starts[:-1], evidence.starts[1:], strict=True):
         assert np.array_equal(np.argsort(found[first:end]), np.argsort(log_odds[first:end]))
 
@@ -44,14 +44,14 @@ def test_within_a_query_the_likelier_pair_comes_first() -> None:
 def test_a_query_below_its_floor_is_owed_its_best_fused_ranks() -> None:
     """All ten calls went to the first query; a round of four more comes."""
     asked = np.arange(20) < 10
-    (numbers,) = np.nonzero(owed(two_queries(), asked, 4))
+    (numbers,) = np.nonzero(first_pairs_per_query(two_queries(), asked, 4))
     assert numbers.tolist() == [16, 17, 18, 19]  # half of 14 / 20 of ten pairs, the best four places
     assert numbers.size == np.ceil(FLOOR * 14 / 20 * 10)
 
 
 def test_nothing_is_owed_where_calls_are_even_and_never_more_than_is_left() -> None:
     evidence = two_queries()
-    assert not owed(evidence, evidence.place <= 4, 4).any()
-    assert not owed(evidence, np.ones(20, bool), 4).any()
+    assert not first_pairs_per_query(evidence, evidence.fused_rank <= 4, 4).any()
+    assert not first_pairs_per_query(evidence, np.ones(20, bool), 4).any()
     uneven = replace(evidence, starts=np.array([0, 18, 20]))
-    assert owed(uneven, np.zeros(20, bool), 20).sum() == 9 + 1
+    assert first_pairs_per_query(uneven, np.zeros(20, bool), 20).sum() == 9 + 1

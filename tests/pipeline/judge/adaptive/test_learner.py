@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct
 from sklearn.linear_model import LogisticRegression
 
 import darklode.pipeline.judge.adaptive.learner
-from darklode.pipeline.judge.adaptive.learner import RIDGE, Learner, fit_kernel, fit_linear, sigmoid
+from darklode.pipeline.judge.adaptive.learner import RIDGE, ActiveLearner, fit_kernel, fit_linear, sigmoid
 from helpers.made_evidence import made
 
 DICE = np.random.default_rng(3)
@@ -39,8 +39,8 @@ def test_without_verdicts_the_offset_stands() -> None:
 def test_kernels_computed_anew_give_the_same_as_kept_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     evidence, labels = made(6)
     labels[1::2] = np.nan
-    kept = Learner(evidence)
+    kept = ActiveLearner(evidence)
     expected = [kept.fit(labels), kept.fit(labels)]
     monkeypatch.setattr(darklode.pipeline.judge.adaptive.learner, "KEPT", 0)
-    anew = Learner(evidence)
+    anew = ActiveLearner(evidence)
     assert np.array_equal(expected, [anew.fit(labels), anew.fit(labels)])

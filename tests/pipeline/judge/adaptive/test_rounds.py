@@ -7,13 +7,13 @@ import numpy as np
 
 from darklode.pipeline.judge.adaptive.evidence import Evidence
 from darklode.pipeline.judge.adaptive.gain import FLOOR
-from darklode.pipeline.judge.adaptive.rounds import Rounds
+from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
 from helpers.made_evidence import made
 
 
-def run(evidence: Evidence, labels: Any, seed: int = 0, recall: float = 0.8) -> tuple[Rounds, list[Any]]:
-    rounds, asked = Rounds(evidence, recall=recall, random_share=0.2, seed=seed), []
-    while len(numbers := rounds.next()):
+def run(evidence: Evidence, labels: Any, seed: int = 0, recall: float = 0.8) -> tuple[JudgingRounds, list[Any]]:
+    rounds, asked = JudgingRounds(evidence, recall=recall, random_share=0.2, seed=seed), []
+    while len(numbers := rounds.next_pairs()):
         rounds.learn(numbers, labels[numbers])
         asked.append(numbers)
     return rounds, asked
@@ -26,7 +26,7 @@ def test_rounds_ask_for_no_pair_twice_and_reach_the_recall() -> None:
         rounds, asked = run(evidence, labels, seed)
         everything = np.concatenate(asked)
         assert len(np.unique(everything)) == len(everything)
-        assert set(rounds.unjudged) == set(range(evidence.n_pairs)) - set(everything)
+        assert set(rounds.unjudged_pairs) == set(range(evidence.n_pairs)) - set(everything)
         assert rounds.positives == labels[everything].sum()
         reached += rounds.positives >= 0.8 * labels.sum()
     assert reached >= 11
@@ -54,10 +54,10 @@ def test_no_query_starves() -> None:
 
 def test_a_tenant_without_positives_is_judged_to_the_end_even_where_the_slice_exceeds_the_recall() -> None:
     evidence, _ = made(6)
-    rounds = Rounds(evidence, recall=0.1, random_share=0.3, seed=0)
-    while len(numbers := rounds.next()):
+    rounds = JudgingRounds(evidence, recall=0.1, random_share=0.3, seed=0)
+    while len(numbers := rounds.next_pairs()):
         rounds.learn(numbers, np.zeros(len(numbers)))
-    assert (len(rounds.unjudged), rounds.missed.share) == (0, 0)
+    assert (len(rounds.unjudged_pairs), rounds.missed_positives.share) == (0, 0)
 
 
 def test_what_queries_miss_is_estimated_beside_what_is_missed_of_all() -> None:

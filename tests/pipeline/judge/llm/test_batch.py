@@ -20,8 +20,8 @@ from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm import batch
-from darklode.pipeline.judge.llm.batch import Name, batch_files, read_batch, short_name, unjudged
-from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.batch import CustomId, batch_files, iterate_unjudged, read_batch, short_name
+from darklode.pipeline.judge.llm.forms import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.prompt import load_prompt
 from darklode.pipeline.judge.port import PAIRS
@@ -73,7 +73,7 @@ def kept(tmp_path: Path) -> Ledger:
 def template(**given: Any) -> RequestTemplate:
     base = {"kind": "llm", "model": "fake", "base_url": "http://127.0.0.1:9/v1", "max_chunk_tokens": 100}
     settings = LlmSettings.model_validate(base | given)
-    return RequestTemplate(settings, load_prompt(settings.prompt), Form("choice", logprobs=True))
+    return RequestTemplate(settings, load_prompt(settings.prompt), OutputFormat("choice", logprobs=True))
 
 
 TEMPLATE = template()
@@ -111,7 +111,7 @@ def encoded(rows: list[dict[str, Any]]) -> Iterator[bytes]:
 
 def test_every_unjudged_pair_of_texts_is_written_once(tables: Tables, kept: Ledger, tmp_path: Path) -> None:
     target = tmp_path / "new" / "calls.jsonl"
-    files = write_batch(unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, target)
+    files = write_batch(iterate_unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, target)
     calls = lines(target)
     # c2 and c4 are one text, and tenant b's first pair is tenant a's.
     assert files == {target: len(calls)} == {target: 2 * 3 + 1}
@@ -121,7 +121,7 @@ def test_every_unjudged_pair_of_texts_is_written_once(tables: Tables, kept: Ledg
     assert all(len(custom_id) <= 64 for custom_id in ids)
     queries = [call["body"]["messages"][-1]["content"].split("</query>")[0] for call in calls]
     assert queries[:6] == [queries[0]] * 3 + [queries[3]] * 3, "a query's calls stand together"
-    names = [Name.of(custom_id) for custom_id in ids]
+    names = [CustomId.parse(custom_id) for custom_id in ids]
     assert all(name and name.judge == short_name(TEMPLATE.judge_id) for name in names)
     assert {name.cut for name in names if name and name.chunk_hash == content_hash(LONG)} == {True}
     assert sum(name.cut for name in names if name) == 2
@@ -131,18 +131,18 @@ def test_the_calls_are_those_of_the_judge(tables: Tables, kept: Ledger, tmp_path
     judge = LlmJudge(TEMPLATE.settings.model_copy(update={"base_url": (server.url,)}))
     assert judge.judge_id == TEMPLATE.judge_id
     server.bodies.clear()
-    every = pa.concat_tables(list(unjudged(tables, kept, judge.judge_id)))
+    every = pa.concat_tables(list(iterate_unjudged(tables, kept, judge.judge_id)))
     said = asyncio.run(LedgerJudge(judge, Ledger(str(tmp_path / "live"))).judge(every))
     sent = [json.dumps(body) for body in server.bodies]
     target = tmp_path / "calls.jsonl"
-    write_batch(unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, target)
+    write_batch(iterate_unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, target)
     calls = lines(target)
     assert sorted(json.dumps(call["body"]) for call in calls) == sorted(sent)
 
     rows = answers(calls, server)
     random.Random(5).shuffle(rows)
     assert read_batch(encoded(rows), TEMPLATE, kept) == {"verdict": len(calls)}
-    assert sum(pairs.num_rows for pairs in unjudged(tables, kept, TEMPLATE.judge_id)) == 0
+    assert sum(pairs.num_rows for pairs in iterate_unjudged(tables, kept, TEMPLATE.judge_id)) == 0
     found = kept.open(TEMPLATE.judge_id).find(every)
     assert len(found.rows) == every.num_rows
     for name in ("relevant", "probability", "raw_reply", "truncated", "error", "attempts"):
@@ -156,7 +156,7 @@ def test_what_did_not_come_back_well_stays_null_or_unasked(
     tables: Tables, kept: Ledger, tmp_path: Path, server: FakeChat
 ) -> None:
     target = tmp_path / "calls.jsonl"
-    write_batch(unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, target)
+    write_batch(iterate_unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, target)
     calls = lines(target)
     rows = answers(calls, server)
     rows[0]["response"]["body"]["choices"][0]["message"]["content"] = "see RFC 2119"
@@ -170,20 +170,22 @@ def test_what_did_not_come_back_well_stays_null_or_unasked(
         rows[4] | {"custom_id": custom_id} for custom_id in ("request-1", None, "0" * 52, lost["custom_id"][::-1])
     ]
     other = template(prompt="graded")
-    stale = rows[5] | {"custom_id": str(Name(short_name(other.judge_id), content_hash("1"), content_hash("2"), False))}
+    stale = rows[5] | {
+        "custom_id": str(CustomId(short_name(other.judge_id), content_hash("1"), content_hash("2"), False))
+    }
     broken = [b"half a li\n", b"[]\n", b"{}\n", b"\xff\n", b"\n", b"[" * 100_000]
     counts = read_batch([*encoded([*rows, twice, *foreign, stale]), *broken], TEMPLATE, kept)
     assert counts == {"verdict": 2, "null": 1, "duplicate": 1, "failed": 3, "another": 5, "broken": 5}
 
     known = kept.open(TEMPLATE.judge_id)
-    every = pa.concat_tables(list(unjudged(tables, Ledger(str(tmp_path / "empty")), TEMPLATE.judge_id)))
+    every = pa.concat_tables(list(iterate_unjudged(tables, Ledger(str(tmp_path / "empty")), TEMPLATE.judge_id)))
     found = known.find(every)
     assert [row for row in range(len(calls)) if row not in found.rows] == [1, 2, 3, 4]
     null = found.values.to_pylist()[0]
     assert (null["relevant"], null["raw_reply"], null["attempts"]) == (None, "see RFC 2119", 1)
     assert null["error"]
     again = tmp_path / "again.jsonl"
-    write_batch(unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, again)
+    write_batch(iterate_unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, again)
     assert [call["custom_id"] for call in lines(again)] == [calls[row]["custom_id"] for row in (1, 2, 3, 4)]
 
 
@@ -192,9 +194,9 @@ def test_files_are_split_at_the_services_limits(
     tables: Tables, kept: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     whole = tmp_path / "whole.jsonl"
-    write_batch(unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, whole)
+    write_batch(iterate_unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, whole)
     monkeypatch.setattr(batch, limit, value)
-    files = write_batch(unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, tmp_path / "calls.jsonl")
+    files = write_batch(iterate_unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, tmp_path / "calls.jsonl")
     assert list(files) == [tmp_path / f"calls{end}.jsonl" for end in ("", *(f"-{n}" for n in range(2, len(files) + 1)))]
     assert len(files) > 2
     assert b"".join(path.read_bytes() for path in files) == whole.read_bytes()
@@ -208,33 +210,33 @@ def test_a_file_that_is_there_is_not_written_over(tables: Tables, kept: Ledger, 
     target = tmp_path / "calls.jsonl"
     target.write_text("under way")
     with pytest.raises(ExportError, match="name a new file"):
-        write_batch(unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, target)
+        write_batch(iterate_unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, target)
     assert target.read_text() == "under way"
     assert write_batch([PAIRS.empty_table()], TEMPLATE, tmp_path / "none.jsonl") == {}
     assert not (tmp_path / "none.jsonl").exists()
 
 
 def test_a_judged_run_has_nothing_to_write(tables: Tables, kept: Ledger) -> None:
-    every = pa.concat_tables(list(unjudged(tables, kept, "j")))
+    every = pa.concat_tables(list(iterate_unjudged(tables, kept, "j")))
     said = ScriptedStream(lambda _pair: RELEVANT, judge_id="j")
     asyncio.run(LedgerJudge(said, kept).judge(every))
-    assert sum(rest.num_rows for rest in unjudged(tables, kept, "j")) == 0
+    assert sum(rest.num_rows for rest in iterate_unjudged(tables, kept, "j")) == 0
 
 
 def test_what_was_judged_before_the_quoting_of_today_is_not_written_again(tables: Tables, kept: Ledger) -> None:
-    then = TEMPLATE.earlier
+    then = TEMPLATE.previous_version
     assert then
-    every = pa.concat_tables(list(unjudged(tables, kept, TEMPLATE.judge_id, then)))
+    every = pa.concat_tables(list(iterate_unjudged(tables, kept, TEMPLATE.judge_id, then)))
     asyncio.run(LedgerJudge(ScriptedStream(lambda _pair: RELEVANT, judge_id=then.judge_id), kept).judge(every))
-    left = pa.concat_tables(list(unjudged(tables, kept, TEMPLATE.judge_id, then)))
+    left = pa.concat_tables(list(iterate_unjudged(tables, kept, TEMPLATE.judge_id, then)))
     assert {*left["text"].to_pylist()} == {TEXTS["c1"]}, "the one chunk that is quoted in another way"
 
 
 @given(query=st.integers(0, 99), chunk=st.integers(0, 99), cut=st.booleans())
 def test_a_name_says_the_pair(query: int, chunk: int, cut: bool) -> None:
     row = pairs((query, chunk)).to_pylist()[0]
-    name = Name("0123abcd", row["query_hash"], row["chunk_hash"], cut)
-    assert Name.of(str(name)) == name
+    name = CustomId("0123abcd", row["query_hash"], row["chunk_hash"], cut)
+    assert CustomId.parse(str(name)) == name
     assert len(str(name)) <= 64
 
 
@@ -242,7 +244,7 @@ def test_answers_are_kept_in_pieces(kept: Ledger, server: FakeChat, monkeypatch:
     monkeypatch.setattr(batch, "_TOGETHER", 4)
     every = pairs(*((1, chunk) for chunk in range(10)))
     judge = short_name(TEMPLATE.judge_id)
-    names = [Name(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
+    names = [CustomId(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
     calls = [{"custom_id": str(name), "body": json.loads(TEMPLATE.body("x"))} for name in names]
     assert read_batch(encoded(answers(calls, server)), TEMPLATE, kept) == {"verdict": 10}
     assert len(kept.open(TEMPLATE.judge_id).find(every).rows) == 10
@@ -252,7 +254,7 @@ def test_answers_are_kept_in_pieces(kept: Ledger, server: FakeChat, monkeypatch:
 def test_calls_are_counted_once_and_the_first_label_stands(kept: Ledger, server: FakeChat) -> None:
     every = pairs(*((1, chunk) for chunk in range(5)))
     judge, trusting = short_name(TEMPLATE.judge_id), template(trust_name=True)
-    names = [Name(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
+    names = [CustomId(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
     rows = answers([{"custom_id": str(name), "body": json.loads(TEMPLATE.body("x"))} for name in names], server)
     label = rows[0]["response"]["body"]["choices"][0]["message"]["content"]
 
@@ -280,7 +282,7 @@ def test_calls_are_counted_once_and_the_first_label_stands(kept: Ledger, server:
 def test_an_answer_in_another_models_name_costs_none_that_came_before(kept: Ledger, server: FakeChat) -> None:
     every = pairs(*((1, chunk) for chunk in range(3)))
     judge = short_name(TEMPLATE.judge_id)
-    names = [Name(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
+    names = [CustomId(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
     rows = answers([{"custom_id": str(name), "body": json.loads(TEMPLATE.body("x"))} for name in names], server)
     rows[2]["response"]["body"]["model"] = "another"
     with pytest.raises(DarklodeError, match="fake was asked, and 'another' answered"):

@@ -23,8 +23,8 @@ from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm import batch
-from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
-from darklode.pipeline.judge.llm.hosted import HostedJudge, Journal, Submitted
+from darklode.pipeline.judge.llm.forms import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.hosted import BatchJournal, HostedJudge, Submitted
 from darklode.pipeline.judge.llm.judge import LlmJudge, endpoint_of
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from helpers.fake_batches import FakeBatches
@@ -51,8 +51,10 @@ class Desk:
 
     def __init__(self, service: FakeBatches, root: Path, **given: Any) -> None:
         self.settings = LlmSettings(model="fake", base_url=service.url, **given)
-        self.template = RequestTemplate(self.settings, load_prompt(self.settings.prompt), Form("json", logprobs=True))
-        self.ledger, self.journal = Ledger(str(root)), Journal(str(root))
+        self.template = RequestTemplate(
+            self.settings, load_prompt(self.settings.prompt), OutputFormat("json", logprobs=True)
+        )
+        self.ledger, self.journal = Ledger(str(root)), BatchJournal(str(root))
         at = endpoint_of(self.settings)
         self.budget = Budget(at, Counters(), SpendingBook(str(root), at.account))
         self.judge = HostedJudge(self.template, self.ledger, self.journal, BatchService(at), self.budget)
@@ -129,7 +131,8 @@ def dies_at(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, after: b
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
-    ("owner", "name"), [(Journal, "note"), (BatchService, "start"), (BatchService, "_begun"), (services, "_state")]
+    ("owner", "name"),
+    [(BatchJournal, "note"), (BatchService, "start"), (BatchService, "_find_started"), (services, "_state")],
 )
 def test_a_kill_anywhere_submits_nothing_twice(
     service: FakeBatches, tmp_path: Path, owner: Any, name: str, after: bool
@@ -153,7 +156,7 @@ def test_a_kill_while_answers_are_kept_loses_none(service: FakeBatches, tmp_path
     Desk(service, tmp_path).submit()
     service.finish_all()
     with pytest.MonkeyPatch.context() as patch:
-        dies_at(patch, Journal, "forget", after=False)
+        dies_at(patch, BatchJournal, "forget", after=False)
         with pytest.raises(KeyboardInterrupt):
             Desk(service, tmp_path).fetch()
     desk = Desk(service, tmp_path)
@@ -216,7 +219,7 @@ def test_an_unconfirmed_file_of_another_run_is_left_to_it(service: FakeBatches, 
     with pytest.raises(DarklodeError):
         desk.submit()
     service.fault = None
-    (unsure,) = desk.journal.of(desk.template.judge_id)
+    (unsure,) = desk.journal.for_judge(desk.template.judge_id)
     desk.journal.note(replace(unsure, run="another"))
     assert [(one.calls, state) for one, state in desk.judge.look()] == [(4, None)]
     assert [one.calls for one in desk.submit()] == [4, 2], "its four pairs may be about to be submitted"
@@ -229,7 +232,7 @@ def test_a_batch_that_is_refused_as_a_whole_frees_its_pairs(service: FakeBatches
     service.fail("batch-0", "Enqueued token limit reached")
     (_, state, counts), *_ = desk.judge.fetch()
     assert state
-    assert (state.said, counts) == ("Enqueued token limit reached", Counter())
+    assert (state.message, counts) == ("Enqueued token limit reached", Counter())
     assert [one.calls for one in desk.submit()] == [4]
 
 
@@ -243,8 +246,8 @@ def test_a_batch_whose_answers_are_gone_stops_no_other_and_is_forgotten(service:
     assert len(desk.ledger.open(desk.template.judge_id)) == 6, "the answers of the other two are kept"
     assert desk.submit() == [], "its calls still count as under way"
     with pytest.raises(MissingPart, match=r"no batch batch-9 is under way \(under way: batch-0\)"):
-        desk.journal.named("batch-9")
-    desk.journal.forget(desk.journal.named("batch-0"))
+        desk.journal.find("batch-9")
+    desk.journal.forget(desk.journal.find("batch-0"))
     assert [one.calls for one in desk.submit()] == [4]
 
 
@@ -263,7 +266,7 @@ def test_a_batch_that_is_gone_hides_no_other_and_was_paid_for(service: FakeBatch
     book = SpendingBook(str(tmp_path), endpoint_of(desk.settings).account)
     (prompt, completion), cost = book.total()
     lost = sent[0]
-    desk.journal.write_off(desk.journal.named("batch-0"))
+    desk.journal.write_off(desk.journal.find("batch-0"))
     after, paid = book.total()
     assert tuple(after) == (prompt + lost.prompt_tokens, completion + lost.completion_tokens)
     assert paid - cost == pytest.approx((2 * lost.prompt_tokens + 3 * lost.completion_tokens) / 1e6)

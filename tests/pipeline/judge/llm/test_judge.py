@@ -660,7 +660,7 @@ def test_replies_that_are_sent_twice_label_no_other_pair(late: float) -> None:
         asyncio.run(collect(judge, pairs, found))
         rows = {row: reply for batch in found for row, reply in zip(batch.rows, batch.replies.to_pylist(), strict=True)}
         assert sorted(rows) == list(range(168))
-        user = [judge.template.shown(PairText(*texts), 2048)[0] for texts in texts_of(pairs)]
+        user = [judge.template.fit_pair(PairText(*texts), 2048)[0] for texts in texts_of(pairs)]
         assert [rows[row]["relevant"] for row in range(168)] == [label_of(one, server.labels) == "yes" for one in user]
         assert server.faults["sent twice"] > 20
 

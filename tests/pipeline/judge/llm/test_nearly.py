@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from darklode.pipeline.judge.llm.nearly import answer, label, thoughts_in
+from darklode.pipeline.judge.llm.nearly import find_answer, find_label, thoughts_in
 
 LABELS = ("yes", "no")
 
@@ -17,7 +17,7 @@ LABELS = ("yes", "no")
     ],
 )
 def test_one_label_and_nothing_else(said: str) -> None:
-    assert label(said, LABELS) == "yes"
+    assert find_label(said, LABELS) == "yes"
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,19 @@ def test_one_label_and_nothing_else(said: str) -> None:
     ],
 )
 def test_more_or_less_than_a_label_is_none(said: object) -> None:
-    assert label(said, LABELS) is None
+    assert find_label(said, LABELS) is None
 
 
 def test_a_number_is_the_label_that_it_is_called() -> None:
-    assert label(2, ("0", "1", "2")) == "2"
-    assert label(20, ("0", "1", "2")) is None
-    assert label(True, ("0", "1", "True")) is None
+    assert find_label(2, ("0", "1", "2")) == "2"
+    assert find_label(20, ("0", "1", "2")) is None
+    assert find_label(True, ("0", "1", "True")) is None
 
 
 def test_case_counts_where_it_tells_labels_apart() -> None:
-    assert label("A.", ("A", "a")) == "A"
-    assert label("B", ("A", "b", "a")) is None
-    assert label("“n.a.”", ("n.a.", "ok")) == "n.a."
+    assert find_label("A.", ("A", "a")) == "A"
+    assert find_label("B", ("A", "b", "a")) is None
+    assert find_label("“n.a.”", ("n.a.", "ok")) == "n.a."
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def test_case_counts_where_it_tells_labels_apart() -> None:
     ],
 )
 def test_the_answer_within_a_reply(reply: str, said: str) -> None:
-    assert answer(reply) == said
+    assert find_answer(reply) == said
     assert reply[thoughts_in(reply) :].strip().endswith(said) or "```" in reply

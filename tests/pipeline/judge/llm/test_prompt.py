@@ -12,7 +12,7 @@ import yaml
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.kinds.llm import LlmSettings
-from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.forms import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from helpers.runs import REPOSITORY
 
@@ -98,8 +98,8 @@ def test_hostile_text_stays_data(hostile: str, place: str) -> None:
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_cannot_leave_its_message(hostile: str) -> None:
     prompt = load_prompt("binary")
-    template = RequestTemplate(LlmSettings(model="m", base_url="http://h/v1"), prompt, Form("choice", True))
-    user, _ = template.shown(PairText(hostile, None, None, hostile), 100_000)
+    template = RequestTemplate(LlmSettings(model="m", base_url="http://h/v1"), prompt, OutputFormat("choice", True))
+    user, _ = template.fit_pair(PairText(hostile, None, None, hostile), 100_000)
     body = json.loads(template.body(user))
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert body["messages"][1]["content"] == user

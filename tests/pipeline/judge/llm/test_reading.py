@@ -16,10 +16,10 @@ from darklode.pipeline.base.remote.chat import completion_of
 from darklode.pipeline.base.remote.faults import BadReply
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm import reading
-from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.forms import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.logprobs import CONTRADICTED, IMPOSSIBLE, NO_ALTERNATIVES, NOT_FOUND, NOT_GIVEN
-from darklode.pipeline.judge.llm.prompt import Prompt, load_prompt
-from darklode.pipeline.judge.llm.reading import UNRECORDED, Reading, recalled, reply_batch
+from darklode.pipeline.judge.llm.prompt import JudgePrompt, load_prompt
+from darklode.pipeline.judge.llm.reading import UNRECORDED, LlmReading, recall_replies, reply_batch
 from darklode.pipeline.judge.port import PAIRS, REPLIES, Judge
 from darklode.pipeline.judge.threshold import Thresholded
 from helpers.token_rows import plain, token
@@ -27,12 +27,12 @@ from helpers.token_rows import plain, token
 BINARY, GRADED = load_prompt("binary"), load_prompt("graded")
 
 
-def read(found: dict[str, Any], form: Form, prompt: Prompt, **changed: Any) -> Reading:
+def read(found: dict[str, Any], form: OutputFormat, prompt: JudgePrompt, **changed: Any) -> LlmReading:
     settings = LlmSettings(model="m", base_url="http://127.0.0.1:1/v1", **changed)
     return reading.read(found, RequestTemplate(settings, prompt, form))
 
 
-def rows_of(*readings: Reading) -> list[dict[str, Any]]:
+def rows_of(*readings: LlmReading) -> list[dict[str, Any]]:
     return reply_batch(enumerate(readings)).replies.to_pylist()
 
 
@@ -59,20 +59,20 @@ def test_a_model_that_thinks_has_its_labels_probability_from_the_label() -> None
     thoughts = [token("Yes", Yes=0.9, no=0.1), *plain(" it", " seems", "</think>", "\n\n")]
     own = [token("no", no=0.8, yes=0.2), *plain("<|im_end|>")]
     message = {"content": "no", "reasoning_content": "Yes it seems"}
-    form = Form("choice", True)
+    form = OutputFormat("choice", True)
     reading = read(completion("no", [*thoughts, *own], message=message), form, BINARY)
-    assert (reading.said["relevant"], reading.thought) == (False, True)
-    assert reading.said["probability"] == pytest.approx(0.2)
+    assert (reading.values["relevant"], reading.thought) == (False, True)
+    assert reading.values["probability"] == pytest.approx(0.2)
     hidden = read(completion("no", thoughts, message=message), form, BINARY)
-    assert (hidden.said["relevant"], "probability" in hidden.said) == (False, False)
+    assert (hidden.values["relevant"], "probability" in hidden.values) == (False, False)
 
 
 def test_thoughts_within_the_content_are_left_out() -> None:
     content = "<think>\nIt says yes.\n</think>\n\nno"
     tokens = [*plain("<think>", "\nIt says", " yes", ".\n", "</think>", "\n\n"), token("no", no=0.9, yes=0.1)]
-    reading = read(completion(content, tokens), Form("text", True), BINARY)
-    assert (reading.said["relevant"], reading.thought) == (False, True)
-    assert reading.said["probability"] == pytest.approx(0.1)
+    reading = read(completion(content, tokens), OutputFormat("text", True), BINARY)
+    assert (reading.values["relevant"], reading.thought) == (False, True)
+    assert reading.values["probability"] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -88,28 +88,28 @@ def test_thoughts_within_the_content_are_left_out() -> None:
 )
 def test_a_model_that_thinks_is_known_by_its_reply(message: object, usage: object, thought: bool) -> None:
     said = completion("", message=message) | {"usage": usage}
-    assert read(said, Form("text", False), BINARY).thought is thought
+    assert read(said, OutputFormat("text", False), BINARY).thought is thought
 
 
 def test_a_label_with_its_probability() -> None:
-    reading = read(completion("yes", [token("yes", yes=0.6, no=0.2)]), Form("choice", True), BINARY)
-    assert reading.said["relevant"] is True
-    assert reading.said["probability"] == pytest.approx(0.75)
-    assert "grade" not in reading.said
-    assert (reading.said["prompt_tokens"], reading.said["attempts"]) == (90, 1)
+    reading = read(completion("yes", [token("yes", yes=0.6, no=0.2)]), OutputFormat("choice", True), BINARY)
+    assert reading.values["relevant"] is True
+    assert reading.values["probability"] == pytest.approx(0.75)
+    assert "grade" not in reading.values
+    assert (reading.values["prompt_tokens"], reading.values["attempts"]) == (90, 1)
 
 
 def test_a_grade_with_its_expectation() -> None:
     shares = {"0": 0.2, "1": 0.4, "2": 0.3, "3": 0.1}
-    said = read(completion("1", [token("1", **shares)]), Form("choice", True), GRADED).said
+    said = read(completion("1", [token("1", **shares)]), OutputFormat("choice", True), GRADED).values
     assert (said["grade"], said["relevant"]) == (1, False)
     assert said["probability"] == pytest.approx(0.4)
     assert said["expected_grade"] == pytest.approx(0.4 + 0.6 + 0.3)
 
 
 def test_without_log_probabilities_the_probability_is_unknown() -> None:
-    for form in (Form("choice", True), Form("choice", False)):
-        said = read(completion("no"), form, BINARY).said
+    for form in (OutputFormat("choice", True), OutputFormat("choice", False)):
+        said = read(completion("no"), form, BINARY).values
         assert said["relevant"] is False
         assert "probability" not in said
 
@@ -126,7 +126,7 @@ def test_without_log_probabilities_the_probability_is_unknown() -> None:
 def test_the_written_label_stands_against_its_log_probabilities(
     label: str, shares: dict[str, float], probability: float | None, contradicted: bool | None
 ) -> None:
-    (row,) = rows_of(read(completion(label, [token(label, **shares)]), Form("choice", True), BINARY))
+    (row,) = rows_of(read(completion(label, [token(label, **shares)]), OutputFormat("choice", True), BINARY))
     assert (row["relevant"], row["contradicted"]) == (label == "yes", contradicted)
     assert row["probability"] == (None if probability is None else pytest.approx(probability))
     assert (row["no_probability"] is None) == (probability is not None)
@@ -140,7 +140,7 @@ def test_the_written_label_stands_against_its_log_probabilities(
     ],
 )
 def test_a_grade_that_is_contradicted_stands(label: str, shares: dict[str, float]) -> None:
-    (row,) = rows_of(read(completion(label, [token(label, **shares)]), Form("choice", True), GRADED))
+    (row,) = rows_of(read(completion(label, [token(label, **shares)]), OutputFormat("choice", True), GRADED))
     assert (row["grade"], row["relevant"], row["contradicted"]) == (int(label), int(label) > 1, True)
     assert (row["probability"], row["expected_grade"], row["no_probability"]) == (None, None, CONTRADICTED)
 
@@ -172,19 +172,19 @@ def logprobs(label: str, chosen: Any, **others: Any) -> dict[str, Any]:
 )
 def test_log_probabilities_that_cannot_be_are_dropped(label: str, chosen: Any, other: Any, why: str) -> None:
     tokens = [logprobs(label, chosen, **{"no" if label == "yes" else "yes": other})]
-    (row,) = rows_of(read(completion(label, tokens), Form("choice", True), BINARY))
+    (row,) = rows_of(read(completion(label, tokens), OutputFormat("choice", True), BINARY))
     assert (row["relevant"], row["probability"], row["no_probability"]) == (label == "yes", None, why)
 
 
 @pytest.mark.parametrize(("chosen", "other"), [(0.0, -20.0), (0.0005, -9999.0), (-0.002, -6.0)])
 def test_rounded_log_probabilities_are_taken(chosen: float, other: float) -> None:
-    (row,) = rows_of(read(completion("no", [logprobs("no", chosen, yes=other)]), Form("choice", True), BINARY))
+    (row,) = rows_of(read(completion("no", [logprobs("no", chosen, yes=other)]), OutputFormat("choice", True), BINARY))
     assert (row["relevant"], row["no_probability"]) == (False, None)
     assert row["probability"] == pytest.approx(math.exp(other), abs=0.001)
 
 
 def test_the_written_token_alone_has_no_probability() -> None:
-    (row,) = rows_of(read(completion("no", plain("no")), Form("choice", True), BINARY))
+    (row,) = rows_of(read(completion("no", plain("no")), OutputFormat("choice", True), BINARY))
     assert (row["relevant"], row["probability"], row["no_probability"]) == (False, None, NO_ALTERNATIVES)
 
 
@@ -195,14 +195,14 @@ def test_the_written_token_alone_has_no_probability() -> None:
 )
 def test_no_log_probability_turns_a_label(label: str, values: list[float], threshold: float) -> None:
     tokens = [logprobs(label, values[0], **{"no" if label == "yes" else "yes": values[1]})]
-    reading = read(completion(label, tokens), Form("choice", True), BINARY)
+    reading = read(completion(label, tokens), OutputFormat("choice", True), BINARY)
     source = Fixed(reply_batch([(0, reading)]).replies)
     (row,) = asyncio.run(Thresholded(source, threshold).judge(PAIRS.empty_table())).to_pylist()
     assert row["relevant"] == (label == "yes")
 
 
 def test_without_a_probability_nothing_is_contradicted() -> None:
-    assert "contradicted" not in read(completion("no"), Form("choice", True), BINARY).said
+    assert "contradicted" not in read(completion("no"), OutputFormat("choice", True), BINARY).values
 
 
 KEPT = pa.Table.from_pylist(
@@ -224,12 +224,12 @@ KEPT = pa.Table.from_pylist(
 )
 
 
-def brought_back(kept: pa.Table, form: Form, prompt: Prompt = BINARY) -> pa.Table:
-    return recalled(kept, RequestTemplate(LlmSettings(model="m", base_url="http://127.0.0.1:1/v1"), prompt, form))
+def brought_back(kept: pa.Table, form: OutputFormat, prompt: JudgePrompt = BINARY) -> pa.Table:
+    return recall_replies(kept, RequestTemplate(LlmSettings(model="m", base_url="http://127.0.0.1:1/v1"), prompt, form))
 
 
 def test_what_earlier_versions_kept_is_read_as_it_would_be_kept_today() -> None:
-    found = brought_back(KEPT, Form("choice", True))
+    found = brought_back(KEPT, OutputFormat("choice", True))
     assert found.schema.equals(REPLIES)
     contradicted = [True, False, None, False, False, None, None, True, None, True, None]
     assert found["contradicted"].to_pylist() == contradicted
@@ -238,11 +238,11 @@ def test_what_earlier_versions_kept_is_read_as_it_would_be_kept_today() -> None:
     assert found["no_probability"].to_pylist() == [*reasons, CONTRADICTED, NO_ALTERNATIVES]
     changed = ["contradicted", "probability", "no_probability"]
     assert found.drop_columns(changed).equals(KEPT.drop_columns(changed)), "no label is touched"
-    within_json = brought_back(KEPT, Form("json", True))
+    within_json = brought_back(KEPT, OutputFormat("json", True))
     assert within_json["no_probability"][2].as_py() == CONTRADICTED, "there the label was found behind the thoughts"
-    assert brought_back(KEPT, Form("choice", False))["no_probability"][5].as_py() == NOT_GIVEN
-    assert brought_back(found, Form("choice", True)).equals(found)
-    assert brought_back(KEPT.slice(0, 0), Form("choice", True)).num_rows == 0
+    assert brought_back(KEPT, OutputFormat("choice", False))["no_probability"][5].as_py() == NOT_GIVEN
+    assert brought_back(found, OutputFormat("choice", True)).equals(found)
+    assert brought_back(KEPT.slice(0, 0), OutputFormat("choice", True)).num_rows == 0
 
 
 def test_a_label_that_an_earlier_version_dropped_stands() -> None:
@@ -256,20 +256,20 @@ def test_a_label_that_an_earlier_version_dropped_stands() -> None:
         {"error": error, "raw_reply": '{"label": "ye'},
     ]
     kept = pa.Table.from_pylist(said, REPLIES)
-    found = brought_back(kept, Form("choice", True))
+    found = brought_back(kept, OutputFormat("choice", True))
     assert found.schema.equals(REPLIES)
     stands = {"error": None, "contradicted": True, "no_probability": CONTRADICTED}
     before = kept.to_pylist()
     changed = {1: stands | {"relevant": False}, 3: stands | {"relevant": True}}
     assert found.to_pylist() == [row | changed.get(number, {}) for number, row in enumerate(before)]
     one = {"error": error, "raw_reply": '{"rationale": "so", "label": "1"}'}
-    (row,) = brought_back(pa.Table.from_pylist([one], REPLIES), Form("json", True, True), GRADED).to_pylist()
+    (row,) = brought_back(pa.Table.from_pylist([one], REPLIES), OutputFormat("json", True, True), GRADED).to_pylist()
     assert (row["relevant"], row["grade"], row["rationale"], row["contradicted"]) == (False, 1, "so", True)
 
 
 def test_a_rationale_is_kept() -> None:
     content = '{"rationale": "It says \\"no\\".", "label": "yes"}'
-    said = read(completion(content), Form("json", False, rationale=True), BINARY).said
+    said = read(completion(content), OutputFormat("json", False, rationale=True), BINARY).values
     assert (said["relevant"], said["rationale"]) == (True, 'It says "no".')
 
 
@@ -302,15 +302,15 @@ def test_a_rationale_is_kept() -> None:
 )
 def test_what_has_another_form_is_unreadable(form: str, content: object, why: str) -> None:
     mode, _, more = form.partition("+")
-    reading = read(completion(content), Form(mode, False, rationale=bool(more)), BINARY)
+    reading = read(completion(content), OutputFormat(mode, False, rationale=bool(more)), BINARY)
     assert not reading.readable
-    assert why in reading.said["error"]
-    assert reading.said["raw_reply"] == (content[:4000] or None if isinstance(content, str) else None)
+    assert why in reading.values["error"]
+    assert reading.values["raw_reply"] == (content[:4000] or None if isinstance(content, str) else None)
 
 
 @pytest.mark.parametrize("content", ["3 or 2", "Grade: 3", "3/3", "RFC 2119", "two"])
 def test_no_grade_is_fished_out_of_prose(content: str) -> None:
-    assert not read(completion(content), Form("text", False), GRADED).readable
+    assert not read(completion(content), OutputFormat("text", False), GRADED).readable
 
 
 @pytest.mark.parametrize(
@@ -322,15 +322,15 @@ def test_no_grade_is_fished_out_of_prose(content: str) -> None:
     ],
 )
 def test_truncated_and_refused_replies_are_null(choice: dict[str, Any], why: str) -> None:
-    reading = read(completion("yes", **choice), Form("choice", True), BINARY)
+    reading = read(completion("yes", **choice), OutputFormat("choice", True), BINARY)
     assert not reading.readable
-    assert why in reading.said["error"]
-    assert reading.said["raw_reply"]
+    assert why in reading.values["error"]
+    assert reading.values["raw_reply"]
 
 
 @pytest.mark.parametrize("ended", ["stop", "STOP", "eos", "eos_token", "stop_sequence", "end_turn", "COMPLETE"])
 def test_a_reply_is_read_where_the_server_says_that_it_is_complete(ended: str) -> None:
-    assert read(completion("yes", finish_reason=ended), Form("choice", True), BINARY).said["relevant"] is True
+    assert read(completion("yes", finish_reason=ended), OutputFormat("choice", True), BINARY).values["relevant"] is True
 
 
 UNFINISHED = [
@@ -348,15 +348,17 @@ UNFINISHED = [
 
 @pytest.mark.parametrize("ended", [*UNFINISHED, "content_filter", "SAFETY", "sensitive", "unknown", {"stop": "stop"}])
 def test_a_reply_that_may_not_be_complete_is_null(ended: object) -> None:
-    reading = read(completion("yes", finish_reason=ended), Form("choice", True), BINARY)
+    reading = read(completion("yes", finish_reason=ended), OutputFormat("choice", True), BINARY)
     assert not reading.readable
-    assert any(why in reading.said["error"] for why in (repr(str(ended)), "no finish", "token limit", "content filter"))
-    assert reading.said["raw_reply"] == "yes"
+    assert any(
+        why in reading.values["error"] for why in (repr(str(ended)), "no finish", "token limit", "content filter")
+    )
+    assert reading.values["raw_reply"] == "yes"
 
 
 @pytest.mark.parametrize("broken", [{"content": [{}]}, {"content": "x"}, {"content": [None]}, [], "x"])
 def test_log_probabilities_of_another_shape_are_none(broken: object) -> None:
-    assert "probability" not in read(completion("yes", logprobs=broken), Form("choice", True), BINARY).said
+    assert "probability" not in read(completion("yes", logprobs=broken), OutputFormat("choice", True), BINARY).values
 
 
 OTHER_USAGE: list[object] = [
@@ -367,21 +369,21 @@ OTHER_USAGE: list[object] = [
 
 @pytest.mark.parametrize("usage", OTHER_USAGE)
 def test_usage_of_another_shape_is_unknown(usage: object) -> None:
-    said = read(completion("yes") | {"usage": usage}, Form("choice", False), BINARY).said
+    said = read(completion("yes") | {"usage": usage}, OutputFormat("choice", False), BINARY).values
     assert "prompt_tokens" not in said
 
 
 def test_more_tokens_than_there_can_be_are_unknown() -> None:
-    first, second = (read(completion(said), Form("text", False), BINARY) for said in ("maybe", "no"))
-    first.said["prompt_tokens"] = 2**31 - 1
+    first, second = (read(completion(said), OutputFormat("text", False), BINARY) for said in ("maybe", "no"))
+    first.values["prompt_tokens"] = 2**31 - 1
     second.add_usage(first)
     (row,) = reply_batch([(0, second)]).replies.to_pylist()
     assert (row["prompt_tokens"], row["completion_tokens"]) == (None, 2)
 
 
 def test_earlier_attempts_are_paid_for_too() -> None:
-    first = read(completion("maybe"), Form("text", False), BINARY)
-    second = read(completion("no"), Form("text", False), BINARY)
+    first = read(completion("maybe"), OutputFormat("text", False), BINARY)
+    second = read(completion("no"), OutputFormat("text", False), BINARY)
     second.add_usage(first)
     (row,) = reply_batch([(7, second)]).replies.to_pylist()
     assert (row["prompt_tokens"], row["completion_tokens"], row["attempts"]) == (180, 2, 2)
@@ -390,7 +392,7 @@ def test_earlier_attempts_are_paid_for_too() -> None:
 
 def test_texts_that_no_file_can_hold_are_mended() -> None:
     content = '{"rationale": "so \\ud800 it is", "label": "yes", "\udfff": 1}'
-    said = read(completion_of(completion(content)), Form("json", False, rationale=True), BINARY)
+    said = read(completion_of(completion(content)), OutputFormat("json", False, rationale=True), BINARY)
     (row,) = reply_batch([(0, said)]).replies.to_pylist()
     assert (row["relevant"], row["rationale"]) == (True, "so \ufffd it is")
     assert '"\ufffd": 1' in row["raw_reply"]
@@ -420,11 +422,13 @@ USAGE = st.dictionaries(
     st.sampled_from(["prompt_tokens", "completion_tokens", "prompt_tokens_details", "completion_tokens_details"]), JSON
 )
 COMPLETIONS = st.fixed_dictionaries({"choices": st.lists(CHOICES, max_size=3) | JSON}, optional={"usage": USAGE | JSON})
-FORMS = [Form(mode, True, rationale) for mode in ("choice", "json", "text") for rationale in (False, True)]
+FORMS = [OutputFormat(mode, True, rationale) for mode in ("choice", "json", "text") for rationale in (False, True)]
 
 
 @given(found=COMPLETIONS, form=st.sampled_from(FORMS))
-def test_whatever_comes_is_a_verdict_a_null_with_its_reason_or_no_reply(found: dict[str, Any], form: Form) -> None:
+def test_whatever_comes_is_a_verdict_a_null_with_its_reason_or_no_reply(
+    found: dict[str, Any], form: OutputFormat
+) -> None:
     try:
         reply = completion_of(found)
     except BadReply:

@@ -13,10 +13,10 @@ from darklode.pipeline.base.remote import client
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
-from darklode.pipeline.judge.llm.forms import Form, RequestTemplate
+from darklode.pipeline.judge.llm.forms import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.prompt import load_prompt
-from darklode.pipeline.judge.llm.served import other_model, served
+from darklode.pipeline.judge.llm.served import other_model, served_identity
 from helpers.fake_chat import FakeChat
 from helpers.scripted_stream import pairs
 
@@ -41,9 +41,9 @@ def judge_of(root: Path, *servers: FakeChat, said: list[str] | None = None, **ch
 
 def asked(judge: LedgerJudge) -> int:
     """How many pairs the judge asked its server about."""
-    before = judge.asked
+    before = judge.n_requested
     asyncio.run(judge.judge(ROWS))
-    return judge.asked - before
+    return judge.n_requested - before
 
 
 def told(*servers: FakeChat, **changed: Any) -> str | None:
@@ -51,7 +51,7 @@ def told(*servers: FakeChat, **changed: Any) -> str | None:
 
     async def go() -> str | None:
         async with LlmJudge(settings)._client.session() as session:
-            return await served(settings, session)
+            return await served_identity(settings, session)
 
     return asyncio.run(go())
 
@@ -213,11 +213,11 @@ def test_a_reply_that_names_no_other_model_is_taken(model: object) -> None:
 @pytest.mark.parametrize("name", ["", "A", ROOT, "a:b=c@d"])
 def test_an_id_names_its_judge(name: str) -> None:
     settings, prompt = LlmSettings(model="m:7b", revision="r", base_url="http://127.0.0.1:1/v1"), load_prompt("binary")
-    bare = RequestTemplate(settings, prompt, Form("choice", True))
-    own = RequestTemplate(settings, prompt, Form("choice", True), name)
-    assert bare.named(own.judge_id) == own
-    for other in (Form("choice", False), Form("json", True)):
-        assert bare.named(RequestTemplate(settings, prompt, other, name).judge_id) is None
+    bare = RequestTemplate(settings, prompt, OutputFormat("choice", True))
+    own = RequestTemplate(settings, prompt, OutputFormat("choice", True), name)
+    assert bare.template_for(own.judge_id) == own
+    for other in (OutputFormat("choice", False), OutputFormat("json", True)):
+        assert bare.template_for(RequestTemplate(settings, prompt, other, name).judge_id) is None
     changed = settings.model_copy(update={"max_chunk_tokens": 9})
-    assert bare.named(RequestTemplate(changed, prompt, Form("choice", True), name).judge_id) is None
-    assert (own.earlier is None) == bool(name)
+    assert bare.template_for(RequestTemplate(changed, prompt, OutputFormat("choice", True), name).judge_id) is None
+    assert (own.previous_version is None) == bool(name)

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.mine.admission.admitted import Admitted
+from darklode.pipeline.mine.admission.admitted import AdmittedRows
 from darklode.schemas.tables import TABLES
 from helpers.days import given
 from helpers.runs import put
@@ -19,15 +19,15 @@ def state(day: date, tenant: str, state: str) -> dict[str, object]:
     return {"tenant": tenant, "date": day, "state": state, "reasons": [], "rows": 1}
 
 
-def admitted(run: Run, *states: dict[str, object]) -> Admitted:
+def admitted(run: Run, *states: dict[str, object]) -> AdmittedRows:
     given(run, LOG)
     put(run, "log_days", pa.Table.from_pylist(list(states), TABLES["log_days"].schema))
-    return Admitted.of(run.tables("impressions", "log_days"))
+    return AdmittedRows.from_tables(run.tables("impressions", "log_days"))
 
 
 def test_without_states_all_days_count(run: Run) -> None:
     given(run, LOG)
-    found = Admitted.of(run.tables("impressions"))
+    found = AdmittedRows.from_tables(run.tables("impressions"))
     assert list(found.days) == list(map(str, DAYS))
     assert found.digests() == admitted(run).digests()
 
@@ -40,7 +40,7 @@ def test_a_day_that_nobody_may_use_is_not_there(run: Run) -> None:
 def test_one_tenants_rows_are_left_out(run: Run) -> None:
     found = admitted(run, state(DAYS[1], "tern", "discarded"), state(DAYS[1], "default", "accepted"))
     assert found.digests().keys() == {str(day) for day in DAYS}
-    assert found.digests() != Admitted.of(run.tables("impressions")).digests()
+    assert found.digests() != AdmittedRows.from_tables(run.tables("impressions")).digests()
     with found.tables.connect() as connection:
         for day, tenants in ((DAYS[0], ["default", "tern"]), (DAYS[1], ["default"])):
             rows = found.impressions(connection, str(day))

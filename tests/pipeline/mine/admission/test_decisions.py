@@ -6,7 +6,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.mine.admission.decisions import FILE, Decisions, Wish, identity
+from darklode.pipeline.mine.admission.decisions import FILE, DecisionRequest, Decisions, identity
 
 DAY = "2026-03-11"
 MARKS = {DAY: "a", "2026-03-12": "b"}
@@ -14,13 +14,19 @@ MARKS = {DAY: "a", "2026-03-12": "b"}
 
 def decided(run: Run, **wish: object) -> Decisions:
     journal = Decisions(run.store)
-    journal.add(Wish(**wish).decisions(MARKS))  # type: ignore[arg-type]
+    journal.add(DecisionRequest(**wish).decisions(MARKS))  # type: ignore[arg-type]
     return journal
 
 
 def test_a_decision_is_recorded_with_time_and_reason(run: Run) -> None:
     (one,) = decided(run, accept=[DAY], because="a sale").all()
-    assert (one.day, one.tenant, one.verdict, one.because, one.of) == (DAY, None, "accepted", "a sale", "a")
+    assert (one.day, one.tenant, one.verdict, one.because, one.file_fingerprint) == (
+        DAY,
+        None,
+        "accepted",
+        "a sale",
+        "a",
+    )
     assert one.at.endswith("+00:00")
     assert (run.store.local or Path()).joinpath(FILE).exists()
 
@@ -34,13 +40,13 @@ def test_a_decision_can_be_changed_and_the_same_one_is_not_made_twice(run: Run) 
         ("discarded", None),
         ("discarded", "tern"),
     ]
-    standing = journal.standing(MARKS)
+    standing = journal.current(MARKS)
     assert [one.verdict for one in standing[DAY]] == ["accepted", "discarded"]
-    assert identity(standing) != identity(journal.standing({DAY: "a"}))
+    assert identity(standing) != identity(journal.current({DAY: "a"}))
 
 
 def test_other_files_in_a_days_place_are_judged_anew(run: Run) -> None:
-    assert decided(run, discard=[DAY]).standing({DAY: "changed"}) == {}
+    assert decided(run, discard=[DAY]).current({DAY: "changed"}) == {}
 
 
 @pytest.mark.parametrize(

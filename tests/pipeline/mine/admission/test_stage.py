@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.mine.admission.decisions import Decision
-from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, Standing, reason
+from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, TenantHistory, reason
 from darklode.schemas.mining import AdmissionSettings
 from helpers.days import days, garbage, judged, ordinary
 from helpers.runs import read
@@ -75,7 +75,7 @@ def test_the_last_word_on_a_day_is_peoples(run: Run, verdict: str) -> None:
 
 
 def test_a_decision_may_be_about_one_tenant() -> None:
-    standing = Standing(decided={DAY: [*decision("accepted")[DAY], *decision("discarded", "tern")[DAY]]})
+    standing = TenantHistory(decided={DAY: [*decision("accepted")[DAY], *decision("discarded", "tern")[DAY]]})
     assert [standing.verdict(DAY, tenant).verdict for tenant in ("default", "tern")] == ["accepted", "discarded"]  # type: ignore[union-attr]
     assert standing.verdict("2026-01-01", "tern") is None
 

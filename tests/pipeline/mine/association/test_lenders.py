@@ -7,8 +7,15 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.relations import Relation, keep
-from darklode.pipeline.mine.association.lenders import Keys, borrowing, bounded, cut_by_date, keys_of, pairs_since
+from darklode.pipeline.base.relations import Relation, materialize
+from darklode.pipeline.mine.association.lenders import (
+    TermKeys,
+    borrowing_queries,
+    bounded_parties,
+    cut_by_date,
+    keys_of,
+    pairs_since,
+)
 from darklode.schemas.mining import AssociateSettings
 
 DAYS = [date(2026, 3, day) for day in range(1, 6)]
@@ -37,10 +44,10 @@ def placed(connection: duckdb.DuckDBPyConnection, *queries: Query) -> tuple[Rela
     named = [{"q": q, "date": DAYS[day], "tenant": "t", "query_id": f"id{q}"} for q, (day, _) in enumerate(queries)]
     schema = pa.schema({"q": pa.int32(), "date": pa.date32(), "tenant": pa.string(), "query_id": pa.string()})
     connection.register("given_queries", pa.Table.from_pylist(named, schema))
-    return keep(connection, "FROM given_queries"), keep(connection, "FROM given_terms")
+    return materialize(connection, "FROM given_queries"), materialize(connection, "FROM given_terms")
 
 
-def keyed(connection: duckdb.DuckDBPyConnection, *queries: Query) -> tuple[Keys, Relation]:
+def keyed(connection: duckdb.DuckDBPyConnection, *queries: Query) -> tuple[TermKeys, Relation]:
     numbered, terms = placed(connection, *queries)
     return keys_of(connection, terms, AssociateSettings(rule="paper", th_click=0.5, th_rel=0.3)), numbered
 
@@ -54,8 +61,8 @@ def pairs(
 ) -> list[tuple[int, int, int, str]]:
     """Day, borrower, lender and kind of each association."""
     keys, numbered = keyed(connection, *queries)
-    none = keep(connection, NO_WIDE_PAIR)
-    sql = pairs_since(bounded(connection, keys, numbered, most), none)
+    none = materialize(connection, NO_WIDE_PAIR)
+    sql = pairs_since(bounded_parties(connection, keys, numbered, most), none)
     found = connection.execute(sql, {"since": DAYS[since]}).fetchall()
     return [(DAYS.index(day), q, lender, kind) for day, q, lender, kind, _ in found]
 
@@ -71,8 +78,8 @@ def test_a_query_borrows_by_its_best_two_terms_and_lends_by_all_that_are_strong(
 
 def test_an_old_query_borrows_again_only_where_a_new_one_shares_its_key(connection: duckdb.DuckDBPyConnection) -> None:
     keys, _ = keyed(connection, (0, {1: 0.9}), (0, {2: 0.9}), (1, {1: 0.9, 3: 0.8}))
-    none = keep(connection, NO_WIDE_PAIR)
-    again = [borrowing(connection, keys, none, DAYS[day]) for day in range(3)]
+    none = materialize(connection, NO_WIDE_PAIR)
+    again = [borrowing_queries(connection, keys, none, DAYS[day]) for day in range(3)]
     assert [sorted(connection.sql(f"SELECT q FROM {one}").fetchall()) for one in again] == [
         [(0,), (1,), (2,)],
         [(0,), (2,)],
@@ -121,7 +128,7 @@ def test_of_a_crowded_key_those_searched_first_lend_and_of_a_day_those_of_most_i
 def test_what_the_bound_costs_is_counted_by_day(connection: duckdb.DuckDBPyConnection, most: int) -> None:
     log: list[Query] = [(0, {1: 0.9}), (0, {1: 0.8}), (1, {1: 0.7}), (3, {1: 0.6})]
     keys, numbered = keyed(connection, *log)
-    cut = cut_by_date(connection, bounded(connection, keys, numbered, most))
+    cut = cut_by_date(connection, bounded_parties(connection, keys, numbered, most))
     every, kept = pairs(connection, *log), pairs(connection, *log, most=most)
     lost = [day for day, *_ in every]
     for day, *_ in kept:

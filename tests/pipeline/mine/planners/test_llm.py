@@ -12,7 +12,7 @@ from darklode.pipeline.base.chat_prompt import ChatPrompt
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote import client
-from darklode.pipeline.base.remote.asked_once import Unreadable
+from darklode.pipeline.base.remote.asked_once import UnreadableReply
 from darklode.pipeline.mine.planners.kinds.llm import LlmPlannerSettings
 from darklode.pipeline.mine.planners.llm import (
     PLANS,
@@ -20,12 +20,12 @@ from darklode.pipeline.mine.planners.llm import (
     importances,
     planner_prompt,
 )
-from darklode.pipeline.mine.planners.port import Tokens
+from darklode.pipeline.mine.planners.port import Tokenizer
 from darklode.schemas.tables import TABLES
 from helpers.fake_chat import FakeChat, at_random
 from helpers.hash_encoder import content_hash
 
-WORDS = Tokens(every_word=True)
+WORDS = Tokenizer(every_word=True)
 
 
 @dataclass
@@ -152,7 +152,7 @@ def test_only_words_of_the_query_count(reply: str, found: dict[str, float]) -> N
 
 @pytest.mark.parametrize("reply", [None, "", "[1]", '{"api": true}', '{"api": "1"}', '{"api": NaN}', '{"api": -0.1}'])
 def test_replies_that_cannot_be_read(reply: str | None) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableReply):
         importances(reply, "api", WORDS)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.mine.planners.log import FIT_PLANNER, SHRINKAGE, LogPlanner, fit_planner
-from darklode.pipeline.mine.planners.port import Tokens
+from darklode.pipeline.mine.planners.port import Tokenizer
 from darklode.schemas.tables import TABLES
 from helpers.runs import documents, execute, put, read
 
@@ -122,7 +122,7 @@ def test_politeness_does_not_lead(run: Run) -> None:
     asked = [f"plz {thing} wont work" for thing in things]
     found = plans(run, texts(*[f"all about {thing}" for thing in things]), *asked)
     for thing, terms in zip(things, found.values(), strict=True):
-        own = Tokens().of(thing)
+        own = Tokenizer().tokenize(thing)
         assert set(terms[: len(own)]) == set(own)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.mine.planners import port
-from darklode.pipeline.mine.planners.port import PLAN_QUERIES, Tokens, plan_queries, planned
+from darklode.pipeline.mine.planners.port import PLAN_QUERIES, Tokenizer, plan_queries, plan_terms
 from helpers.daily_queries import give
 from helpers.elsewhere import Elsewhere
 from helpers.runs import execute, read
@@ -29,11 +29,11 @@ from helpers.runs import execute, read
     ],
 )
 def test_words_that_count(text: str, terms: list[str]) -> None:
-    assert Tokens().of(text) == terms
+    assert Tokenizer().tokenize(text) == terms
 
 
 def test_every_word_counts_where_asked() -> None:
-    assert Tokens(every_word=True).of("the 2 keys") == ["the", "2", "key"]
+    assert Tokenizer(every_word=True).tokenize("the 2 keys") == ["the", "2", "key"]
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Counting:
 
     def terms(self, queries: pa.Table) -> pa.Table:
         self.asked += queries["text"].to_pylist()
-        return planned(queries, lambda _tenant, text: {word: 0.5 for word in text.split() if word != "the"})
+        return plan_terms(queries, lambda _tenant, text: {word: 0.5 for word in text.split() if word != "the"})
 
 
 def plan(run: Run, planner: Counting) -> Manifest:

@@ -8,7 +8,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.corpora import TenantChunks
 from darklode.pipeline.mine.relevance import ranker as opened
-from darklode.pipeline.mine.relevance.ranker import Ranker, Tenants
+from darklode.pipeline.mine.relevance.ranker import OpenTenants, Ranker
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.schemas.tables import CHUNKS
 from helpers.runs import put
@@ -39,7 +39,7 @@ def test_a_ranker_is_named_by_its_version() -> None:
 
 
 def test_a_tenant_has_its_retrievers_its_judge_and_its_documents(corpus: Run) -> None:
-    with Tenants(corpus.tables("chunks"), ranker(names=("bm25", "character"))) as tenants:
+    with OpenTenants(corpus.tables("chunks"), ranker(names=("bm25", "character"))) as tenants:
         found = tenants.get("b")
         assert found is not None
         assert [one.name for one in found.retrievers] == ["bm25", "character"]
@@ -53,17 +53,21 @@ def test_documents_are_numbered_by_id_and_chunks_placed_by_theirs(run: Run) -> N
     table = chunks([("a", name, text) for name, text in zip(["c9", "c1", "c5"], TEXTS, strict=False)])
     docs = table.schema.get_field_index("doc_id")
     put(run, "chunks", table.set_column(docs, CHUNKS.schema.field("doc_id"), [["z", "y", "z"]]))
-    with Tenants(run.tables("chunks"), ranker()) as tenants:
+    with OpenTenants(run.tables("chunks"), ranker()) as tenants:
         found = tenants.get("a")
         assert found is not None
         documents = found.documents
         assert found.doc_ids.to_pylist() == ["y", "z"]
-        assert (documents.of.tolist(), documents.places.tolist(), documents.n) == ([1, 0, 1], [2, 0, 1], 2)
+        assert (documents.document_of_chunk.tolist(), documents.places.tolist(), documents.n) == (
+            [1, 0, 1],
+            [2, 0, 1],
+            2,
+        )
 
 
 def test_the_tenant_used_last_stays_open_where_memory_is_short(corpus: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opened, "OPEN_CHUNKS", 2 * len(TEXTS))
-    with Tenants(corpus.tables("chunks"), ranker()) as tenants:
+    with OpenTenants(corpus.tables("chunks"), ranker()) as tenants:
         first, second = tenants.get("a"), tenants.get("b")
         assert tenants.get("a") is first
         tenants.get("c")
@@ -74,7 +78,7 @@ def test_the_tenant_used_last_stays_open_where_memory_is_short(corpus: Run, monk
 def test_judges_are_listed_once_whatever_tenants_share_them(corpus: Run) -> None:
     own = {name: ScriptedJudge(judge_id=name) for name in "abc"}
     for judges, listed in ((None, 1), (own, 3)):
-        with Tenants(corpus.tables("chunks"), ranker(judges)) as tenants:
+        with OpenTenants(corpus.tables("chunks"), ranker(judges)) as tenants:
             for name in "abcab":
                 tenants.get(name)
         assert len(tenants.judges) == listed
@@ -84,15 +88,15 @@ def test_indexes_of_corpora_that_are_gone_are_deleted_unless_it_failed(corpus: R
     def indexes() -> set[str]:
         return {path.name for path in (Path(corpus.store.url) / "indexes").iterdir()}
 
-    with Tenants(corpus.tables("chunks"), ranker()) as tenants:
+    with OpenTenants(corpus.tables("chunks"), ranker()) as tenants:
         tenants.get("a")
     old = indexes()
     put(corpus, "chunks", chunks([("a", "a0", "something else")]))
-    failed = Tenants(corpus.tables("chunks"), ranker())
+    failed = OpenTenants(corpus.tables("chunks"), ranker())
     failed.get("a")
     failed.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert old < indexes()
-    with Tenants(corpus.tables("chunks"), ranker()) as tenants:
+    with OpenTenants(corpus.tables("chunks"), ranker()) as tenants:
         tenants.get("a")
     assert len(indexes()) == 1
     assert not old & indexes()

@@ -13,19 +13,19 @@ from darklode.pipeline.mine.relevance import ranking
 from darklode.pipeline.mine.relevance.ranking import (
     FUSION,
     Candidates,
-    Documents,
-    Ranked,
+    DocumentIndex,
+    RankedDocuments,
     negatives,
-    nominate,
     positives,
-    ranked,
+    rank_candidates,
     scores,
+    top_candidates,
 )
 from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.schemas.mining import RelevanceSettings
 from helpers.scripted_stream import replies
 
-DOCUMENTS = Documents(of=np.array([1, 0, 1, 2, 0]), places=np.array([0, 1, 2, 3, 4]), n=3)
+DOCUMENTS = DocumentIndex(document_of_chunk=np.array([1, 0, 1, 2, 0]), places=np.array([0, 1, 2, 3, 4]), n=3)
 """Chunks 0 and 2 are of document 1, 1 and 4 of document 0, 3 of document 2."""
 
 
@@ -54,20 +54,20 @@ def candidates(doc: list[int], fused: list[float] | None = None, query: list[int
 
 
 def test_first_chunks_of_documents() -> None:
-    place, row = DOCUMENTS.first_chunks(np.array([2, 0, 1, 2]), most=1)
+    place, row = DOCUMENTS.first_chunks(np.array([2, 0, 1, 2]), max_chunks=1)
     assert (place.tolist(), row.tolist()) == ([0, 1, 2, 3], [3, 1, 0, 3])
-    place, row = DOCUMENTS.first_chunks(np.array([0, -1, 1]), most=9)
+    place, row = DOCUMENTS.first_chunks(np.array([0, -1, 1]), max_chunks=9)
     assert (place.tolist(), row.tolist()) == ([0, 0, 2, 2], [1, 4, 0, 2])
 
 
 def test_a_document_is_nominated_by_its_best_chunk_and_its_rank_counts_documents() -> None:
-    found = nominate([Fixed([0, 2, 1, 3])], ["0"], DOCUMENTS, top=2)
+    found = top_candidates([Fixed([0, 2, 1, 3])], ["0"], DOCUMENTS, top=2)
     assert (found.row.tolist(), found.doc.tolist()) == ([0, 1], [1, 0])
     np.testing.assert_allclose(found.fused, [1 / (FUSION + 1), 1 / (FUSION + 2)], atol=1e-12)
 
 
 def test_retrievers_are_fused_by_document_and_each_chunk_is_there_once() -> None:
-    found = nominate([Fixed([0, 3]), Fixed([2, 1]), Fixed([0, 1])], ["0"], DOCUMENTS, top=2)
+    found = top_candidates([Fixed([0, 3]), Fixed([2, 1]), Fixed([0, 1])], ["0"], DOCUMENTS, top=2)
     assert found.row.tolist() == [0, 1, 2, 3]
     of = dict(zip(found.doc.tolist(), found.fused.tolist(), strict=True))
     assert of[1] == pytest.approx(3 / (FUSION + 1))
@@ -78,7 +78,7 @@ def test_retrievers_are_fused_by_document_and_each_chunk_is_there_once() -> None
 def test_lists_grow_for_those_queries_alone_that_have_too_few_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranking, "FIRST_DEPTH", 1)
     retriever = Fixed([0, 1, 2, 3, 4], [0, 2, 1, 4, 3], [-1])
-    found = nominate([retriever], ["0", "1", "2"], DOCUMENTS, top=2)
+    found = top_candidates([retriever], ["0", "1", "2"], DOCUMENTS, top=2)
     assert retriever.asked == [(3, 2), (1, 5)]
     assert [(q, d) for q, d in zip(found.query.tolist(), found.doc.tolist(), strict=True)] == [
         (0, 1),
@@ -91,15 +91,15 @@ def test_lists_grow_for_those_queries_alone_that_have_too_few_documents(monkeypa
 def test_long_lists_are_asked_for_in_few_queries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranking, "CELLS", 10)
     retriever = Fixed([0, 1, 3], [3, 1, 0], [1, 0, 3])
-    one = nominate([retriever], ["0", "1", "2"], DOCUMENTS, top=3)
+    one = top_candidates([retriever], ["0", "1", "2"], DOCUMENTS, top=3)
     assert [n for n, _ in retriever.asked] == [2, 1]
     monkeypatch.undo()
-    other = nominate([Fixed([0, 1, 3], [3, 1, 0], [1, 0, 3])], ["0", "1", "2"], DOCUMENTS, top=3)
+    other = top_candidates([Fixed([0, 1, 3], [3, 1, 0], [1, 0, 3])], ["0", "1", "2"], DOCUMENTS, top=3)
     assert (one.query.tolist(), one.row.tolist()) == (other.query.tolist(), other.row.tolist())
 
 
 def test_a_part_of_the_block() -> None:
-    part = candidates([0, 1, 2, 0], query=[0, 1, 1, 3]).of(1, 3)
+    part = candidates([0, 1, 2, 0], query=[0, 1, 1, 3]).slice_queries(1, 3)
     assert (part.query.tolist(), part.doc.tolist()) == ([1, 1], [1, 2])
 
 
@@ -115,21 +115,23 @@ def test_a_label_that_its_judge_doubts_counts_one_half() -> None:
 
 
 def test_documents_are_ordered_by_best_chunk_then_fusion_then_id() -> None:
-    found = ranked(candidates([3, 3, 2, 1, 0], fused=[0.1, 0.1, 0.5, 0.5, 0.9]), np.array([0.2, 0.8, 0.8, 0.8, np.nan]))
+    found = rank_candidates(
+        candidates([3, 3, 2, 1, 0], fused=[0.1, 0.1, 0.5, 0.5, 0.9]), np.array([0.2, 0.8, 0.8, 0.8, np.nan])
+    )
     assert (found.doc.tolist(), found.score.tolist(), found.rank.tolist()) == ([1, 2, 3], [0.8] * 3, [1, 2, 3])
 
 
 def test_ranks_begin_anew_with_each_query() -> None:
-    found = ranked(candidates([0, 1, 0], query=[0, 0, 2]), np.array([0.1, 0.2, 0.3]))
+    found = rank_candidates(candidates([0, 1, 0], query=[0, 0, 2]), np.array([0.1, 0.2, 0.3]))
     assert (found.query.tolist(), found.doc.tolist(), found.rank.tolist()) == ([0, 0, 2], [1, 0, 0], [1, 2, 1])
 
 
-def ranking_of(n: int, query: int = 0) -> Ranked:
-    return Ranked(np.full(n, query), np.arange(n), np.linspace(0.9, 0.1, n), np.arange(1, n + 1))
+def ranking_of(n: int, query: int = 0) -> RankedDocuments:
+    return RankedDocuments(np.full(n, query), np.arange(n), np.linspace(0.9, 0.1, n), np.arange(1, n + 1))
 
 
 def test_what_scores_nothing_is_no_positive() -> None:
-    found = Ranked(np.array([0, 0, 1]), np.arange(3), np.array([0.5, 0.4, 0.0]), np.array([1, 2, 1]))
+    found = RankedDocuments(np.array([0, 0, 1]), np.arange(3), np.array([0.5, 0.4, 0.0]), np.array([1, 2, 1]))
     assert positives(found).tolist() == [0]
 
 
@@ -140,7 +142,11 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def drawn(
-    connection: duckdb.DuckDBPyConnection, found: Ranked, seed: int, settings: RelevanceSettings, tenant: str = "t"
+    connection: duckdb.DuckDBPyConnection,
+    found: RankedDocuments,
+    seed: int,
+    settings: RelevanceSettings,
+    tenant: str = "t",
 ) -> dict[int, int]:
     names = tenant, pa.array(["q0", "q1"]), pa.array([f"d{number:02}" for number in range(20)])
     query, place = negatives(connection, found, names, settings, seed)

@@ -43,7 +43,7 @@ def test_what_training_went_through_is_drawn_trial_by_trial(adapted: Run) -> Non
     assert isinstance(replaced, Curves)
     assert [len(one.points) for one in replaced.curves] == [1, 1]
     assert isinstance(validation, Curves)
-    assert [point.kept for point in validation.curves[1].points] == [False, False, True]
+    assert [point.is_chosen for point in validation.curves[1].points] == [False, False, True]
     assert isinstance(spread, Curves)
     assert {point.y for one in spread.curves for point in one.points} == {spread.curves[0].points[0].y}
 

@@ -74,7 +74,7 @@ def test_its_course_is_drawn_trial_by_trial(student: Run) -> None:
     assert isinstance(squared, Curves)
     assert isinstance(distance, Curves)
     assert [len(one.points) for one in squared.curves] == [2, 2], "before the first step no loss is known"
-    assert [[point.kept for point in one.points] for one in distance.curves] == [[False, False, True]] * 2
+    assert [[point.is_chosen for point in one.points] for one in distance.curves] == [[False, False, True]] * 2
 
 
 def test_without_the_test_there_are_its_curves(student: Run) -> None:

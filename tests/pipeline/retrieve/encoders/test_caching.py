@@ -23,7 +23,7 @@ from darklode.pipeline.retrieve.encoders.caching import (
     cache_id,
     encode_missing,
     ensure_cached,
-    hashed_queries,
+    hash_queries,
 )
 from darklode.pipeline.retrieve.encoders.port import Vectors
 from helpers.hash_encoder import HashEncoder, content_hash
@@ -149,7 +149,7 @@ def test_queries_lie_apart_and_are_encoded_once(cache: EmbeddingCache) -> None:
     assert shards is not None
     assert len(shards) == 2
     assert cache.open(encoder.encoder_id) is None
-    assert ensure_cached(encoder, cache, [hashed_queries(asked)], queries=True).encoded == 0
+    assert ensure_cached(encoder, cache, [hash_queries(asked)], queries=True).encoded == 0
     other = EmbeddingCache(cache.parts.store.url + "-other", "float32")
     assert CachedQueries(encoder, other)([""]).tolist() == [[0.0] * 16]
 

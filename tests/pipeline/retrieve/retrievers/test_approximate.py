@@ -34,7 +34,7 @@ def test_it_says_how_much_of_the_exact_answer_it_finds(settings: VectorSettings)
     assert (ours.recall.queries, ours.recall.depth, ours.recall.expected) == (64, 60, 64 * 60)
     chosen = np.delete(np.arange(100), 5)[np.linspace(0, 98, 64).astype(int)]
     common = sum(len(set(hits.rows[at]) & set(exact.rows[at])) for at in chosen)
-    assert ours.recall.found == common
+    assert ours.recall.n_found == common
     assert 0.5 < ours.recall.share <= 1
     for row, score in zip(hits.rows[0], hits.scores[0], strict=True):
         assert row not in exact.rows[0] or score == exact.scores[0][exact.rows[0] == row][0]

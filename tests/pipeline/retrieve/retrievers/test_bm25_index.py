@@ -41,7 +41,7 @@ class Builder:
 
 
 def same_hits(one: Index, other: Index) -> None:
-    left, right = (Bm25.over(index, Analyzer()).search(QUERIES, 100) for index in (one, other))
+    left, right = (Bm25.from_index(index, Analyzer()).search(QUERIES, 100) for index in (one, other))
     np.testing.assert_array_equal(left.rows, right.rows)
     np.testing.assert_array_equal(left.scores, right.scores)
     assert (left.rows[:4, 0] >= 0).all()

@@ -66,7 +66,7 @@ def test_a_tenants_chunks_come_as_the_encoders_read_them(run: Run) -> None:
     }
     put(run, "chunks", TABLES["chunks"].rows(columns))
     mine = TenantChunks(run.tables("chunks"), "a")
-    [(hashes, texts)] = mine.hashed()
+    [(hashes, texts)] = mine.iterate_hashes()
     assert mine.hashes().equals(hashes)
     assert hashes.to_pylist() == [content_hash("x"), content_hash("z")]
     assert texts.to_pylist() == ["Title\none", "Head\nsix"]

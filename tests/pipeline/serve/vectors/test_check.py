@@ -12,7 +12,7 @@ from darklode.flows import serving
 from darklode.flows.runs import INDEXED, note
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit
-from darklode.pipeline.serve.vectors.check import demand_same
+from darklode.pipeline.serve.vectors.check import require_same
 from darklode.pipeline.serve.vectors.filling import FILL
 from darklode.pipeline.serve.vectors.library import from_bytes, one_thread, to_bytes
 from darklode.schemas.serving_tables import INDEX_FILES
@@ -30,10 +30,10 @@ def refused(folder: Path) -> str:
     with serving.checking_index(str(folder)) as check:
         findings = list(check.findings())
         try:
-            demand_same(str(folder), findings)
+            require_same(str(folder), findings)
         except DoesNotFit as error:
             return str(error).partition(" is not as it was recorded: ")[2]
-    assert findings[-1].what == "first ten"
+    assert findings[-1].subject == "first ten"
     return ""
 
 

@@ -11,14 +11,16 @@ import pytest
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.serve.vectors import given
-from darklode.pipeline.serve.vectors.given import Kept, OfFile, scaled
+from darklode.pipeline.serve.vectors.given import FileSource, StoredVectors, truncate_and_normalize
 from darklode.schemas.settings import CacheSettings
 from helpers.adapted import model_in
 from helpers.indexed import IDS, clustered, put_vectors
 
 
-def of_file(path: Path, root: Path, dimensions: int | None = None) -> OfFile:
-    return OfFile(str(path), "acme", Kept(model_in(root), CacheSettings(root=str(root / "cache")), dimensions))
+def of_file(path: Path, root: Path, dimensions: int | None = None) -> FileSource:
+    return FileSource(
+        str(path), "acme", StoredVectors(model_in(root), CacheSettings(root=str(root / "cache")), dimensions)
+    )
 
 
 def test_vectors_come_back_cut_and_scaled(tmp_path: Path) -> None:
@@ -27,8 +29,8 @@ def test_vectors_come_back_cut_and_scaled(tmp_path: Path) -> None:
     source = of_file(tmp_path / "v.parquet", tmp_path, 8)
     rows = source.rows()
     assert rows["text_id"].to_pylist() == IDS[:50]
-    np.testing.assert_array_equal(source.kept.take(rows["content_hash"]), scaled(vectors, 8))
-    parts = list(source.kept.blocks(rows["content_hash"], 20))
+    np.testing.assert_array_equal(source.stored_vectors.take(rows["content_hash"]), truncate_and_normalize(vectors, 8))
+    parts = list(source.stored_vectors.blocks(rows["content_hash"], 20))
     assert [(start, len(block)) for start, block in parts] == [(0, 20), (20, 20), (40, 10)]
 
 
@@ -42,7 +44,7 @@ def test_equal_vectors_are_kept_once(tmp_path: Path) -> None:
     put_vectors(tmp_path / "v.parquet", IDS[:4], clustered(2)[[0, 1, 0, 1]])
     source = of_file(tmp_path / "v.parquet", tmp_path)
     assert len(set(source.rows()["content_hash"].to_pylist())) == 2
-    shards = source.kept.opened()
+    shards = source.stored_vectors.open()
     assert shards is not None
     assert len(shards) == 2
     assert source.content() == of_file(tmp_path / "v.parquet", tmp_path).content()
@@ -108,10 +110,10 @@ def test_a_vector_without_direction_is_refused_by_its_row(
     file, name = tmp_path / f"v.{suffix}", IDS[5] if suffix == "parquet" else "5"
     np.save(file, vectors) if suffix == "npy" else put_vectors(file, IDS[:8], vectors)
     cache = CacheSettings(root=str(tmp_path / "cache"), dtype="float16")
-    source = OfFile(str(file), "acme", Kept(model_in(tmp_path), cache, None))
+    source = FileSource(str(file), "acme", StoredVectors(model_in(tmp_path), cache, None))
     with pytest.raises(InputError, match=rf"v\.{suffix}, row 6, text_id {name}: .*{said}"):
         source.rows()
-    assert source.vectors.opened() is None, "nothing of the file was cached"
+    assert source.vectors.open() is None, "nothing of the file was cached"
 
 
 def test_a_null_in_a_vector_is_refused(tmp_path: Path) -> None:
@@ -136,7 +138,9 @@ def test_a_file_on_s3_is_read_and_another_content_is_noticed(tmp_path: Path, buc
         mine = vectors.copy()
         mine[25] = -mine[25] if changed else mine[25]
         Store(bucket).write("vectors.parquet", Path(put_vectors(tmp_path / "v.parquet", IDS[:50], mine)).read_bytes())
-        source = OfFile(url, "acme", Kept(model_in(tmp_path), CacheSettings(root=str(tmp_path / "cache")), None))
+        source = FileSource(
+            url, "acme", StoredVectors(model_in(tmp_path), CacheSettings(root=str(tmp_path / "cache")), None)
+        )
         assert source.rows()["text_id"].to_pylist() == IDS[:50]
         keys += [source.content(), source.content()]
     assert keys[0] == keys[1] != keys[2] == keys[3]

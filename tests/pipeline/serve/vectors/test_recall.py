@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.serve.vectors.recall import Part, advice, held_out
-from darklode.pipeline.serve.vectors.searcher import Searcher
+from darklode.pipeline.serve.vectors.recall import QueryPart, advice, held_out_recall
+from darklode.pipeline.serve.vectors.searcher import VectorSearcher
 from helpers.indexed import IDS, clustered, made
 from helpers.runs import read
 
@@ -20,7 +20,7 @@ def test_the_quickest_of_what_reaches_the_target_on_its_half_is_in_use(indexed: 
     (chosen,) = (row for row in tried if row["chosen"])
     assert chosen in reached
     assert len(reached) > 1
-    with Searcher(str(indexed / "index")) as searcher:
+    with VectorSearcher(str(indexed / "index")) as searcher:
         facts, finder = searcher.facts, searcher._finder
         costs = [finder.kind.cost(finder.index, row["effort"]) + 100 * row["rerank"] for row in reached]
     assert (facts["effort"], facts["rerank"]) == (chosen["effort"], chosen["rerank"])
@@ -33,10 +33,10 @@ def test_recall_is_the_share_of_the_exact_list_of_the_same_depth(indexed: Path) 
     number = {row["text_id"]: row["number"] for row in texts}
     exact = np.argsort(-(queries @ clustered().T), axis=1)[:, :100]
     right = np.array([[number[IDS[place]] for place in row] for row in exact])
-    with Searcher(str(indexed / "index")) as searcher:
+    with VectorSearcher(str(indexed / "index")) as searcher:
         finder, effort = searcher._finder, int(searcher.facts["effort"])
         found, _ = finder.find(queries, 100, effort)
-        rows = Part("base", queries, right).rows(finder, effort)
+        rows = QueryPart("base", queries, right).rows(finder, effort)
     for row, (half, depth) in zip(rows, product((0, 1), (10, 100)), strict=True):
         pairs = zip(found[half::2, :depth].tolist(), right[half::2, :depth].tolist(), strict=True)
         shares = [len({*mine} & {*wanted}) / depth for mine, wanted in pairs]
@@ -46,7 +46,7 @@ def test_recall_is_the_share_of_the_exact_list_of_the_same_depth(indexed: Path) 
 
 def test_a_short_list_is_the_head_of_a_long_one(indexed: Path) -> None:
     """What is told of the first ten holds for a search that asks for no more."""
-    with Searcher(str(indexed / "index")) as searcher:
+    with VectorSearcher(str(indexed / "index")) as searcher:
         queries = clustered(20, seed=4)
         short, long = searcher.search(queries, 10), searcher.search(queries, 100)
     np.testing.assert_array_equal(short.rows, long.rows[:, :10])
@@ -70,7 +70,9 @@ def test_without_stored_vectors_codes_alone_decide(indexed: Path, tmp_path: Path
     model_in(tmp_path)
     folder = made(tmp_path, str(indexed / "vectors.parquet"), rerank=1)
     rows = Run(str(folder)).tables("index_recall").read("index_recall")
-    alone = held_out(rows)["base"][100]["recall"]
-    better = held_out(Run(str(indexed / "index")).tables("index_recall").read("index_recall"))["base"][100]["recall"]
+    alone = held_out_recall(rows)["base"][100]["recall"]
+    better = held_out_recall(Run(str(indexed / "index")).tables("index_recall").read("index_recall"))["base"][100][
+        "recall"
+    ]
     assert not (folder / "stored").exists()
     assert 0.3 < alone < better

@@ -15,8 +15,8 @@ SETTINGS = SemanticIdSettings(levels=3, codes=16, iterations=5)
 
 def test_codes_add_up_to_vectors_within_the_reported_error() -> None:
     vectors = clustered()
-    books = residual.fitted(vectors, SETTINGS, 3)
-    codes, errors = residual.coded(vectors, books)
+    books = residual.fit_codebooks(vectors, SETTINGS, 3)
+    codes, errors = residual.encode_vectors(vectors, books)
     for level in range(3):
         summed = sum(books[one][codes[:, one]] for one in range(level + 1))
         np.testing.assert_allclose(((vectors - summed) ** 2).sum(), errors[level], rtol=1e-4)
@@ -25,18 +25,18 @@ def test_codes_add_up_to_vectors_within_the_reported_error() -> None:
 
 def test_the_same_sample_and_seed_give_the_same_centres() -> None:
     vectors = clustered()
-    names = [residual.name_of(residual.fitted(vectors, SETTINGS, seed)) for seed in (3, 3, 4)]
+    names = [residual.name_of(residual.fit_codebooks(vectors, SETTINGS, seed)) for seed in (3, 3, 4)]
     assert names[0] == names[1] != names[2]
 
 
 @pytest.mark.parametrize(("texts", "codes"), [(POINTS * 4 + 1, 4), (POINTS - 1, 1), (1, 1)])
 def test_a_level_has_fewer_codes_where_texts_are_few(texts: int, codes: int) -> None:
-    books = residual.fitted(clustered(texts), SETTINGS, 0)
+    books = residual.fit_codebooks(clustered(texts), SETTINGS, 0)
     assert [len(centres) for centres in books] == [codes] * 3
 
 
 def test_centres_come_back_from_their_rows() -> None:
-    books = residual.fitted(clustered(300), SETTINGS, 0)
+    books = residual.fit_codebooks(clustered(300), SETTINGS, 0)
     rows = residual.as_rows(1, books)
     again = residual.from_rows(rows, 1)
     assert [np.array_equal(one, other) for one, other in zip(books, again, strict=True)] == [True] * 3
@@ -73,6 +73,6 @@ def test_a_code_is_that_of_the_nearest_centre_whatever_the_centres_lengths() -> 
     draws = np.random.default_rng(0)
     vectors = draws.normal(0, 1, (300, 4)).astype(np.float32)
     centres = (draws.normal(0, 1, (20, 4)) * draws.uniform(0.1, 3, (20, 1))).astype(np.float32)
-    codes, _ = residual.coded(vectors, [centres])
+    codes, _ = residual.encode_vectors(vectors, [centres])
     distances = np.linalg.norm(vectors[:, None] - centres[None], axis=2)
     np.testing.assert_array_equal(codes[:, 0], distances.argmin(axis=1))

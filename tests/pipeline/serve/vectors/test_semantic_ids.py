@@ -7,7 +7,7 @@ import numpy as np
 from darklode.flows.build_index import update_index
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.serve.vectors import residual
-from darklode.pipeline.serve.vectors.semantic_ids import CAME, IDS, _disambiguated
+from darklode.pipeline.serve.vectors.semantic_ids import CAME, IDS, _disambiguate
 from helpers.indexed import IDS as TEXTS
 from helpers.indexed import clustered, copied, put_vectors
 from helpers.runs import read
@@ -19,7 +19,7 @@ def test_each_text_has_an_id_of_its_own(indexed: Path) -> None:
     assert [row["text_id"] for row in rows] == TEXTS
     assert len({(*row["codes"], row["disambiguation"]) for row in rows}) == len(TEXTS)  # type: ignore[misc]
     books = residual.from_rows(run.tables("semantic_codebooks").read("semantic_codebooks"), 0)
-    codes, errors = residual.coded(clustered(), books)
+    codes, errors = residual.encode_vectors(clustered(), books)
     assert [row["codes"] for row in rows] == codes.tolist()
     levels = read(run, "semantic_id_levels")
     np.testing.assert_allclose([row["error"] for row in levels], errors / len(TEXTS), rtol=1e-5)
@@ -47,5 +47,5 @@ def test_an_update_gives_ids_to_what_came_and_leaves_the_others(indexed: Path, t
 
 def test_what_came_is_numbered_after_what_is_known() -> None:
     group = np.array([0, 0, 1, 1, 1])
-    assert _disambiguated(group, np.full(5, -1)).tolist() == [0, 1, 0, 1, 2]
-    assert _disambiguated(group, np.array([-1, 4, -1, 0, -1])).tolist() == [5, 4, 1, 0, 2]
+    assert _disambiguate(group, np.full(5, -1)).tolist() == [0, 1, 0, 1, 2]
+    assert _disambiguate(group, np.array([-1, 4, -1, 0, -1])).tolist() == [5, 4, 1, 0, 2]

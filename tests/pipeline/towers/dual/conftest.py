@@ -8,8 +8,8 @@ import pytest
 from darklode.flows.train_both_towers import hand_over, steps, topical
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.stage import Beginning
-from darklode.pipeline.train.vectors import Base
+from darklode.pipeline.towers.dual.stage import DualInputs
+from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.settings import Settings
 from darklode.schemas.towers import DualSettings
 from helpers.adapted import base_for, settings_for
@@ -24,7 +24,7 @@ class Trained:
     """A build, what both towers began as, and where all stages are complete and the towers are saved."""
 
     root: Path
-    base: Base
+    base: BaseEncoder
     settings: Settings
     out: Run
 
@@ -34,8 +34,8 @@ class Trained:
         return self.base.encoder
 
     @property
-    def beginning(self) -> Beginning:
-        return Beginning(self.encoder, self.base.sources)
+    def beginning(self) -> DualInputs:
+        return DualInputs(self.encoder, self.base.sources)
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +48,6 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     settings = settings_for(root).model_copy(update={"dual": QUICK})
     found = Trained(root, base, settings, Run(str(root / "out")))
     for step in steps(base, settings):
-        found.out.execute(step.plan(found.out), step.work)
+        found.out.execute(step.plan(found.out), step.execute)
     hand_over(found.out, base, settings, ["a run"])
     return found

@@ -9,13 +9,20 @@ import pytest
 import torch
 
 from darklode.pipeline.towers.course import DECAY, schedule
-from darklode.pipeline.towers.dual.course import Look, Loss, Sample, Tokens, Trial, learn
-from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
-from darklode.pipeline.towers.dual.stage import sample
+from darklode.pipeline.towers.dual.course import (
+    DualCollator,
+    DualEval,
+    DualLoss,
+    DualTrial,
+    ValidationSample,
+    train_towers,
+)
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.stage import validation_sample_of
 from darklode.pipeline.towers.dual.stream import Stream
-from darklode.pipeline.towers.dual.towers import Towers
-from darklode.pipeline.towers.watch import Course, Tell
-from darklode.pipeline.train.loop import steady
+from darklode.pipeline.towers.dual.towers import DualTowers
+from darklode.pipeline.towers.watch import MonitorHistory, Tell
+from darklode.pipeline.train.loop import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
 from helpers.environment import with_paths
@@ -26,28 +33,31 @@ SHORT = QUICK.model_copy(update={"steps": 5})
 RATE = 1e-2
 
 
-def looked(both: Trained) -> Sample:
-    return sample(both.out.tables(), both.base.sources, 10, 0)
+def looked(both: Trained) -> ValidationSample:
+    return validation_sample_of(both.out.tables(), both.base.sources, 10, 0)
 
 
 def course_of(
     both: Trained, dual: DualSettings = SHORT, rate: float = RATE, tell: Tell = lambda *_: None
-) -> Course[Look]:
-    with steady(1):
-        towers, stream = Towers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
-        return learn(stream, looked(both), towers, dual, Trial(rate, 0.05, 1), tell)
+) -> MonitorHistory[DualEval]:
+    with deterministic(1):
+        towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
+        return train_towers(stream, looked(both), towers, dual, DualTrial(rate, 0.05, 1), tell)
 
 
 def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
     """Batches, loss, AdamW, its rate and the cut of gradients, written out."""
     course = course_of(both)
-    assert [look.step for look in course.looks] == [0, 1, 2, 3, 4, 5]
-    with steady(1):
-        towers, stream = Towers(both.encoder, SHORT, AdaptSettings()), Stream(both.out.tables(), 8, 1)
-        loss = Loss(towers.model, stream, SHORT, 0.05, seen := [])
-        tokens, optimiser = Tokens(stream, towers), torch.optim.AdamW(towers.parameters(), lr=RATE, weight_decay=DECAY)
+    assert [look.step for look in course.eval_points] == [0, 1, 2, 3, 4, 5]
+    with deterministic(1):
+        towers, stream = DualTowers(both.encoder, SHORT, AdaptSettings()), Stream(both.out.tables(), 8, 1)
+        loss = DualLoss(towers.model, stream, SHORT, 0.05, seen := [])
+        tokens, optimiser = (
+            DualCollator(stream, towers),
+            torch.optim.AdamW(towers.parameters(), lr=RATE, weight_decay=DECAY),
+        )
         rates = schedule(optimiser, SHORT.steps)
-        values = [looked(both).reached(towers)]
+        values = [looked(both).score(towers)]
         for _ in range(SHORT.steps):
             given = tokens([{"label": int(slot)} for slot in stream.next()])
             parts = [
@@ -59,20 +69,26 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
             torch.nn.utils.clip_grad_norm_(list(towers.parameters()), 1.0)
             optimiser.step()
             rates.step()
-            values.append(looked(both).reached(towers))
-    assert [look.contrastive for look in course.looks[1:]] == pytest.approx([float(one[0]) for one in seen], rel=1e-4)
-    assert [look.margin for look in course.looks[1:]] == pytest.approx([float(one[1]) for one in seen], rel=1e-4)
-    assert [look.validation for look in course.looks] == pytest.approx(values)
+            values.append(looked(both).score(towers))
+    assert [look.contrastive for look in course.eval_points[1:]] == pytest.approx(
+        [float(one[0]) for one in seen], rel=1e-4
+    )
+    assert [look.margin for look in course.eval_points[1:]] == pytest.approx([float(one[1]) for one in seen], rel=1e-4)
+    assert [look.validation for look in course.eval_points] == pytest.approx(values)
 
 
 def test_training_twice_gives_the_same_bytes(both: Trained) -> None:
     told: list[tuple[int, str]] = []
     first, again = course_of(both, tell=lambda *line: told.append(line)), course_of(both)
-    assert [step for step, _ in told] == [look.step for look in first.looks]
-    assert told[0][1] == f"L^con –, L^hard –, validation {first.looks[0].validation:.4f}"
-    assert told[-1][1].startswith(f"L^con {first.looks[-1].contrastive:.3f}, L^hard {first.looks[-1].margin:.3f}, ")
-    assert first.looks == again.looks
-    assert [one.tobytes() for one in first.best.values()] == [one.tobytes() for one in again.best.values()]
+    assert [step for step, _ in told] == [look.step for look in first.eval_points]
+    assert told[0][1] == f"L^con –, L^hard –, validation {first.eval_points[0].validation:.4f}"
+    assert told[-1][1].startswith(
+        f"L^con {first.eval_points[-1].contrastive:.3f}, L^hard {first.eval_points[-1].margin:.3f}, "
+    )
+    assert first.eval_points == again.eval_points
+    assert [one.tobytes() for one in first.best_weights.values()] == [
+        one.tobytes() for one in again.best_weights.values()
+    ]
 
 
 def test_layers_that_are_computed_again_give_the_same_gradients(both: Trained) -> None:
@@ -80,15 +96,15 @@ def test_layers_that_are_computed_again_give_the_same_gradients(both: Trained) -
     found = []
     for wanted in (False, True):
         dual = SHORT.model_copy(update={"checkpointing": wanted, "steps": 1})
-        with steady(1):
-            towers, stream = Towers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
+        with deterministic(1):
+            towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
             gradients, calls = dict[str, torch.Tensor](), list[int]()
             for name, one in towers.trained.items():
                 one.register_hook(lambda given, name=name, to=gradients: to.update({name: given.clone()}))
             layer = towers.document[0].auto_model.get_submodule("encoder.layer.0.attention")
             layer.register_forward_hook(lambda *_, calls=calls: calls.append(1) if torch.is_grad_enabled() else None)
-            course = learn(stream, looked(both), towers, dual, Trial(RATE, 0.05, 1), lambda *_: None)
-        found.append((len(calls), gradients, course.looks[1].contrastive))
+            course = train_towers(stream, looked(both), towers, dual, DualTrial(RATE, 0.05, 1), lambda *_: None)
+        found.append((len(calls), gradients, course.eval_points[1].contrastive))
     (once, plain, loss), (twice, again, same) = found
     assert (once, twice) == (1, 2)
     assert loss == pytest.approx(same, rel=1e-6)
@@ -97,14 +113,14 @@ def test_layers_that_are_computed_again_give_the_same_gradients(both: Trained) -
 
 
 def test_a_sample_knows_the_rank_of_the_first_answer(both: Trained) -> None:
-    towers = Towers(both.encoder, QUICK, AdaptSettings())
+    towers = DualTowers(both.encoder, QUICK, AdaptSettings())
     texts = ["one", "two", "three"]
     scores = towers.encode(["q"], queries=True) @ towers.encode(texts, queries=False).T
     order = np.argsort(-scores[0])
     for place, number in enumerate(order):
         right = np.zeros((1, 3), bool)
         right[0, number] = True
-        assert Sample(["q"], texts, right).reached(towers) == pytest.approx(1 / (place + 1))
+        assert ValidationSample(["q"], texts, right).score(towers) == pytest.approx(1 / (place + 1))
 
 
 GATHERED = """
@@ -113,8 +129,8 @@ import sys
 import numpy as np
 import torch
 import torch.distributed as processes
-from darklode.pipeline.towers.dual.course import gathered
-from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
+from darklode.pipeline.towers.dual.course import gather
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
 
 processes.init_process_group("gloo")
 draws = torch.Generator().manual_seed(1)
@@ -122,9 +138,9 @@ given, weight = torch.randn(7, 8, 6, generator=draws), torch.randn(6, 4, generat
 mine = slice(4 * processes.get_rank(), 4 * processes.get_rank() + 4)
 every = torch.ones(3, 8, dtype=torch.bool)
 parts = given[:, mine] @ weight
-there = gathered(every[:, mine], 1)
+there = gather(every[:, mine], 1)
 allowed = torch.ones(8, 8, dtype=torch.bool)
-batch = Compared(gathered(parts[0]), gathered(parts[1:4], 1), gathered(parts[4:], 1), there, every, allowed)
+batch = ContrastiveBatch(gather(parts[0]), gather(parts[1:4], 1), gather(parts[4:], 1), there, every, allowed)
 (contrastive(batch, (2, 4), 0.05) + hard(batch, (2, 4), 0.2)).backward()
 processes.all_reduce(weight.grad)
 if processes.get_rank() == 0:
@@ -148,7 +164,7 @@ def test_gradients_of_two_processes_are_those_of_one_with_twice_the_batch(tmp_pa
     found = np.load(tmp_path / "found.npz")
     given, weight = torch.from_numpy(found["given"]), torch.from_numpy(found["weight"]).requires_grad_()
     parts, every = given @ weight, torch.ones(3, 8, dtype=torch.bool)
-    batch = Compared(parts[0], parts[1:4], parts[4:], every, every, torch.ones(8, 8, dtype=torch.bool))
+    batch = ContrastiveBatch(parts[0], parts[1:4], parts[4:], every, every, torch.ones(8, 8, dtype=torch.bool))
     loss = contrastive(batch, (2, 4), 0.05) + hard(batch, (2, 4), 0.2)
     loss.backward()  # type: ignore[no-untyped-call]
     assert weight.grad is not None
@@ -162,12 +178,12 @@ import numpy as np
 from pathlib import Path
 from darklode.flows.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.towers.dual.course import Trial, learn
-from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
-from darklode.pipeline.towers.dual.stage import sample
+from darklode.pipeline.towers.dual.course import DualTrial, train_towers
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.stage import validation_sample_of
 from darklode.pipeline.towers.dual.stream import Stream
-from darklode.pipeline.towers.dual.towers import Towers
-from darklode.pipeline.train.loop import steady
+from darklode.pipeline.towers.dual.towers import DualTowers
+from darklode.pipeline.train.loop import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
 from helpers.adapted import base_for
@@ -175,12 +191,12 @@ from helpers.adapted import base_for
 root, run, source, settings, to = sys.argv[1:]
 base, dual = topical(base_for(Run(source), root=Path(root))), DualSettings.model_validate_json(settings)
 tables = Run(run).tables()
-with steady(1):
-    towers, stream = Towers(base.encoder, dual, AdaptSettings()), Stream(tables, 8, 1)
-    looked = sample(tables, base.sources, 10, 0)
-    course = learn(stream, looked, towers, dual, Trial(1e-3, 0.05, 1), lambda *_: None)
+with deterministic(1):
+    towers, stream = DualTowers(base.encoder, dual, AdaptSettings()), Stream(tables, 8, 1)
+    looked = validation_sample_of(tables, base.sources, 10, 0)
+    course = train_towers(stream, looked, towers, dual, DualTrial(1e-3, 0.05, 1), lambda *_: None)
 if os.environ["RANK"] == "0":
-    np.savez(to, losses=[look.contrastive for look in course.looks[1:]], **towers.state())
+    np.savez(to, losses=[look.contrastive for look in course.eval_points[1:]], **towers.state())
 """
 
 
@@ -191,4 +207,4 @@ def test_two_processes_take_the_steps_of_one_with_twice_the_batch(both: Trained,
     source = both.base.sources[0].run.store.url
     in_two(tmp_path / "shared.py", SHARED, str(both.root), both.out.store.url, source, dual.model_dump_json(), to)
     course, found = course_of(both, dual, 1e-3), np.load(to)
-    np.testing.assert_allclose(found["losses"], [look.contrastive for look in course.looks[1:]], rtol=1e-4)
+    np.testing.assert_allclose(found["losses"], [look.contrastive for look in course.eval_points[1:]], rtol=1e-4)

@@ -13,12 +13,12 @@ from sentence_transformers import SentenceTransformer
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.course import Trial, learn
+from darklode.pipeline.towers.dual.course import DualTrial, train_towers
 from darklode.pipeline.towers.dual.decoder import CONTENT, TITLE, is_causal
-from darklode.pipeline.towers.dual.stage import sample
+from darklode.pipeline.towers.dual.stage import validation_sample_of
 from darklode.pipeline.towers.dual.stream import Stream
-from darklode.pipeline.towers.dual.towers import Floats, Towers
-from darklode.pipeline.train.loop import steady
+from darklode.pipeline.towers.dual.towers import DualTowers, Floats
+from darklode.pipeline.train.loop import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.tiny_bert import tiny_bert
 from helpers.tiny_decoder import Family, tiny_decoder
@@ -50,8 +50,8 @@ def settings_of(folder: Path) -> SentenceTransformersSettings:
     return SentenceTransformersSettings(model=str(folder), device="cpu", query_prompt="ask ", document_prompt="read ")
 
 
-def opened(model: SentenceTransformersSettings, **changed: object) -> Towers:
-    return Towers(model, QUICK.model_copy(update=changed), AdaptSettings(rank=2))
+def opened(model: SentenceTransformersSettings, **changed: object) -> DualTowers:
+    return DualTowers(model, QUICK.model_copy(update=changed), AdaptSettings(rank=2))
 
 
 def test_a_decoder_is_known_by_what_its_tokens_see(model: SentenceTransformersSettings, tmp_path: Path) -> None:
@@ -114,17 +114,17 @@ def test_what_is_cut_off_is_in_no_view_and_the_questions_stay(model: SentenceTra
 def learned(both: Trained, family: Family, method: str, folder: Path) -> tuple[Floats, Floats]:
     """Train a decoder and save it; what it makes of TEXTS as documents and as queries."""
     model = settings_of(tiny_decoder(folder.with_name(family), family))
-    with steady(1):
+    with deterministic(1):
         dual = QUICK.model_copy(update={"steps": 4, "method": method})
         towers, tables = opened(model, method=method), both.out.tables()
-        towers.begin(TEXTS, ["one", "two"])
+        towers.initialize(TEXTS, ["one", "two"])
         before = towers.encode(TEXTS, queries=False)
-        seen = sample(tables, both.base.sources, 4, 0)
-        course = learn(Stream(tables, 8, 1), seen, towers, dual, Trial(1e-2, 0.05, 1), lambda *_: None)
-        assert all(look.contrastive is not None and np.isfinite(look.contrastive) for look in course.looks[1:])
+        seen = validation_sample_of(tables, both.base.sources, 4, 0)
+        course = train_towers(Stream(tables, 8, 1), seen, towers, dual, DualTrial(1e-2, 0.05, 1), lambda *_: None)
+        assert all(look.contrastive is not None and np.isfinite(look.contrastive) for look in course.eval_points[1:])
         wanted, asked = towers.encode(TEXTS, queries=False), towers.encode(TEXTS, queries=True)
         assert np.abs(wanted - before).max() > 1e-3
-        towers.served().save_pretrained(str(folder))
+        towers.merged_query_tower().save_pretrained(str(folder))
     return wanted, asked
 
 

@@ -11,8 +11,8 @@ from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder
 from darklode.pipeline.towers.dual.folder import FOLDER, save, sentence
-from darklode.pipeline.towers.dual.stage import graduates
-from darklode.pipeline.train.loop import steady
+from darklode.pipeline.towers.dual.stage import best_towers
+from darklode.pipeline.train.loop import deterministic
 
 from .conftest import QUICK, Trained
 
@@ -38,8 +38,8 @@ def test_a_fresh_process_without_darklode_gets_both_towers_prefixes(both: Traine
         [sys.executable, "-c", ALONE, str(folder), str(to)], env=environment, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    with steady(0):
-        towers = graduates(both.out.tables(), both.beginning, QUICK, both.settings.adapt)
+    with deterministic(0):
+        towers = best_towers(both.out.tables(), both.beginning, QUICK, both.settings.adapt)
         wanted = towers.encode(["how badu"], queries=True), towers.encode(["badu befi"], queries=False)
     found = np.load(to)
     for mine, theirs in zip((found["queries"], found["documents"]), wanted, strict=True):
@@ -51,7 +51,7 @@ def test_darklode_encodes_with_the_tower_that_it_is_for(both: Trained) -> None:
     folder = str(Path(both.out.store.url) / FOLDER)
     settings = SentenceTransformersSettings(model=folder, device="cpu", query_prompt="ask ", dimensions=4)
     encoder = SentenceTransformersEncoder(settings)
-    towers = graduates(both.out.tables(), both.beginning, QUICK, both.settings.adapt)
+    towers = best_towers(both.out.tables(), both.beginning, QUICK, both.settings.adapt)
     queries, texts = towers.encode(["badu"], queries=True), towers.encode(["badu"], queries=False)
     np.testing.assert_allclose(encoder.encode_queries(["badu"]), unit(queries[:, :4]), atol=1e-5)
     np.testing.assert_allclose(encoder.encode_documents(["badu"]), unit(texts[:, :4]), atol=1e-5)

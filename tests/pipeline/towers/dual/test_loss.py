@@ -7,20 +7,22 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from darklode.pipeline.towers.dual.loss import Compared, contrastive, hard
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
 
 N, NESTED, TAU, MARGIN = 6, (2, 4, 8), 0.05, 0.2
 Floats = NDArray[np.float64]
 
 
-def batch(views: int = 3) -> Compared:
+def batch(views: int = 3) -> ContrastiveBatch:
     draws = torch.Generator().manual_seed(3)
 
     def drawn(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, NESTED[-1], generator=draws, dtype=torch.float64)
 
     every = torch.ones(views, N, dtype=torch.bool)
-    return Compared(drawn(N), drawn(views, N), drawn(views, N), every, every, torch.ones(N, N, dtype=torch.bool))
+    return ContrastiveBatch(
+        drawn(N), drawn(views, N), drawn(views, N), every, every, torch.ones(N, N, dtype=torch.bool)
+    )
 
 
 def sim(a: Floats, b: Floats) -> float:
@@ -60,9 +62,9 @@ def test_it_is_the_papers() -> None:
 
 def test_a_view_that_is_not_there_is_no_term() -> None:
     one = batch(views=1)
-    there = one.there.clone()
+    there = one.has_view.clone()
     there[0, 2] = False
-    lacking = replace(one, there=there)
+    lacking = replace(one, has_view=there)
     kept = torch.tensor([0, 1, 3, 4, 5])
     q, d = one.queries.numpy(), one.positives.numpy()[0]
     expected = 0.0
@@ -73,7 +75,7 @@ def test_a_view_that_is_not_there_is_no_term() -> None:
             d2q = np.log(np.exp(logits[:, i]).sum()) - logits[i, i]  # the query 2 is there
             expected += (q2d + d2q) / 2 / len(kept)
     assert float(contrastive(lacking, NESTED, TAU)) == pytest.approx(expected, rel=1e-10)
-    five = Compared(*(part[..., kept, :] for part in (one.queries, one.positives, one.negatives)),
+    five = ContrastiveBatch(*(part[..., kept, :] for part in (one.queries, one.positives, one.negatives)),
                     there[:, kept], one.against[:, kept], one.allowed[:5, :5])  # fmt: skip
     assert float(hard(lacking, NESTED, MARGIN)) == pytest.approx(float(hard(five, NESTED, MARGIN)), rel=1e-12)
 
@@ -96,8 +98,8 @@ def test_another_positive_of_a_query_is_no_negative_in_either_direction() -> Non
 
 def test_nothing_to_learn_from_is_no_nan() -> None:
     one = batch()
-    nothing = torch.zeros_like(one.there)
-    empty = replace(one, there=nothing, against=nothing, positives=torch.zeros_like(one.positives).requires_grad_())
+    nothing = torch.zeros_like(one.has_view)
+    empty = replace(one, has_view=nothing, against=nothing, positives=torch.zeros_like(one.positives).requires_grad_())
     loss = contrastive(empty, NESTED, TAU) + hard(empty, NESTED, MARGIN)
     loss.backward()  # type: ignore[no-untyped-call]
     assert loss.item() == 0

@@ -3,7 +3,7 @@
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.corpora import view
-from darklode.pipeline.train.sources import Source
+from darklode.pipeline.train.sources import TrainingSource
 from helpers.adapted import TENANT
 from helpers.dual import TOPICAL
 
@@ -12,7 +12,7 @@ from .conftest import Trained
 
 def test_a_topic_is_read_and_hashed_and_all_else_stays(both: Trained) -> None:
     topical = both.base.sources[0]
-    plain = Source(topical.run, 0, mined=False, text_characters=100)
+    plain = TrainingSource(topical.run, 0, mined=False, text_characters=100)
     (rows,), (before,) = list(topical.texts(TENANT)), list(plain.texts(TENANT))
     assert rows.schema == before.schema
     assert rows["chunk_id"] == before["chunk_id"]
@@ -23,5 +23,5 @@ def test_a_topic_is_read_and_hashed_and_all_else_stays(both: Trained) -> None:
         title, _, text = without.partition("\n")
         assert with_topic == f"{title}\na subject\n{text}"
     ids = rows["chunk_id"].to_pylist()
-    assert topical.words(TENANT, ids)["content_hash"] == rows["content_hash"]
+    assert topical.passage_rows(TENANT, ids)["content_hash"] == rows["content_hash"]
     assert topical.content() != plain.content()

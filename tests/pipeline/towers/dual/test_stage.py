@@ -12,8 +12,8 @@ import pytest
 from darklode.flows.train_both_towers import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.towers.dual.stage import TRAINED, graduates, sample
-from darklode.pipeline.train.loop import steady
+from darklode.pipeline.towers.dual.stage import TRAINED, best_towers, validation_sample_of
+from darklode.pipeline.train.loop import deterministic
 from helpers.environment import with_paths
 from helpers.runs import put, read
 
@@ -34,19 +34,19 @@ def test_each_trial_stands_with_its_looks_and_weights(both: Trained) -> None:
 def test_the_best_trial_graduates(both: Trained) -> None:
     tables = both.out.tables()
     best = max(read(both.out, "dual_trials"), key=lambda row: row["validation"])  # type: ignore[arg-type, return-value]
-    with steady(0):
-        towers = graduates(tables, both.beginning, QUICK, both.settings.adapt)
-        reached = sample(tables, both.base.sources, QUICK.held_out, both.settings.seed).reached(towers)
+    with deterministic(0):
+        towers = best_towers(tables, both.beginning, QUICK, both.settings.adapt)
+        reached = validation_sample_of(tables, both.base.sources, QUICK.held_out, both.settings.seed).score(towers)
     assert reached == pytest.approx(best["validation"])
 
 
 def test_the_sample_holds_each_querys_answers_and_others(both: Trained) -> None:
-    found = sample(both.out.tables(), both.base.sources, 4, 0)
+    found = validation_sample_of(both.out.tables(), both.base.sources, 4, 0)
     assert (len(found.queries), len(found.texts), found.right.shape) == (4, 24, (4, 24))
     assert found.right.sum(axis=1).tolist() == [1, 1, 1, 1]
     for query, row in zip(found.queries, found.right, strict=True):
         assert query.partition(" ")[2] in found.texts[int(np.flatnonzero(row)[0])]
-    assert found.queries != sample(both.out.tables(), both.base.sources, 4, 1).queries
+    assert found.queries != validation_sample_of(both.out.tables(), both.base.sources, 4, 1).queries
 
 
 def test_without_validation_queries_nothing_is_trained(both: Trained) -> None:
@@ -57,7 +57,7 @@ def test_without_validation_queries_nothing_is_trained(both: Trained) -> None:
             rows = rows.filter(pc.not_equal(rows["split"], "validation"))
         put(run, name, rows)
     with pytest.raises(ArtifactError, match="no validation query"):
-        sample(run.tables(), both.base.sources, 4, 0)
+        validation_sample_of(run.tables(), both.base.sources, 4, 0)
 
 
 KILLED = """
@@ -79,7 +79,7 @@ def told(done, total, note):
         os.kill(os.getpid(), signal.SIGKILL)
 
 for step in steps(base, settings)[:3]:
-    Run(out).execute(step.plan(Run(out)), step.work, told)
+    Run(out).execute(step.plan(Run(out)), step.execute, told)
 """
 
 
@@ -89,7 +89,7 @@ def test_a_killed_trial_goes_on_and_ends_with_the_same_bytes(both: Trained, tmp_
     done = subprocess.run([sys.executable, "-c", KILLED, *given], env=with_paths(), capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
     out, told, step = Run(str(tmp_path / "out")), list[int](), steps(both.base, both.settings)[2]
-    out.execute(step.plan(out), step.work, lambda done, _, note: told.append(done))
+    out.execute(step.plan(out), step.execute, lambda done, _, note: told.append(done))
     assert told == [32, 34, 36, 38, 40]
     for name in TRAINED.writes:
         assert out.tables(name).content(name) == both.out.tables(name).content(name)
@@ -97,9 +97,9 @@ def test_a_killed_trial_goes_on_and_ends_with_the_same_bytes(both: Trained, tmp_
 
 def test_it_stands_until_something_changes(both: Trained) -> None:
     these = {step.stage.name: step for step in steps(both.base, both.settings)}
-    assert all(step.plan(both.out).stands for step in these.values())
+    assert all(step.plan(both.out).is_up_to_date for step in these.values())
     longer = both.settings.model_copy(update={"dual": QUICK.model_copy(update={"steps": 30})})
-    changed = [step.stage.name for step in steps(both.base, longer) if not step.plan(both.out).stands]
+    changed = [step.stage.name for step in steps(both.base, longer) if not step.plan(both.out).is_up_to_date]
     assert changed[0] == TRAINED.name
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.towers.dual.stream import HELD, Stream, allowed
+from darklode.pipeline.towers.dual.stream import HELD, Stream, allowed_pairs
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute
 
@@ -73,6 +73,6 @@ def test_no_other_answer_of_a_query_is_its_negative() -> None:
     batch = rows(0, 4).to_pylist()
     batch[1]["answers"] = ["k1", "k3"]  # the fourth row's document answers the second's query, too
     batch[2]["key"], batch[2]["answers"] = "k0", ["k0"]  # a copy of the first row's document
-    counts = allowed(pa.Table.from_pylist(batch, schema=TABLES["tower_triplets"].schema))
+    counts = allowed_pairs(pa.Table.from_pylist(batch, schema=TABLES["tower_triplets"].schema))
     wrong = {(1, 3), (0, 2), (2, 0)}
     assert {(int(a), int(b)) for a, b in zip(*np.nonzero(~counts), strict=True)} == wrong

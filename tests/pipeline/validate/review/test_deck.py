@@ -25,7 +25,7 @@ def test_a_pair_has_what_a_page_shows(run: Run) -> None:
     with opened(review_run(run.store.url, 7)) as deck:
         assert (len(deck), deck.queries, deck.tenants) == (7, 2, 1)
         pair = deck[6]
-        assert (pair.query_id, pair.query, pair.chunk_id, pair.doc_id, pair.place) == (
+        assert (pair.query_id, pair.query, pair.chunk_id, pair.doc_id, pair.position) == (
             "q1",
             "how do I rotate key 1",
             "doc3#6",
@@ -65,8 +65,14 @@ def test_pairs_come_by_position_and_a_query_s_together(run: Run) -> None:
 
 def test_neighbours_are_those_of_the_document(run: Run) -> None:
     with opened(review_run(run.store.url, 6)) as deck:
-        assert deck.around(2) == (None, Neighbour("Guide › Rotation", "Rotating keys, part 3: open Settings.", False))
-        assert deck.around(3) == (Neighbour("Guide › Rotation", "Rotating keys, part 2: open Settings.", False), None)
+        assert deck.neighbors(2) == (
+            None,
+            Neighbour("Guide › Rotation", "Rotating keys, part 3: open Settings.", False),
+        )
+        assert deck.neighbors(3) == (
+            Neighbour("Guide › Rotation", "Rotating keys, part 2: open Settings.", False),
+            None,
+        )
 
 
 def test_a_chunk_that_begins_within_code_is_known(run: Run) -> None:
@@ -75,7 +81,7 @@ def test_a_chunk_that_begins_within_code_is_known(run: Run) -> None:
     review_run(run.store.url, 2, texts={0: whole[:cut], 1: whole[cut:]}, documents={0: whole}, starts={1: cut})
     with opened(run) as deck:
         assert [deck[row].fenced for row in (0, 1)] == [False, True]
-        after = deck.around(0)[1]
+        after = deck.neighbors(0)[1]
         assert after is not None
         assert after.fenced
 
@@ -85,7 +91,7 @@ def test_neighbours_of_a_run_built_anew_are_no_others(run: Run) -> None:
         review_run(run.store.url, 6, texts={2: "another text"})
         assert deck[2].text == "Rotating keys, part 2: open Settings."
         with pytest.raises(ArtifactError, match="built anew"):
-            deck.around(3)
+            deck.neighbors(3)
 
 
 def test_a_sample_of_pairs_that_are_gone_is_refused(run: Run) -> None:
@@ -107,7 +113,7 @@ def test_a_sample_without_pairs_is_refused(run: Run) -> None:
 
 def test_a_run_below_a_folder_whose_name_is_a_pattern(tmp_path: Path) -> None:
     with opened(review_run(str(tmp_path / "a[b]*"), 4)) as deck:
-        assert deck.around(0)[1] is not None
+        assert deck.neighbors(0)[1] is not None
 
 
 def test_pairs_have_names_of_their_own(run: Run) -> None:

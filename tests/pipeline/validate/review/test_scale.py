@@ -12,14 +12,14 @@ def judge(prompt: str) -> JudgeSettings:
 
 def test_a_judge_without_grades_asks_for_relevant_or_not() -> None:
     assert scale_of(JudgeSettings()) == scale_of(judge("binary")) == BINARY
-    assert [BINARY.called(grade) for grade in (1, 0, None)] == ["relevant", "not relevant", "skipped"]
+    assert [BINARY.grade_name(grade) for grade in (1, 0, None)] == ["relevant", "not relevant", "skipped"]
 
 
 def test_a_graded_prompt_gives_its_grades_and_their_names() -> None:
     scale = scale_of(judge("graded"))
     assert list(scale.names) == [3, 2, 0]  # 1, "near, but no answer", is not relevant
-    assert (scale.called(3), scale.called(0)) == ("3: made for this query", "not relevant")
-    assert scale.graded
+    assert (scale.grade_name(3), scale.grade_name(0)) == ("3: made for this query", "not relevant")
+    assert scale.is_graded
 
 
 def test_a_panel_votes_without_grades() -> None:

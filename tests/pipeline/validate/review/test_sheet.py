@@ -6,11 +6,11 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ExportError, InputError
-from darklode.pipeline.validate.review.deck import Deck
-from darklode.pipeline.validate.review.journal import Journal, standing
+from darklode.pipeline.validate.review.deck import ReviewPairs
+from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 from darklode.pipeline.validate.review.scale import BINARY, Scale
-from darklode.pipeline.validate.review.sheet import COLUMNS, Imported, RefusedRow, export_sheet, import_sheet
-from darklode.pipeline.validate.review.turns import Turns
+from darklode.pipeline.validate.review.sheet import COLUMNS, ImportResult, RefusedRow, export_sheet, import_sheet
+from darklode.pipeline.validate.review.turns import ReviewSession
 from helpers.review_run import opened, review_run, turns_of
 
 IDS = ["=1+1", '"q"\n, ;\r\nx', "-5", "'=", "'", " +a ", "0012", "@a\t", "\tb", "\rc"]
@@ -20,13 +20,13 @@ Row = dict[str, str]
 
 
 @pytest.fixture
-def deck(run: Run) -> Iterator[Deck]:
+def deck(run: Run) -> Iterator[ReviewPairs]:
     with opened(review_run(run.store.url, len(IDS), ids=IDS, texts=TEXTS)) as deck:
         yield deck
 
 
 @pytest.fixture
-def turns(run: Run, deck: Deck) -> Turns:
+def turns(run: Run, deck: ReviewPairs) -> ReviewSession:
     return turns_of(run, deck)
 
 
@@ -43,20 +43,24 @@ def write(path: Path, rows: list[Row], delimiter: str = ",") -> Path:
     return path
 
 
-def exported(path: Path, deck: Deck, turns: Turns, reviewer: str = "Ann", *, show_judge: bool = False) -> list[Row]:
+def exported(
+    path: Path, deck: ReviewPairs, turns: ReviewSession, reviewer: str = "Ann", *, show_judge: bool = False
+) -> list[Row]:
     export_sheet(path, deck, turns, reviewer, show_judge=show_judge)
     return rows_of(path)
 
 
 def kept(run: Run) -> dict[str, object]:
-    return {row["chunk_id"]: row["relevance"] for row in standing(Journal(run.store).read()).to_pylist()}
+    return {row["chunk_id"]: row["relevance"] for row in current_answers(AnswerJournal(run.store).read()).to_pylist()}
 
 
-def counts(done: Imported) -> tuple[int, int, int, int]:
-    return done.new, done.known, done.empty, len(done.refused)
+def counts(done: ImportResult) -> tuple[int, int, int, int]:
+    return done.new, done.n_known, done.empty, len(done.refused)
 
 
-def test_a_sheet_comes_back_as_answers_whatever_the_ids(deck: Deck, turns: Turns, run: Run, tmp_path: Path) -> None:
+def test_a_sheet_comes_back_as_answers_whatever_the_ids(
+    deck: ReviewPairs, turns: ReviewSession, run: Run, tmp_path: Path
+) -> None:
     rows = exported(tmp_path / "a.csv", deck, turns)
     assert tuple(rows[0])[: len(COLUMNS)] == COLUMNS
     for number, row in enumerate(rows):
@@ -67,11 +71,11 @@ def test_a_sheet_comes_back_as_answers_whatever_the_ids(deck: Deck, turns: Turns
     expected = [1, 0, None, None, 1, 0, "nothing", 1, 1, 0]
     assert kept(run) == {name: said for name, said in zip(IDS, expected, strict=True) if said != "nothing"}
     assert counts(import_sheet(sheet, deck, turns, "Ann", BINARY)) == (0, 9, 1, 0)
-    assert len(Journal(run.store).read()) == 9
+    assert len(AnswerJournal(run.store).read()) == 9
 
 
 def test_the_name_of_a_pair_serves_where_a_spreadsheet_changed_the_ids(
-    deck: Deck, turns: Turns, run: Run, tmp_path: Path
+    deck: ReviewPairs, turns: ReviewSession, run: Run, tmp_path: Path
 ) -> None:
     rows = exported(tmp_path / "a.csv", deck, turns)
     row = rows[IDS.index("0012")] | {"chunk_id": "12", "relevance": "1"}
@@ -79,7 +83,7 @@ def test_the_name_of_a_pair_serves_where_a_spreadsheet_changed_the_ids(
     assert kept(run) == {"0012": 1}
 
 
-def test_no_cell_is_a_formula(deck: Deck, turns: Turns, tmp_path: Path) -> None:
+def test_no_cell_is_a_formula(deck: ReviewPairs, turns: ReviewSession, tmp_path: Path) -> None:
     turns.answer("Ann", deck[0], 1, "=1+1", shown=False)
     rows = exported(tmp_path / "a.csv", deck, turns)
     assert rows[0]["rationale"] == "'=1+1"
@@ -88,7 +92,7 @@ def test_no_cell_is_a_formula(deck: Deck, turns: Turns, tmp_path: Path) -> None:
 
 
 def test_answers_are_filled_in_and_change_nothing_when_they_come_back(
-    deck: Deck, turns: Turns, run: Run, tmp_path: Path
+    deck: ReviewPairs, turns: ReviewSession, run: Run, tmp_path: Path
 ) -> None:
     turns.answer("Ann", deck[0], 1, "-1\nlines", shown=False)
     turns.answer("Ann", deck[1], None, None, shown=False)
@@ -97,11 +101,11 @@ def test_answers_are_filled_in_and_change_nothing_when_they_come_back(
     assert [(row["relevance"], row["rationale"]) for row in rows[:3]] == [("1", "'-1\nlines"), ("skip", ""), ("", "")]
     assert len(rows) == len(IDS) - 1  # Ben's is not shared
     assert counts(import_sheet(tmp_path / "a.csv", deck, turns, "Ann", BINARY)) == (0, 2, 7, 0)
-    assert len(Journal(run.store).read()) == 3
+    assert len(AnswerJournal(run.store).read()) == 3
 
 
 def test_bad_rows_are_refused_with_their_lines_and_good_ones_kept(
-    deck: Deck, turns: Turns, run: Run, tmp_path: Path
+    deck: ReviewPairs, turns: ReviewSession, run: Run, tmp_path: Path
 ) -> None:
     rows = exported(tmp_path / "a.csv", deck, turns)
     good = rows[0] | {"relevance": "1"}
@@ -124,7 +128,7 @@ def test_bad_rows_are_refused_with_their_lines_and_good_ones_kept(
     assert done.refused[-1].reason == "2 cells instead of 10"
 
 
-def test_grades_are_those_of_the_scale(deck: Deck, turns: Turns, run: Run, tmp_path: Path) -> None:
+def test_grades_are_those_of_the_scale(deck: ReviewPairs, turns: ReviewSession, run: Run, tmp_path: Path) -> None:
     rows = exported(tmp_path / "a.csv", deck, turns)
     sheet = write(tmp_path / "b.csv", [rows[0] | {"relevance": "3"}])
     import_sheet(sheet, deck, turns, "Ann", Scale({3: "", 2: "", 0: ""}))
@@ -141,10 +145,10 @@ def test_a_sheet_is_blind_unless_the_judge_is_shown(run: Run, tmp_path: Path) ->
         assert rows[3]["probability"] == "0.900"
         sheet = write(tmp_path / "c.csv", [rows[0] | {"relevance": "1"}])
         import_sheet(sheet, deck, turns, "Ann", BINARY)
-        assert [answer.judge_shown for answer in Journal(run.store).read()] == [True]
+        assert [answer.judge_shown for answer in AnswerJournal(run.store).read()] == [True]
 
 
-def test_a_file_is_not_overwritten(deck: Deck, turns: Turns, tmp_path: Path) -> None:
+def test_a_file_is_not_overwritten(deck: ReviewPairs, turns: ReviewSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("precious")
     with pytest.raises(ExportError, match="exists"):
         export_sheet(tmp_path / "a.csv", deck, turns, "Ann", show_judge=False)
@@ -162,7 +166,7 @@ def test_a_file_is_not_overwritten(deck: Deck, turns: Turns, tmp_path: Path) -> 
     ],
 )
 def test_a_file_that_is_no_sheet_is_refused(
-    deck: Deck, turns: Turns, tmp_path: Path, content: bytes, reason: str
+    deck: ReviewPairs, turns: ReviewSession, tmp_path: Path, content: bytes, reason: str
 ) -> None:
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=reason):

@@ -15,7 +15,7 @@ def test_it_finds_words_and_their_stems_alone(garage: Corpus) -> None:
 
 def test_its_name_means_the_section_and_a_named_one_has_keys_of_its_own() -> None:
     settings = Settings.model_validate({"bm25": {"k1": 0.9}, "retrievers": {"long": {"kind": "bm25", "b": 0.1}}})
-    assert KIND.configured(settings).identity == settings.bm25.model_dump()
+    assert KIND.from_settings(settings).identity == settings.bm25.model_dump()
     assert settings.retrievers["long"].identity == Bm25Settings(b=0.1).model_dump()  # type: ignore[attr-defined]
 
 

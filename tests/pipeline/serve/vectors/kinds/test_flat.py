@@ -13,7 +13,7 @@ pytest.importorskip("faiss", reason="faiss-cpu is not installed")
 def test_lists_are_exact_after_vectors_left() -> None:
     vectors, made = clustered(300), INDEXES.load("flat")()
     with one_thread():
-        index = made.fitted(vectors[:1], 300)
+        index = made.train(vectors[:1], 300)
         index.add_with_ids(vectors, np.arange(300) + 1000)
         index.remove_ids(np.arange(1000, 1010))
         scores, numbers = made.search(index, vectors[:20], 5, np.empty(0, np.int64))
@@ -21,4 +21,4 @@ def test_lists_are_exact_after_vectors_left() -> None:
     best = np.argsort(-(vectors[:20] @ vectors[10:].T), axis=1)[:, :5]
     np.testing.assert_array_equal(numbers, best + 1010)
     assert (np.diff(scores, axis=1) <= 0).all()
-    assert (made.efforts(index), made.code_bytes(index)) == ([0], 128)
+    assert (made.search_efforts(index), made.code_bytes(index)) == ([0], 128)
