@@ -106,6 +106,7 @@ def test_the_page_can_be_followed(tmp_path: Path, served: Environment, monkeypat
     assert clicks.sql("SELECT max(date) AS last FROM triplets").to_pylist()[0]["last"] > date(2026, 1, 1)
 
 
+@pytest.mark.slow
 def test_a_script_ends_in_silence(tmp_path: Path, alone: Environment) -> None:
     places = [str(SAMPLE / "documents" / "pelagia" / "api"), str(SAMPLE), str(tmp_path / "run")]
     script = f"import darklode\nfor _ in range(2): print(len(darklode.build(*{places}).table('triplets')) > 0)"

@@ -59,6 +59,7 @@ def run(words: list[str], environment: dict[str, str]) -> subprocess.CompletedPr
     return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_settings_name_kinds_of_a_package(installed: dict[str, str]) -> None:
     done = run(["-c", CHECK, *CHOSEN], installed)
     assert done.returncode == 0, done.stderr
@@ -70,6 +71,7 @@ def test_settings_name_kinds_of_a_package(installed: dict[str, str]) -> None:
     assert [term["importance"] for term in found["terms"]] == pytest.approx([0.75, 0.5, 0.75], abs=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("assignments", "message"),
     [
@@ -85,6 +87,7 @@ def test_what_is_wrong_is_said_as_of_any_kind(assignments: list[str], message: s
     assert message in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_the_command_builds_and_exports_with_them(
     installed: dict[str, str], served: Environment, tmp_path: Path

@@ -54,6 +54,7 @@ def test_it_ends_with_a_folder_a_card_and_a_reason_and_then_stands(root: Path) -
     assert contents(root / "out") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ffn", "closed_form"])
 def test_every_method_ends_in_a_verdict(root: Path, method: str) -> None:
     chosen = {"adapt": QUICK["adapt"] | {"method": method}}
@@ -81,6 +82,7 @@ def test_an_encoder_whose_weights_are_elsewhere_is_refused(root: Path, tmp_path:
         adapt_encoder([str(root / "run")], "far", str(tmp_path / "out"), {"encoders": {"far": served}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenants", [False, True])
 def test_a_judge_without_its_key_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tenants: bool

@@ -58,6 +58,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_each_tenant_has_a_verdict_and_bad_data_stops_nobody(root: Path) -> None:
     rows = decided(root)
     assert [(name, row["folder"]) for name, row in rows.items()] == [
@@ -71,6 +72,7 @@ def test_each_tenant_has_a_verdict_and_bad_data_stops_nobody(root: Path) -> None
     assert not (root / "out" / "query_encoder").exists()
 
 
+@pytest.mark.slow
 def test_a_tenants_head_is_the_one_that_is_trained_alone(root: Path) -> None:
     alone = QUICK["adapt"] | {"tenant": "../b"}
     with pytest.raises(NoLift):
@@ -82,6 +84,7 @@ def test_a_tenants_head_is_the_one_that_is_trained_alone(root: Path) -> None:
     assert facts[0]["data"] == facts[1]["data"]
 
 
+@pytest.mark.slow
 def test_nothing_is_done_again_and_a_killed_run_ends_with_the_same_bytes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +117,7 @@ def test_nothing_is_done_again_and_a_killed_run_ends_with_the_same_bytes(
     assert {name: before[name] for name in names} == {name: contents(root / "out")[name] for name in names}
 
 
+@pytest.mark.slow
 def test_another_tenants_rows_change_neither_fingerprint_nor_weights(root: Path, tmp_path: Path) -> None:
     two_of_three(tmp_path, WORDS | {"../b": "tola"})
     adapted(tmp_path)

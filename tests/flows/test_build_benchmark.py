@@ -40,6 +40,7 @@ def built_once(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_a_build_of_another_process_with_one_thread_is_the_same(sample_run: SampleRun, tmp_path: Path) -> None:
     other = {"PYTHONHASHSEED": "4242", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH}
@@ -48,6 +49,7 @@ def test_a_build_of_another_process_with_one_thread_is_the_same(sample_run: Samp
     assert tables_of(tmp_path / "again") == without_funnel(tables_of(sample_run.folder))
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_a_build_without_prefect_is_the_same(sample_run: SampleRun, built_once: Path) -> None:
     ours, theirs = without_funnel(tables_of(built_once)), without_funnel(tables_of(sample_run.folder))
@@ -56,6 +58,7 @@ def test_a_build_without_prefect_is_the_same(sample_run: SampleRun, built_once: 
     }
 
 
+@pytest.mark.slow
 def test_a_changed_document_redoes_what_reads_documents(built_once: Path, inputs: Path, tmp_path: Path) -> None:
     run, changed = Path(shutil.copytree(built_once, tmp_path / "run")), Path(shutil.copytree(inputs, tmp_path / "in"))
     document = changed / EDITED

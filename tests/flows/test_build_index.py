@@ -55,6 +55,7 @@ def test_a_build_that_was_killed_gives_the_same_bytes(
     assert files_of(tmp_path / "index") == files_of(indexed / "index")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ivfpq", "ivfpq_fastscan"])
 def test_codes_made_elsewhere_give_the_same_bytes(
     indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -84,6 +85,7 @@ def test_what_stands_is_left_alone_and_what_is_missing_is_made_again(indexed: Pa
     assert files_of(folder) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["flat", "ivfpq", "ivfpq_fastscan"])
 def test_an_update_finds_what_a_full_fill_with_the_same_codes_finds(indexed: Path, tmp_path: Path, kind: str) -> None:
     bytes_ = {} if kind == "flat" else {"bytes": 8}

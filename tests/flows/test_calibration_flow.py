@@ -72,6 +72,7 @@ def label(out: Path, file: Path, share: float) -> str:
     return f"judge.human={json.dumps(str(file))}"
 
 
+@pytest.mark.slow
 def test_a_fitted_threshold_is_applied_only_where_it_is_asked_for(source: Path, tmp_path: Path, call: Call) -> None:
     out = tmp_path / "run"
     build(out, source, chosen())
@@ -104,6 +105,7 @@ def test_a_fitted_threshold_is_applied_only_where_it_is_asked_for(source: Path, 
     assert rows(out, "verdicts") == before
 
 
+@pytest.mark.slow
 def test_changed_labels_fit_another_threshold_and_judge_anew(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     build(out, source, chosen())

@@ -53,6 +53,7 @@ def test_every_system_is_held_against_the_base_and_a_second_call_changes_nothing
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "tables").rglob("*.parquet")} == before
 
 
+@pytest.mark.slow
 def test_holes_of_all_systems_go_to_the_runs_own_judge_and_nothing_is_trained_again(tmp_path: Path) -> None:
     source, methods = build_to_adapt(tmp_path / "run"), ("closed_form", "whitened")
     with FakeChat(script=lambda request: "wrong label" if request.pair in silent(request) else None) as server:

@@ -145,9 +145,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.mark.parametrize(
-    "service", [pytest.param(name, marks=[pytest.mark.slow] * (name == "train")) for name in NEEDED]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("service", NEEDED)
 def test_each_image_holds_what_its_service_imports(installed: Path, service: str) -> None:
     assert "$EXTRAS" in inline()
     extras = extras_of(service)  # of the image with some, optional_modules says below that they hold what it needs

@@ -198,6 +198,7 @@ def finished(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return out, flow_run, operators(Run(out), Settings())
 
 
+@pytest.mark.slow
 def test_a_deployed_build_runs_to_completed(site: Site, finished: Finished) -> None:
     out, flow_run, shows = finished
     assert set(STAGES) <= site.tasks(flow_run).keys()
@@ -247,6 +248,7 @@ def test_a_run_that_is_held_back_fails_and_shows_why(site: Site, finished: Finis
     assert "## Release gate\n\n| figure |" in site.artifacts(held)[artifact_key(finished[0])]["data"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("deployment", "source"), [("build-benchmark/local", "docs"), ("mine-logs/nightly", "logs")], ids=["build", "mine"]
 )
@@ -258,6 +260,7 @@ def test_a_flow_without_its_source_fails(site: Site, tmp_path: Path, deployment:
     assert not [line for line in logged if "Traceback" in line["message"]]
 
 
+@pytest.mark.slow
 def test_a_worker_names_all_that_is_in_the_way_and_logs_no_traceback(site: Site, tmp_path: Path) -> None:
     wrong = {"docs": "nowhere", "queries": "elsewhere", "settings": {"judge": {"human": "lost.csv"}}}
     _, failed = site.run("build-benchmark/local", out=str(tmp_path / "run"), **wrong)
@@ -314,6 +317,7 @@ def mined_days(out: str) -> list[str]:
     return [str(day) for day in Run(out).tables().sql("SELECT DISTINCT date FROM click_evidence ORDER BY date")["date"]]
 
 
+@pytest.mark.slow
 def test_a_settings_file_is_deployed_and_its_nights_come_one_after_the_other(site: Site, own: Path) -> None:
     found = site.deployment("mine")
     assert [(one["schedule"]["cron"], one["schedule"]["timezone"]) for one in found["schedules"]] == [
@@ -413,6 +417,7 @@ def test_nights_are_scheduled_one_at_a_time(site: Site) -> None:
     assert len({time[:10] for time in due}) == len(due)
 
 
+@pytest.mark.slow
 def test_a_backfill_reads_its_days(site: Site, tmp_path: Path) -> None:
     out = str(tmp_path / "run")
     flow_run = site.inside("mine-logs/backfill", out=out, first="2026-03-02", last="2026-03-04")

@@ -45,6 +45,7 @@ def test_a_build_is_measured_and_then_stands(copied: Path, served: Environment) 
     assert (copied / "report.html").read_text().count("evaluation") > 0
 
 
+@pytest.mark.slow
 def test_another_system_searches_for_itself_alone(copied: Path) -> None:
     evaluate_systems(str(copied), {"evaluate": QUICK | {"systems": ["bm25"]}})
     before = {name for name in ours(copied) if name.startswith("test_rankings")}

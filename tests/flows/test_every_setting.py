@@ -210,10 +210,12 @@ def received(step: Step) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_what_is_finished_stands(finished: Finished) -> None:
     assert redone(finished.run, wanted(finished, finished.settings)) == set()
 
 
+@pytest.mark.slow
 def test_a_change_redoes_exactly_the_stages_that_read_it(finished: Finished) -> None:
     run, unknown = finished.run, set[Leaf]()
     before = {step.stage.name: (step.stage, received(step)) for step in finished.job(run, finished.settings)}

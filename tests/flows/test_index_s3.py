@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from darklode.flows.build_index import build_index, update_index
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.serve.vectors.searcher import VectorSearcher
@@ -15,6 +17,7 @@ from helpers.searching_pages import answering
 QUERY = f"how {word(7)}"
 
 
+@pytest.mark.slow
 def test_an_index_on_s3_is_the_local_one(shipped: Path, tmp_path: Path, bucket: str, call: Call) -> None:
     run, url, folder = shipped / "run", f"{bucket}/index", tmp_path / "index"
     for out in (url, folder):

@@ -70,6 +70,7 @@ def days_of(run: Path) -> list[object]:
     return Run(str(run)).tables().sql("SELECT DISTINCT date FROM triplets")["date"].to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.parametrize("moment", ["while the server starts", "in a stage"])
 def test_no_server_outlives_a_killed_command_and_the_same_command_goes_on(

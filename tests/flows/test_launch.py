@@ -19,6 +19,7 @@ def nobody(served: Environment) -> Environment:
     return dict(served) | {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
 
 
+@pytest.mark.slow
 def test_a_build_that_stands_needs_no_server(sample_run: SampleRun, nobody: Environment, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(sample_run.folder, tmp_path / "run"))
     for name in ("report.html", "README.md", "views.sql"):

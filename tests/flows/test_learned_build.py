@@ -67,6 +67,7 @@ def labels(first: Path) -> list[dict[str, Any]]:
     return rows(first, LABELS)
 
 
+@pytest.mark.slow
 def test_labels_of_a_first_build_teach_a_judge_of_the_same_run(
     first: Path, source: Path, labels: list[dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_without_a_teacher_it_is_refused(assignment: str, message: str) -> None:
         chosen(assignment)
 
 
+@pytest.mark.slow
 def test_a_mined_log_has_no_lists_to_learn_from(tmp_path: Path) -> None:
     file = write(tmp_path / "labels.csv", [])
     with pytest.raises(SettingsError, match="a mined log has none"):

@@ -64,6 +64,7 @@ def test_guards_that_look_at_once_end_each_run_once(tmp_path: Path, monkeypatch:
     assert ended == [path.stem for path in dead]
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served: Environment) -> None:
     def nothing() -> str:
@@ -171,6 +172,7 @@ def released_as_expired(run: UUID) -> None:
         client.release_concurrency_slots_with_lease(lease)
 
 
+@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.parametrize("guard_survives", [True, False], ids=["worker and flow killed", "guard killed, too"])
 def test_a_killed_workers_run_starts_again_and_no_two_run_at_once(queue: Queue, *, guard_survives: bool) -> None:

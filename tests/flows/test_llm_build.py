@@ -65,6 +65,7 @@ def assert_same(ours: Path, theirs: Path) -> None:
     assert verdicts[0].num_rows > 1000
 
 
+@pytest.mark.slow
 def test_killed_twice_it_goes_on_and_asks_nothing_twice(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     with FakeChat(key=KEY, latency=0.05, slots=IN_FLIGHT, script=at_random(1, 0.1), hang_seconds=3) as server:
         command = judged(tmp_path / "run", server, tmp_path / "cache")
@@ -85,6 +86,7 @@ def test_killed_twice_it_goes_on_and_asks_nothing_twice(undisturbed: Path, keyed
     assert_same(tmp_path / "run", undisturbed / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answered", [0, 300])
 def test_a_build_that_waits_for_a_dead_judge_ends_on_sigterm(answered: int, keyed: Environment, tmp_path: Path) -> None:
     log, wanted = tmp_path / "log", max(0, answered - PROBES)
@@ -109,6 +111,7 @@ def kept(folder: Path) -> int:
     return sum(Ledger(str(folder / "cache")).usage()["verdicts"].to_pylist())
 
 
+@pytest.mark.slow
 def test_another_run_takes_its_verdicts_from_the_ledger(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     with FakeChat(key=KEY) as server:
         built(judged(tmp_path / "run", server, undisturbed / "cache"), keyed)
@@ -116,6 +119,7 @@ def test_another_run_takes_its_verdicts_from_the_ledger(undisturbed: Path, keyed
     assert tables_of(tmp_path / "run") == tables_of(undisturbed / "run")
 
 
+@pytest.mark.slow
 def test_with_every_verdict_in_the_ledger_neither_server_nor_key_is_needed(
     undisturbed: Path, keyed: Environment, tmp_path: Path
 ) -> None:
@@ -141,6 +145,7 @@ def test_with_every_verdict_in_the_ledger_neither_server_nor_key_is_needed(
     assert "set the environment variable JUDGE_KEY" in unknown.err
 
 
+@pytest.mark.slow
 def test_an_estimate_asks_fifty_pairs_and_keeps_them(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     pairs = Run(str(undisturbed / "run")).tables("pool").rows("pool")
     with FakeChat(key=KEY) as server:
@@ -161,6 +166,7 @@ def test_an_estimate_asks_fifty_pairs_and_keeps_them(undisturbed: Path, keyed: E
     assert cost == pytest.approx(took["cost"][0].as_py(), rel=0.2)
 
 
+@pytest.mark.slow
 def test_an_estimate_knows_adaptive_depth_and_panels(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     pairs = Run(str(undisturbed / "run")).tables("pool").rows("pool")
     with FakeChat(key=KEY) as first, FakeChat(key=KEY, model="second") as second:
@@ -175,6 +181,7 @@ def test_an_estimate_knows_adaptive_depth_and_panels(undisturbed: Path, keyed: E
     assert len(re.findall(r"^to ask ", shown, re.M)) == 2
 
 
+@pytest.mark.slow
 def test_the_key_is_nowhere(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     with FakeChat(key="sk-another") as server:
         outcome = run_inside(judged(tmp_path / "run", server, tmp_path / "cache"), keyed)

@@ -54,6 +54,7 @@ def test_scores_that_are_all_alike_give_chance_and_nothing_is_measured_twice(sou
     assert source.manifest(ENTROPY_STAGE) == before
 
 
+@pytest.mark.slow
 def test_an_adapter_is_measured_at_its_own_temperature_and_for_its_tenant(source: Run) -> None:
     adapter = shipped_adapter(root_of(source), source)
     measure_entropy(source.store.url, adapter.store.url)

@@ -78,7 +78,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_slow(OTHERS, fast=["a test period"]))
+@pytest.mark.parametrize("name", mostly_slow(OTHERS, fast=[]))
 def test_other_settings_change_the_triplets_and_not_that(once: Once, tmp_path: Path, name: str) -> None:
     given = OTHERS[name]
     run = nights(tmp_path / "run", range(1, 4), [5, 8], [4, 6, 7, 9, 10], assignments=given)
@@ -100,6 +100,7 @@ def test_nothing_of_the_test_period_is_mined_and_what_is_called_unseen_is_new(on
     assert min(found["variants"], found["unseen"]) > 20
 
 
+@pytest.mark.slow
 def test_a_day_that_changed_is_mined_anew(tmp_path: Path) -> None:
     log = sample_log(tmp_path)
     run = nights(tmp_path / "run", range(1, 8), logs=log)
@@ -112,6 +113,7 @@ def test_a_day_that_changed_is_mined_anew(tmp_path: Path) -> None:
     assert tables_of(nights(run, ALL, logs=log)) == tables_of(nights(tmp_path / "fresh", ALL, logs=log))
 
 
+@pytest.mark.slow
 def test_a_day_that_is_deleted_after_it_was_read_stays(tmp_path: Path) -> None:
     log = sample_log(tmp_path)
     run = nights(tmp_path / "run", ALL, logs=log)
@@ -125,6 +127,7 @@ def test_a_day_that_is_deleted_after_it_was_read_stays(tmp_path: Path) -> None:
     assert Run(str(run)).tables("impressions").rows("impressions") > 12_000
 
 
+@pytest.mark.slow
 def test_events_that_come_in_late_count_for_their_own_day(once: Once, tmp_path: Path) -> None:
     log = sample_log(tmp_path)
     head, *rows = file_of(log, 3).read_text().splitlines()
@@ -154,6 +157,7 @@ def garbage(log: Path, number: int) -> None:
     file_of(log, number).write_text("\n".join([head, *made]) + "\n")
 
 
+@pytest.mark.slow
 def test_a_held_day_leaves_no_trace_in_later_nights(once: Once, tmp_path: Path) -> None:
     """Ten good days with garbage after the eighth, in one night and in several: as if it had never come."""
     log = sample_log(tmp_path)

@@ -101,6 +101,7 @@ def test_two_tenants_never_meet(tmp_path: Path, seed: int, assignments: list[str
             assert all(MARKERS[tenant] in text and stranger not in text for text in texts)
 
 
+@pytest.mark.slow
 def test_a_bot_of_one_tenant_is_not_taken_for_a_person_of_the_other(tmp_path: Path) -> None:
     tables = Run(str(mined(tmp_path, BOTH, 1, []))).tables()
     caught = tables.sql("SELECT DISTINCT tenant, id FROM rejects WHERE stage = 'click_evidence'").to_pylist()

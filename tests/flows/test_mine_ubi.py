@@ -20,6 +20,7 @@ CLICKED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_documents_without_the_logs_ids_are_said_to_be_the_wrong_ones(served: Environment, tmp_path: Path) -> None:
     out = tmp_path / "run"
@@ -38,6 +39,7 @@ def test_documents_without_the_logs_ids_are_said_to_be_the_wrong_ones(served: En
     assert "**Warning:** None of" in (out / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_documents_with_the_logs_ids_give_triplets(tmp_path: Path) -> None:
     events = [json.loads(line) for line in (UBI / "ubi_events.jsonl").read_text().splitlines()]
     objects = [(event["event_attributes"] or {}).get("object") for event in events]

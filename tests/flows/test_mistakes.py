@@ -230,6 +230,7 @@ def test_a_wrong_command_line_ends_with_2(at_desk: Path, command: str) -> None:
     assert "Traceback" not in shown.err + shown.out
 
 
+@pytest.mark.slow
 def test_an_s3_server_that_is_away_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {"AWS_ACCESS_KEY_ID": "name", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
     for name, value in {**keys, "AWS_ENDPOINT_URL": NOBODY.removesuffix("/v1")}.items():

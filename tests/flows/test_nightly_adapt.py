@@ -129,6 +129,7 @@ def root(first: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(first, tmp_path / "nights"))
 
 
+@pytest.mark.slow
 def test_what_the_gate_refuses_is_not_live(first: Path) -> None:
     with pytest.raises(NoLift, match=f"no test query of the tenant {GUARD} is labelled"):
         night(first, share_with=[GUARD])
@@ -143,6 +144,7 @@ def clusters(root: Path) -> list[dict[str, Any]]:
     return [row for row in read(Run(str(root / "mined")), "query_clusters") if row["split"]]
 
 
+@pytest.mark.slow
 def test_nights_begin_with_what_is_live_and_change_nothing_twice(root: Path) -> None:
     assert f" for {TENANT}" in night(root)
     (name,) = live(root)[TENANT]
@@ -161,6 +163,7 @@ def test_nights_begin_with_what_is_live_and_change_nothing_twice(root: Path) -> 
     assert live(root)[TENANT] == [name], "what somebody rolled back stays away"
 
 
+@pytest.mark.slow
 def test_killed_anywhere_it_ends_the_same(root: Path, first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(root / "out")
     real = Run.execute
@@ -191,6 +194,7 @@ def test_killed_anywhere_it_ends_the_same(root: Path, first: Path, monkeypatch: 
     assert made == {name: data for name, data in contents(first).items() if name in made}
 
 
+@pytest.mark.slow
 def test_each_tenant_has_a_head_of_its_own(root: Path) -> None:
     night(root, out=str(root / "heads"), tenants=["all"])
     heads = {row["tenant"]: row for row in read(Run(str(root / "heads")), "adapted_tenants")}

@@ -27,6 +27,7 @@ def nothing_half(shown: Outcome, folder: Path) -> None:
     assert [path.name for path in folder.rglob("*.tmp")] == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_a_build_which_goes_on_when_there_is_room(served: Environment, disk: Path) -> None:
     shown = run_inside(build_command(disk / "run"), served)
     one_line(shown, r"cannot be written \(No space left on device\); make room on that disk, and run the same command")

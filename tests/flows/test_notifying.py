@@ -36,6 +36,7 @@ def ended(environment: Environment, error: Exception | None) -> State[None]:
         return as_flow("mine-logs", raising(error))(return_state=True)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "state"),
     [
@@ -55,11 +56,13 @@ def test_who_waits_is_told_once(served: Environment, hook: Hook, error: Exceptio
     assert told["text"] == f"mine-logs {told['run']} {state}: {told['message']}"
 
 
+@pytest.mark.slow
 def test_a_run_that_went_well_tells_nobody(served: Environment, hook: Hook) -> None:
     assert ended(served, None).is_completed()
     assert hook.posted == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["500", "nobody", "no address", "unset"])
 def test_a_hook_that_fails_changes_nothing_and_is_not_named(
     served: Environment, hook: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str

@@ -21,6 +21,7 @@ def ended(served: Environment, tmp_path_factory: pytest.TempPathFactory) -> Ende
         return {name: shaky_stage.ended(folder / name, errors) for name, errors in shaky_stage.CASES.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["once", "twice"])
 def test_what_may_pass_is_tried_again_and_finished_units_are_kept(ended: Ended, case: str) -> None:
     errors = shaky_stage.CASES[case]

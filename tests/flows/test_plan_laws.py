@@ -83,6 +83,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_without_a_price_money_is_not_told(folder: str) -> None:
     found = CliRunner().invoke(app, ["laws", "plan", folder, "--budget", "300"], catch_exceptions=False)
     said = " ".join(found.stdout.split())
@@ -114,6 +115,7 @@ def test_a_plan_that_is_asked_again_judges_no_point_anew(folder: str, monkeypatc
     assert row["amount"] == pytest.approx(100)
 
 
+@pytest.mark.slow
 def test_costs_and_candidates_are_those_of_the_runs(grid: Run) -> None:
     run = plan_laws(grid.store.url, PlanRequest(budget=10.0, per_hour=20.0, per_gpu_hour=3.0))
     planned = {row["choice"]: row for row in read(run, "law_plan")}

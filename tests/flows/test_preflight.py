@@ -33,6 +33,7 @@ def test_the_sample_is_in_nobodys_way_and_nothing_is_written(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wish", "first", "said"),
     [

@@ -30,6 +30,7 @@ def night(executor: InProcess) -> Counter[tuple[str, str]]:
     return Counter(seen)
 
 
+@pytest.mark.slow
 def test_a_night_without_news_asks_at_most_fifty_times(monkeypatch: pytest.MonkeyPatch) -> None:
     with s3_server("quiet") as environment:
         enter(monkeypatch, environment)

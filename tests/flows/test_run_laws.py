@@ -78,6 +78,7 @@ def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     assert "## The plan" in (tmp_path / "laws" / "laws.md").read_text()
 
 
+@pytest.mark.slow
 def test_towers_are_a_trainer(tmp_path: Path) -> None:
     """Texts show their topics to towers, and the page says what was trained."""
     pytest.importorskip("sentence_transformers")

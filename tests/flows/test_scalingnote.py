@@ -29,6 +29,7 @@ FOUND = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="the extra neural is not installed")
 def test_all_four_sources_are_merged_and_lent_pairs_are_tested(tmp_path: Path) -> None:
     from helpers.tiny_bert import tiny_bert

@@ -42,6 +42,7 @@ def port_of(url: str) -> int:
     return int(url.rpartition(":")[2].removesuffix("/api"))
 
 
+@pytest.mark.slow
 def test_the_port_is_taken_before_the_server_runs_until_it_ends() -> None:
     with own_server() as server:
         url = str(PREFECT_API_URL.value())
@@ -64,6 +65,7 @@ def test_each_server_has_a_port_of_its_own() -> None:
             assert port_of(str(PREFECT_API_URL.value())) != first
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_start_says_why(home: Path) -> None:
     home.write_text("a file where Prefect wants its folder")
     with own_server(COMMAND) as server, pytest.raises(MissingPart) as raised:

@@ -32,6 +32,7 @@ def environment(**more: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": PYTHONPATH} | more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", ["0.01", "0.1", "0.3"])
 def test_an_early_interrupt_is_one_line(seconds: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED]

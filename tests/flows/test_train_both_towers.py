@@ -25,6 +25,7 @@ from helpers.tiny_bert import tiny_bert
 QUICK = {"dual": {"layers": 1, "nested": [4, 8], "steps": 4, "batch": 8, "learning_rates": [1e-3]}}
 
 
+@pytest.mark.slow
 def test_both_towers_then_they_stand_and_the_query_tower_is_distilled(tmp_path: Path) -> None:
     build_with_documents(tmp_path / "run")
     tiny_bert(tmp_path / "model", num_hidden_layers=2)

@@ -29,6 +29,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in found if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_student_of_an_adapter_and_then_it_stands(root: Path) -> None:
     (root / "more.txt").write_text("\n".join(f"how to gupa {number}" for number in range(30)))
     given = ([str(root / "run")], "tiny", str(root / "out"), QUICK, str(root / "adapter"))

@@ -10,6 +10,7 @@ from helpers.commands import DARKLODE, Environment, run_inside
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.slow
 def test_the_base_is_handed_over_with_exit_code_3_and_the_parts_shown(tmp_path: Path, served: Environment) -> None:
     build_to_adapt(tmp_path / "run")
     model = model_in(tmp_path).model

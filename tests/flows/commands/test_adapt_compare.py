@@ -10,6 +10,7 @@ from helpers.commands import DARKLODE, Environment, run_inside
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.slow
 def test_the_table_is_shown_and_the_page_is_named(tmp_path: Path, served: Environment) -> None:
     build_to_adapt(tmp_path / "run")
     command = [DARKLODE, "adapt", "compare", str(tmp_path / "run"), "--out", str(tmp_path / "out")]

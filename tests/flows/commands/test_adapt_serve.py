@@ -4,12 +4,14 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 import yaml
 
 from helpers.adapted import word
 from helpers.commands import Call, one_line
 
 
+@pytest.mark.slow
 def test_an_adapter_that_fits_and_one_that_was_touched(shipped: Path, tmp_path: Path, call: Call) -> None:
     shown = call("adapt", "check", shipped / "adapter", "--index", shipped / "run")
     assert (shown.code, shown.err) == (0, "")

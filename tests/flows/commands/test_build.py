@@ -72,6 +72,7 @@ def test_a_second_build_stands_and_rewrites_nothing(copied: Path, served: Enviro
     assert files() == before
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_bars(copied: Path, served: Environment) -> None:
     ours, theirs = pty.openpty()
     command = build_command(copied, "--set", "audit.bootstrap=50")
@@ -112,6 +113,7 @@ def test_a_flow_that_fails_says_why_in_one_line(
     assert tables_of(copied) == tables_of(sample_run.folder)
 
 
+@pytest.mark.slow
 def test_hostile_names_and_texts_are_printed_as_they_are(call: Call, served: Environment, tmp_path: Path) -> None:
     docs = tmp_path / "[red]docs[/]"
     docs.mkdir(parents=True)
@@ -136,6 +138,7 @@ def test_hostile_names_and_texts_are_printed_as_they_are(call: Call, served: Env
     assert f"{out}\n" in call("status", out).out
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(
     copied: Path, sample_run: SampleRun, served: Environment, tmp_path: Path
 ) -> None:
@@ -153,6 +156,7 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(
     assert tables_of(copied) == tables_of(sample_run.folder)
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_a_terminal_leaves_it_as_it_was(copied: Path, served: Environment) -> None:
     for stage in ("search", "pool", "judge", "label", "triplets", "audit", "funnel"):
         (copied / "manifests" / f"{stage}.json").unlink()

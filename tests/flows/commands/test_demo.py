@@ -11,6 +11,7 @@ from helpers.runs import SAMPLE
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.slow
 def test_the_demo_builds_the_sample(copied: Path, served: Environment) -> None:
     """Every stage stands: what it reads is what the sample's run was made from."""
     printed = built([DARKLODE, "demo", "--out", str(copied)], served)

@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from helpers.adapted import word
 from helpers.commands import Call, one_line
 from helpers.indexed import IDS, clustered, copied, put_vectors
 
 
+@pytest.mark.slow
 def test_a_run_is_indexed_and_searched(shipped: Path, tmp_path: Path, call: Call) -> None:
     """The run's flow goes through Prefect, once."""
     out = tmp_path / "index"
@@ -49,6 +52,7 @@ def test_an_index_that_was_touched_ends_with_exit_code_3(indexed: Path, tmp_path
     one_line(call("index", "check", indexed), "holds no finished index")
 
 
+@pytest.mark.slow
 def test_an_index_is_brought_up_to_date(indexed: Path, tmp_path: Path, call: Call) -> None:
     folder = copied(indexed / "index", tmp_path / "index")
     shown = call("index", "update", folder, put_vectors(tmp_path / "now.parquet", IDS[1:], clustered()[1:]))

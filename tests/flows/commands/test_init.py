@@ -51,6 +51,7 @@ def test_several_languages_are_a_list(call: Call, data: Path) -> None:
     assert load_settings(config=data / "darklode.yaml").clean.language == ("en", "zh")
 
 
+@pytest.mark.slow
 def test_the_file_builds_from_anywhere(call: Call, data: Path, alone: Environment, tmp_path: Path) -> None:
     call("init", "here/mine.yaml", "--docs", SAMPLE, "--queries", SAMPLE, "--runs", "runs", "--license", "CC0")
     printed = built([DARKLODE, "build", "--config", str(data / "here" / "mine.yaml")], alone, run_command)

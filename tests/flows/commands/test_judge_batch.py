@@ -97,6 +97,7 @@ def test_what_the_judge_warns_of_is_said(call: Call, source: Path, tmp_path: Pat
     assert "judge is Qwen/Qwen3-8B, by which all is judged anew. Verdicts are kept of llm-1:judge:binary-1" in shown.out
 
 
+@pytest.mark.slow
 def test_without_a_server_a_form_that_is_named_is_taken_and_said(
     call: Call, source: Path, tmp_path: Path, server: FakeChat
 ) -> None:
@@ -129,6 +130,7 @@ def test_batch_files_are_for_language_models(call: Call, source: Path, tmp_path:
     assert (missing.code, "does not exist" in missing.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
     call: Call, source: Path, tmp_path: Path, hosted: FakeBatches
 ) -> None:
@@ -163,6 +165,7 @@ def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
     assert KEY.encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_a_submission_that_is_killed_while_the_service_begins_is_found_again(
     call: Call, source: Path, tmp_path: Path, hosted: FakeBatches
 ) -> None:

@@ -178,6 +178,7 @@ def learned(folder: Path) -> tuple[str, str]:
     return found[1], found[2]
 
 
+@pytest.mark.slow
 def test_refresh_learns_from_all_that_is_settled(copied: Path, served: Environment) -> None:
     version, through = learned(copied)
     assert through == "2026-03-05"
@@ -190,6 +191,7 @@ def test_refresh_learns_from_all_that_is_settled(copied: Path, served: Environme
     assert learned(copied) == (refreshed, later)
 
 
+@pytest.mark.slow
 def test_a_test_period_leaves_training_and_makes_a_test_set(copied: Path, served: Environment) -> None:
     built(mine_command(copied, "--test-from", "2026-03-09"), served)
     tables = Run(str(copied)).tables()
@@ -209,6 +211,7 @@ def broken(log: Path) -> None:
     file.write_text(file.read_text().replace(",false", ",true"))
 
 
+@pytest.mark.slow
 def test_a_garbage_day_is_held_until_somebody_decides(served: Environment, tmp_path: Path) -> None:
     log, run, clean = tmp_path / "log", tmp_path / "run", tmp_path / "clean"
     broken(log)

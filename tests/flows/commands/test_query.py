@@ -40,6 +40,7 @@ def test_a_query_prints_texts_as_they_are(call: Call, sample_run: SampleRun) -> 
     assert not CONTROL.search(shown.out)
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_sees_no_traceback(sample_run: SampleRun, alone: Environment) -> None:
     for form in ("table", "csv"):
         command = [DARKLODE, "query", str(sample_run.folder), "FROM rankings LIMIT 5000", "--format", form]

@@ -19,6 +19,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run.folder, tmp_path / "copies" / run.folder.name))
 
 
+@pytest.mark.slow
 def test_it_makes_the_same_page_as_the_flow_and_prints_its_place(call: Call, folder: Path) -> None:
     made = (folder / FILE).read_bytes()
     (folder / FILE).unlink()
@@ -27,6 +28,7 @@ def test_it_makes_the_same_page_as_the_flow_and_prints_its_place(call: Call, fol
     assert (folder / FILE).read_bytes() == made
 
 
+@pytest.mark.slow
 def test_it_is_opened_in_the_browser(folder: Path, alone: Environment, tmp_path: Path) -> None:
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')

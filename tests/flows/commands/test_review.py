@@ -78,6 +78,7 @@ def test_a_review_says_where_it_is_and_how_far_it_came(run: Run, alone: Environm
     assert (tmp_path / "run" / "review" / "token").read_text() == token
 
 
+@pytest.mark.slow
 def test_kill_9_loses_no_answer_that_was_confirmed(
     run: Run, alone: Environment, tmp_path: Path, browser: Browser
 ) -> None:
@@ -118,6 +119,7 @@ def test_kill_9_loses_no_answer_that_was_confirmed(
     }
 
 
+@pytest.mark.slow
 def test_a_busy_port_and_a_second_review_are_refused(run: Run, alone: Environment, tmp_path: Path) -> None:
     review_run(run.store.url)
     other = review_run(str(tmp_path / "other"))
@@ -132,6 +134,7 @@ def test_a_busy_port_and_a_second_review_are_refused(run: Run, alone: Environmen
     assert "Traceback" not in taken.err + second.err
 
 
+@pytest.mark.slow
 def test_a_run_on_s3(bucket: str) -> None:
     run = review_run(bucket)
     with served(run) as page:

@@ -9,10 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from helpers.commands import DARKLODE, Call, one_line
 from helpers.indexed import fitting
 
 
+@pytest.mark.slow
 def test_an_index_is_served_until_it_is_told_to_end(tmp_path: Path) -> None:
     folder, scratch = tmp_path / "index", tmp_path / "scratch"
     for one in (folder, scratch):

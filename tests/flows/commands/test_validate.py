@@ -67,6 +67,7 @@ def rows(out: Path, sql: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_that_nobody_reviewed_says_how_to(sample_run: SampleRun, served: Environment, tmp_path: Path) -> None:
     out = Path(shutil.copytree(sample_run.folder, tmp_path / "run"))
     shown = validate(out, served)
@@ -127,6 +128,7 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
     assert again.out.count(" stands\n") == 5  # the four stages and the funnel: the gate is that of before
 
 
+@pytest.mark.slow
 def test_a_run_that_falls_short_is_held_back(copied: Path, served: Environment) -> None:
     shown = validate(copied, served, "--min-kappa", "0.99", "--max-null-rate", "0", "--set", "validation.min_recall=1")
     assert shown.code == 3
@@ -146,6 +148,7 @@ def test_a_run_that_falls_short_is_held_back(copied: Path, served: Environment) 
     assert "**Held back:**" in (copied / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_labels_go_back_into_a_build_and_say_whose_they_are(copied: Path, served: Environment, tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     assert validate(copied, served, "--labels", str(labels)).code == 0

@@ -34,11 +34,13 @@ def grave(browser: Browser, urls: Iterable[str]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_what_it_looks_for_it_finds(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<p style='color: #ccc; background: #fff'>hardly to be read</p>")
     assert "color-contrast" in str(grave(browser, [(tmp_path / "page.html").as_uri()]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mined", [False, True], ids=["benchmark", "log"])
 def test_browsing(run: Run, browser: Browser, mined: bool) -> None:
     made = (browsing.mined if mined else browsing.built)(run.store.url)
@@ -51,6 +53,7 @@ def test_browsing(run: Run, browser: Browser, mined: bool) -> None:
         assert grave(browser, [page.url + path for path in paths]) == []
 
 
+@pytest.mark.slow
 def test_reviewing(run: Run, browser: Browser) -> None:
     with served(review_run(run.store.url), show_judge=True) as page:
         first = page.deck[0].name
@@ -58,11 +61,13 @@ def test_reviewing(run: Run, browser: Browser) -> None:
         assert grave(browser, [page.url + path for path in paths]) == []
 
 
+@pytest.mark.slow
 def test_searching(browser: Browser, tmp_path: Path) -> None:
     with answered(two_systems(tmp_path / "texts")) as page:
         assert grave(browser, [page.url + path for path in ("", "?q=reset+keys", "nowhere")]) == []
 
 
+@pytest.mark.slow
 def test_the_report(run: Run, browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_bytes(rendered(browsing.built(run.store.url)))

@@ -105,6 +105,7 @@ def test_a_log_s_query_has_its_evidence(log: Browsed) -> None:
     assert all(one in body for one in ("What people did", "Title of d1", "lends to this query", "click_one_hop"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_hostile_texts_are_shown_as_they_are(run: Run, visit: Visit, size: dict[str, int]) -> None:
     built = hostile_run(run.store.url)
@@ -160,6 +161,7 @@ def test_texts_open_with_a_key_and_the_mouse(page: Browsed, visit: Visit) -> Non
     expect(closed).not_to_have_attribute("open", "")
 
 
+@pytest.mark.slow
 def test_a_filter_acts_at_once_and_is_an_address(page: Browsed, visit: Visit) -> None:
     tab = visit(page, "pairs")
     with tab.expect_navigation():
@@ -180,6 +182,7 @@ def test_without_javascript_forms_do_it(page: Browsed, visit: Visit) -> None:
     expect(tab.locator("h1")).to_have_text('say "hello"')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["pairs?q=one", "triplets", "rejects", query()])
 def test_every_text_stands_out_from_its_ground(page: Browsed, visit: Visit, scheme: str, path: str) -> None:
@@ -189,6 +192,7 @@ def test_every_text_stands_out_from_its_ground(page: Browsed, visit: Visit, sche
     assert min(texts) >= 4.5  # WCAG 2.2, 1.4.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_a_narrow_screen_scrolls_down_only(page: Browsed, visit: Visit, path: str) -> None:
     tab = visit(page, path, viewport=NARROW)

@@ -53,6 +53,7 @@ def said(page: Page) -> list[tuple[object, ...]]:
     return [tuple(row[name] for name in columns) for row in sorted(rows, key=lambda row: row["answered_at"])]
 
 
+@pytest.mark.slow
 def test_ten_pairs_by_keyboard_alone(page: Page, visit: Visit) -> None:
     tab = visit(page, reviewer=None)
     expect(tab.locator("input[name=reviewer]")).to_be_focused()
@@ -71,6 +72,7 @@ def test_ten_pairs_by_keyboard_alone(page: Page, visit: Visit) -> None:
     assert shown(tab) == "Rotating keys, part 10: open Settings."
 
 
+@pytest.mark.slow
 def test_undo_several_times_also_after_a_reload_and_in_another_browser(page: Page, visit: Visit) -> None:
     tab = visit(page)
     for key in "10":
@@ -96,6 +98,7 @@ def test_undo_several_times_also_after_a_reload_and_in_another_browser(page: Pag
     assert said(page)[2][3] == "names the page"
 
 
+@pytest.mark.slow
 def test_two_reviewers_at_once(page: Page, visit: Visit) -> None:
     ann, ben = visit(page, "Ann"), visit(page, "Ben")
     tabs = [ann, ben]
@@ -152,6 +155,7 @@ def test_a_page_takes_no_answer_in_its_first_moment(page: Page, visit: Visit) ->
     assert [row[2] for row in said(page)] == [1, 0]
 
 
+@pytest.mark.slow
 def test_two_tabs_of_one_reviewer_do_not_mix_up_pairs(page: Page, visit: Visit) -> None:
     first, second = visit(page), visit(page)
     press(first, "1")
@@ -184,6 +188,7 @@ def test_keys_with_modifiers_are_the_browser_s(page: Page, visit: Visit) -> None
     assert shown(tab) == "Rotating keys, part 0: open Settings."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "code", "expected"),
     [("ы", "KeyS", [None]), ("&", "Digit1", [1]), ("o", "KeyS", []), ("F1", "Digit1", [])],
@@ -213,6 +218,7 @@ def test_neighbours_show_and_hide_and_leave_what_is_typed(page: Page, visit: Vis
     assert said(page)[0][3] == "half a sentence"
 
 
+@pytest.mark.slow
 def test_neighbours_of_a_pair_that_was_answered_elsewhere_are_not_shown_for_the_next(page: Page, visit: Visit) -> None:
     first, second = visit(page), visit(page)
     press(first, "1")
@@ -254,6 +260,7 @@ def test_terms_of_the_query_are_marked(page: Page, visit: Visit) -> None:
     assert tab.locator("#chunk mark").all_inner_texts() == ["Keys", "Rotation", "Rotating", "keys", "0"]
 
 
+@pytest.mark.slow
 def test_grades_have_keys_of_their_own(run: Run, visit: Visit) -> None:
     scale = Scale({3: "made for this query", 2: "answers, with a flaw", 0: "not relevant"})
     with served(review_run(run.store.url), scale=scale) as page:
@@ -307,6 +314,7 @@ EVIL_URLS: Values = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_hostile_texts_are_shown_as_they_are(run: Run, visit: Visit, size: dict[str, int]) -> None:
     pairs = len(HOSTILE)
@@ -344,6 +352,7 @@ def test_a_narrow_screen_scrolls_down_only_and_buttons_stay(page: Page, visit: V
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_stands_out_from_its_ground(page: Page, visit: Visit, scheme: str) -> None:
     tab = visit(page, color_scheme=scheme)
@@ -360,6 +369,7 @@ def test_every_text_stands_out_from_its_ground(page: Page, visit: Visit, scheme:
 LONG = "How keys are rotated, step by step, in a long text. " * 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("height", [640, 700, 900])
 def test_nothing_covers_the_rationale_on_a_narrow_screen(run: Run, visit: Visit, height: int) -> None:
     scale = Scale({3: "made for this query", 2: "answers, with a flaw", 0: "not relevant"})
@@ -416,6 +426,7 @@ rotate --all
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 390])
 def test_markdown_is_rendered_without_html_and_links(run: Run, visit: Visit, width: int) -> None:
     with served(review_run(run.store.url, texts={0: MARKDOWN})) as page:

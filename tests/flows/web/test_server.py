@@ -80,6 +80,7 @@ def test_bad_posts_keep_nothing_and_say_so(page: Page, fields: dict[str, str]) -
     assert page.answers().num_rows == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reviewer", ["", "%20", "a%00b", "x" * 61, "%E2%80%AE"])
 def test_a_bad_name_labels_nothing_and_is_asked_for_again(page: Page, reviewer: str) -> None:
     fields = {"pair": page.deck[0].name, "answer": "1"}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +73,7 @@ def test_keys_stay_what_they_are() -> None:
 LETTERS = st.text("abcdefgh ", min_size=8, max_size=30).filter(lambda text: len(text.replace(" ", "")) > 5)
 
 
+@pytest.mark.slow
 @given(texts=st.lists(LETTERS, min_size=5, max_size=20), data=st.data())
 def test_any_slip_of_one_letter_is_near(texts: list[str], data: st.DataObject) -> None:
     slips = []

@@ -102,6 +102,7 @@ def test_nulls_and_chunks_stay() -> None:
     assert mask(pa.array([], pa.string())).to_pylist() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["a.", "1 ", "1", "a@", "1:", "-", "a1B2", "://a:", "password=", "+4 ", "用", '"', "eyJ-", "-sk-"]
 )

@@ -12,6 +12,7 @@ from helpers.runs import SHARED, read
 CRANFIELD = SHARED / "collections" / "cranfield"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CRANFIELD.exists(), reason="the shared collections are not beside the repository")
 def test_figures_are_those_of_ir_measures_on_the_collections_own_files(tmp_path: Path) -> None:
     run, settings = run_of(CRANFIELD, tmp_path / "run"), EvaluateSettings(bootstrap=20, flips=100)

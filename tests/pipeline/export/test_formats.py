@@ -230,6 +230,7 @@ def test_a_run_with_nothing_to_tell_apart_is_refused(split: str, where: str, fin
         export(run, "beir", tmp_path / "public", tmp_path / "kept")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTS.own_kinds())
 def test_one_tenants_export_is_that_of_a_run_without_the_others(
     name: str, finished: Run, alone: dict[str, Run], tmp_path: Path

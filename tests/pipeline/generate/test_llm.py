@@ -98,6 +98,7 @@ def test_what_stays_unreadable_has_an_error_and_is_not_asked_again(tmp_path: Pat
         assert server.requests == count == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_is_survived_and_nothing_is_paid_for_twice(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -128,6 +129,7 @@ LlmWriter(LlmWriterSettings(), judge, sys.argv[2]).write(pa.Table.from_pylist(ro
 """
 
 
+@pytest.mark.slow
 def test_a_kill_costs_half_a_second_of_replies_at_most(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     with FakeWriter(latency=SLOW, slots=SLOTS) as server:

@@ -161,6 +161,7 @@ def test_a_day_without_a_row_is_no_error_beside_others(tmp_path: Path) -> None:
     assert len(logs_of(log, tmp_path / "run", nightly=True).rows) == 6
 
 
+@pytest.mark.slow
 def test_the_sample(tmp_path: Path) -> None:
     got = logs_of(SAMPLE / "impressions", tmp_path / "run", ingest={"max_reject_share": 0})
     assert list(got.manifest.facts["days"]) == [f"2026-03-{day:02d}" for day in range(1, 11)]

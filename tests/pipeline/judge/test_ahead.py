@@ -87,6 +87,7 @@ def test_the_stage_finds_every_reply_and_makes_no_call(pooled: Run, server: Fake
     assert ahead.num_rows == PAIRS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("places", "most"), [(2, 8), (4, 3)])
 def test_calls_under_way_are_those_of_one_judge(
     pooled: Run, server: FakeChat, tmp_path: Path, places: int, most: int

@@ -113,6 +113,7 @@ def model(written: list[list[tuple[int, bool]]]) -> dict[int, str]:
 ROWS = st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(written=st.lists(ROWS, max_size=8), refresh=st.sets(st.integers(0, 8)), merge=st.sets(st.integers(0, 8)))
 def test_what_stands_depends_on_the_order_of_writing_only(

@@ -232,6 +232,7 @@ asyncio.run(LedgerJudge(source, Ledger(sys.argv[1])).judge(rows))
 """
 
 
+@pytest.mark.slow
 def test_a_kill_costs_a_second_of_replies_at_most(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], env=environment, stdout=-1, text=True)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from darklode.pipeline.laws.adapting import AdapterTrainer
 from darklode.pipeline.laws.cell import GridPoint
@@ -13,6 +14,7 @@ from .conftest import Grid
 HEAD = AdaptSettings(method="linear", steps=20, batch=16, learning_rates=(3e-3, 100.0), start="base", refresh_steps=20)
 
 
+@pytest.mark.slow
 def test_validation_chooses_the_rate_and_what_did_not_help_is_the_base(towers: Grid) -> None:
     trainer = AdapterTrainer(HEAD)
     bench = replace(towers.bench(trainer), chooses=True)

@@ -18,6 +18,7 @@ from helpers.tiny_bert import tiny_bert
 from .conftest import CELLS, DUAL, LORA, Grid, worked
 
 
+@pytest.mark.slow
 def test_every_cell_trains_towers_and_is_measured_on_the_same_queries(towers: Grid) -> None:
     rows = read(towers.out, "law_points")
     assert len(rows) == 2 * 3 * 3  # sources, sizes, measures
@@ -33,6 +34,7 @@ def test_every_cell_trains_towers_and_is_measured_on_the_same_queries(towers: Gr
     assert entropy["labels", 30]["parameters"] == entropy["labels", 0]["parameters"]
 
 
+@pytest.mark.slow
 def test_the_same_cells_elsewhere_give_the_same_bytes(towers: Grid, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "laws"))
     fewer = towers.settings.model_copy(update={"laws": CELLS.model_copy(update={"sizes": (10,)})})
@@ -87,6 +89,7 @@ def test_few_validation_queries_choose_between_no_settings(towers: Grid, tmp_pat
         worked([towers.base], two, out)
 
 
+@pytest.mark.slow
 def test_an_encoder_more_trains_its_own_cells_alone(towers: Grid, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "laws"))
     few = {"dual": DUAL.model_copy(update={"steps": 2}), "laws": LawSettings(trainer="towers", sizes=(10,), seeds=1)}

@@ -75,6 +75,7 @@ class Apart:
             )
 
 
+@pytest.mark.slow
 def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     from helpers.tiny_bert import tiny_bert

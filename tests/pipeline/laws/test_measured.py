@@ -46,6 +46,7 @@ def test_pairs_of_one_cluster_count_as_one_draw() -> None:
     assert together["high"] - together["low"] > 2 * (apart["high"] - apart["low"])
 
 
+@pytest.mark.slow
 def test_blocks_of_queries_elsewhere_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sentence_transformers")
     monkeypatch.setattr(measured, "QUERIES", 8)

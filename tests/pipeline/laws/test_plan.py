@@ -110,6 +110,7 @@ def test_prices_are_those_said_or_of_people_or_of_the_judge() -> None:
     assert PlanRequest(per_gpu_hour=3).with_prices(took).per_parameter == pytest.approx(3 * 2 / 4e6)
 
 
+@pytest.mark.slow
 def test_a_joint_law_gives_the_model_and_the_labels_of_a_budget() -> None:
     draws, found = np.random.default_rng(0), []
     for model in (1e6, 4e6, 1.6e7, 6.4e7):

@@ -257,7 +257,7 @@ def test_days_and_queries_elsewhere_end_like_one_run(run: Run, tmp_path: Path, m
 OUTCOME = ("mined_pairs", "triplets", "log_queries", "query_clusters")
 
 
-@pytest.mark.parametrize("number", mostly_slow(range(12), fast=2))
+@pytest.mark.parametrize("number", mostly_slow(range(12), fast=1))
 def test_nights_end_like_one_run_over_all_days(tmp_path: Path, number: int) -> None:
     log = random_log(number)
     once, nightly = Run(str(tmp_path / "once")), Run(str(tmp_path / "nightly"))

@@ -93,6 +93,7 @@ def test_no_two_near_duplicates_are_on_different_sides(run: Run, number: int) ->
         assert len({rows[a]["split"], rows[b]["split"]} - {None}) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
 def test_nights_in_any_order_end_like_one_run(tmp_path: Path, number: int) -> None:
     asked = slippery(number)

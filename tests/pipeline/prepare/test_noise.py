@@ -82,6 +82,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "reason"), NOISE)
 def test_noise_is_named(run: Run, text: str, reason: str) -> None:
     cleaned(run, [text, "how do i rotate a signing secret"], noise=True)
@@ -89,6 +90,7 @@ def test_noise_is_named(run: Run, text: str, reason: str) -> None:
     assert list(reasons(run).values()) == [reason]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", QUERIES)
 def test_queries_are_not_noise(run: Run, text: str) -> None:
     cleaned(run, [text], noise=True)

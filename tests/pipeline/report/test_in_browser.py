@@ -64,6 +64,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_fits_the_screen_is_silent_and_asks_for_nothing(browser: Browser, file: Path, width: int) -> None:
     with browser.new_context(viewport={"width": width, "height": 900}) as context:

@@ -67,6 +67,7 @@ def any_page(any_run: Run) -> bytes:
     return rendered(any_run)
 
 
+@pytest.mark.slow
 def test_the_page_is_well_formed_and_its_links_lead_somewhere(any_page: bytes) -> None:
     root = parsed(any_page)
     ids = [element.get("id") for element in root.iter() if element.get("id")]
@@ -90,6 +91,7 @@ def test_the_page_loads_nothing_and_its_policy_forbids_it(any_page: bytes) -> No
     assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(any_run: Run, any_page: bytes, tmp_path: Path) -> None:
     assert rendered(any_run) == any_page
     if any_run.manifests():
@@ -117,6 +119,7 @@ def test_texts_from_outside_stay_texts(run: Run) -> None:
     assert not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", html)
 
 
+@pytest.mark.slow
 def test_texts_from_outside_are_isolated_from_the_direction_around_them(run: Run) -> None:
     root = parsed(rendered(hostile_run(run.store.url)))
     isolated = {
@@ -132,6 +135,7 @@ def test_texts_from_outside_are_isolated_from_the_direction_around_them(run: Run
     assert loose == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("complete", range(len(STAGES)))
 def test_a_run_that_was_killed_shows_what_is_there_and_says_what_is_not(run: Run, complete: int) -> None:
     finished_run(run.store.url)

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from darklode.pipeline.towers.card import speeds
 
 from .conftest import Distilled
 
 
+@pytest.mark.slow
 def test_the_card_tells_all_of_it(distilled: Distilled) -> None:
     page = (Path(distilled.out.store.url) / "README.md").read_text()
     for title in ("What the student keeps", "How near it is", "Size and speed", "What was tried", "How it went"):

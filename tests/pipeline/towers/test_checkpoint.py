@@ -45,6 +45,7 @@ for step in steps(base, TeacherPair(base.encoder, settings.cache, None, 1), [fil
 """
 
 
+@pytest.mark.slow
 def test_a_killed_student_goes_on_and_is_the_same_to_the_byte(distilled: Distilled, tmp_path: Path) -> None:
     given = [distilled.root, distilled.source.store.url, tmp_path / "out", distilled.files[0]]
     command = [sys.executable, "-c", KILLED, *map(str, given), distilled.settings.towers.model_dump_json()]

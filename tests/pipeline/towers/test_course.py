@@ -60,6 +60,7 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(distilled: Distilled, less
         np.testing.assert_allclose(course.best_weights[name], one, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(distilled: Distilled, lesson: DistillationTask) -> None:
     first, again, other = (course_of(distilled, lesson, seed) for seed in (1, 1, 2))
     assert [one.tobytes() for one in first.best_weights.values()] == [

@@ -37,6 +37,7 @@ np.save(sys.argv[2], vectors)
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process_without_darklode_gets_the_students_vectors(distilled: Distilled, tmp_path: Path) -> None:
     folder, to = Path(distilled.out.store.url) / FOLDER, tmp_path / "found.npy"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -32,6 +32,7 @@ def test_the_distance_on_held_out_queries_falls(distilled: Distilled) -> None:
     assert trial["distance"] == min(float(str(row["distance"])) for row in rows)
 
 
+@pytest.mark.slow
 def test_it_stands_and_a_killed_one_ends_as_the_same_student(distilled: Distilled, tmp_path: Path) -> None:
     assert redo(distilled.steps(), distilled.out) == []
     out, looks = Run(str(tmp_path / "out")), 0

@@ -15,6 +15,7 @@ from helpers.adapted import model_in
 from .conftest import Adapted
 
 
+@pytest.mark.slow
 def test_the_card_tells_verdict_intervals_trials_and_licence(adapted: Adapted, tmp_path: Path) -> None:
     run = Run(str(shutil.copytree(Path(adapted.out.store.url), tmp_path / "out")))
     encoder = model_in(adapted.root)

@@ -28,6 +28,7 @@ def task(adapted: Adapted) -> Task:
     return Task.from_tables(tables, adapted.base.open(tables), same_document=False)
 
 
+@pytest.mark.slow
 def test_each_query_is_held_out_once_by_cluster_and_learned_from_elsewhere(task: Task) -> None:
     found = folds(task, 3)
     held = [query for one in found for query in one.validation.ids.to_pylist()]

@@ -18,6 +18,7 @@ from .conftest import QUICK, Adapted
 STILL = QUICK.model_copy(update={"learning_rates": (1e-12,), "steps": 10, "start": "base"})
 
 
+@pytest.mark.slow
 def test_what_moves_nothing_finds_what_the_base_does(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
     sources = adapted.base.sources

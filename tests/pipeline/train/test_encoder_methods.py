@@ -22,6 +22,7 @@ def files(run: Run) -> dict[str, bytes | None]:
     return {name: run.store.read(name) for table in tables for name in run.store.sizes(f"tables/{table}")}
 
 
+@pytest.mark.slow
 def test_lora_killed_and_run_again_is_the_same_to_the_byte(adapted: Adapted, tmp_path: Path) -> None:
     these = steps(adapted.base, adapted.settings.model_copy(update={"adapt": LORA}))
     whole, killed = Run(str(tmp_path / "whole")), Run(str(tmp_path / "killed"))

@@ -58,6 +58,7 @@ def loaded_elsewhere(folder: Path, to: Path) -> Floats:
     return np.asarray(np.load(to), np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [1, 3])
 def test_a_fresh_process_without_darklode_gets_the_same_vectors(adapted: Adapted, tmp_path: Path, layers: int) -> None:
     head = moved(layers)
@@ -86,6 +87,7 @@ def test_half_precision_is_handed_over_and_checked_before_training(
         require_reproducible(base, other, run.tables("adaptation_queries"))
 
 
+@pytest.mark.slow
 def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> None:
     run = decided(adapted, tmp_path / "out", None)
     save(run, adapted.base, model_in(adapted.root), QUICK)
@@ -107,6 +109,7 @@ def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted,
     assert {name: run.store.read(name) for name in names} == before
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
 @pytest.mark.parametrize("method", ["lora", "top_n", "full"])
 def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(

@@ -78,6 +78,7 @@ def trained_on(run: Run, root: Path, tenant: str) -> tuple[str, str]:
     return fingerprint(out.tables(*DATA)), out.tables("adapter_weights").content("adapter_weights")
 
 
+@pytest.mark.slow
 def test_an_adapter_learns_from_its_tenants_rows_alone(tmp_path: Path) -> None:
     """Whatever another tenant's rows of the same run say, fingerprint and weights are the same, to the byte."""
     found = {}

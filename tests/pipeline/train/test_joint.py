@@ -82,6 +82,7 @@ def test_looks_and_minings_are_among_the_moved_texts(adapted: Adapted, task: Tas
         assert (lesson.task.frozen.take(np.arange(3)) == encoder.document_vectors(lesson.texts)[:3]).all()
 
 
+@pytest.mark.slow
 def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp_path: Path) -> None:
     out, sources = Run(str(tmp_path / "out")), adapted.base.sources
     execute(out, PAIRS, lambda _tables, output: adaptation_pairs(sources, output, AdaptSettings()))

@@ -65,6 +65,7 @@ def test_soft_targets_train_another_head_from_the_same_labels(task: Task, pairs:
     assert all(np.isfinite(one).all() for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "ffn"])
 def test_a_head_among_others_is_the_one_trained_alone(task: Task, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the byte, whatever the others are: another rate, another seed, fewer queries, a start of their own."""

@@ -38,6 +38,7 @@ def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted,
     assert redo(steps(adapted.base, adapted.settings)[:3], out) == [], "it stands"
 
 
+@pytest.mark.slow
 def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
     redo(steps(adapted.base, adapted.settings)[:3], out)
@@ -98,6 +99,7 @@ def test_enough_validation_queries_choose_alone(adapted: Adapted, tmp_path: Path
     assert {row["trial"] for row in read(out, "adapter_weights")} == {0, 1}
 
 
+@pytest.mark.slow
 def test_one_below_is_too_few_and_without_any_the_train_queries_do(adapted: Adapted, tmp_path: Path) -> None:
     for validation in (ENOUGH - 1, 0):
         source = build_to_adapt(tmp_path / f"run{validation}", {"train": 20, "validation": validation, "test": 3})

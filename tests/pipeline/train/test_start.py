@@ -37,6 +37,7 @@ def night(shipped: Path, out: Path, registry: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in [*(out / "tables").rglob("*.parquet"), out / RECORD]}
 
 
+@pytest.mark.slow
 def test_a_night_begins_with_the_last_one_and_a_second_one_changes_nothing(shipped: Path, tmp_path: Path) -> None:
     live, registry, out = shipped / "adapter", tmp_path / "adapters", tmp_path / "out"
     with serving.checking(str(live), str(shipped / "run")) as check:

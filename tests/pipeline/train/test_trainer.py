@@ -37,6 +37,7 @@ def task(adapted: Adapted) -> Task:
     return Task.from_tables(adapted.out.tables(), adapted.base.open(adapted.out.tables()), same_document=False)
 
 
+@pytest.mark.slow
 def test_training_twice_gives_the_same_bytes_and_documents_stay(adapted: Adapted, task: Task) -> None:
     every = np.arange(len(task.frozen))
     before = task.frozen.take(every).tobytes()
@@ -53,6 +54,7 @@ def test_training_twice_gives_the_same_bytes_and_documents_stay(adapted: Adapted
     assert task.frozen.take(every).tobytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["full", "top_n", "lora"])
 def test_the_trainers_steps_are_those_of_a_plain_loop(adapted: Adapted, task: Task, method: str) -> None:
     """Mining, draws, loss, AdamW, cosine and the cut of gradients, written out."""

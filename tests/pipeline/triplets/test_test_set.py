@@ -21,6 +21,7 @@ def write(run: Run, *, apart: bool = False, **given: Any) -> None:
     execute(run, TEST_SET, lambda tables, output: test_set(tables, output, HOP, settings, apart=apart, lenders=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [None, 2, 0])
 def test_it_says_how_new_queries_are_and_training_holds_no_later_one(run: Run, most: int | None) -> None:
     log = random_log(3, days=8)

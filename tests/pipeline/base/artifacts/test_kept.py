@@ -88,6 +88,7 @@ def test_one_that_was_written_a_moment_ago_is_not_among_them(bucket: str) -> Non
     assert stand(bucket)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b'{"manifests/one.json": 3}', b'{"manifests/one.json": [1, 2, null]}']
 )

@@ -54,6 +54,7 @@ def told(run: Run) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_of_120_flipped_bits_none_is_overlooked(run: Run) -> None:
     finished_run(run.store.url)
     made, before = stages(run), answers(run)

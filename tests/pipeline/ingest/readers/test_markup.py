@@ -85,6 +85,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_html_is_read_in_time_that_grows_with_its_length(name: str) -> None:
     """Two of these took minutes; a limit of the processor's seconds ends the process where one does again."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from darklode.pipeline.judge.adaptive.evidence import Evidence
 from darklode.pipeline.judge.adaptive.gain import FLOOR
@@ -60,6 +61,7 @@ def test_a_tenant_without_positives_is_judged_to_the_end_even_where_the_slice_ex
     assert (len(rounds.unjudged_pairs), rounds.missed_positives.share) == (0, 0)
 
 
+@pytest.mark.slow
 def test_what_queries_miss_is_estimated_beside_what_is_missed_of_all() -> None:
     evidence, labels = made(60)
     covered = 0

@@ -260,6 +260,7 @@ def test_a_model_that_gives_no_label_is_an_error() -> None:
         _ = judge_of(server).judge_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_is_survived(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
@@ -279,6 +280,7 @@ def test_every_fault_is_survived(fault: str, monkeypatch: pytest.MonkeyPatch) ->
     assert what_was_said(said) == what_was_said(expected)
 
 
+@pytest.mark.slow
 def test_thirty_percent_of_faults_change_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.05)
     pairs = pairs_of(20, 20)
@@ -451,6 +453,7 @@ def stop_after(n: int, fault: str) -> Callable[[Request], str | None]:
     return lambda request: fault if request.number > n else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["503", "dropped", "html", "429"])
 def test_a_server_that_goes_down_for_good_costs_no_answer(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
@@ -553,6 +556,7 @@ def test_calls_under_way_stay_within_the_limit_and_reach_it() -> None:
         assert server.most_at_once == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["429", "503"])
 def test_the_pace_follows_a_server_that_turns_calls_away(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)

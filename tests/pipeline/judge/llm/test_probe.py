@@ -39,6 +39,7 @@ def first(n: int, fault: str) -> Callable[[Request], str | None]:
     return lambda request: fault if request.number <= n else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["500", "503", "429", "dropped", "html"])
 @pytest.mark.parametrize("failures", [1, 3, 4, 12])
 def test_a_server_that_fails_at_first_changes_no_form(

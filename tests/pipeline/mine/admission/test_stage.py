@@ -39,6 +39,7 @@ def test_ordinary_days_are_admitted_and_garbage_is_held_with_its_reasons(run: Ru
     assert step.dropped == {"the day is held": 2400}
 
 
+@pytest.mark.slow
 def test_a_held_day_is_in_no_baseline(run: Run, tmp_path: Path) -> None:
     judged(run, with_garbage())
     other = Run(str(tmp_path / "other"))
@@ -50,6 +51,7 @@ def test_a_held_day_is_in_no_baseline(run: Run, tmp_path: Path) -> None:
     assert [row for row in read(run, "day_measures") if str(row["date"]) != DAY] != rest[1]
 
 
+@pytest.mark.slow
 def test_days_in_any_order_end_like_one_run(run: Run, tmp_path: Path) -> None:
     log = with_garbage(16)
     for late in ({3, 4}, {4}, {BAD}, set()):
@@ -66,6 +68,7 @@ def test_a_night_judges_its_own_day_alone(run: Run) -> None:
     assert len(set(run.manifests()["admit_days"].units) - before) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verdict", ["accepted", "discarded"])
 def test_the_last_word_on_a_day_is_peoples(run: Run, verdict: str) -> None:
     assert judged(run, with_garbage(), decision(verdict))[DAY, "default"] == verdict
@@ -112,6 +115,7 @@ def test_a_log_without_days_has_none(run: Run) -> None:
     assert ADMIT_DAYS.writes == ("day_measures", "log_days")
 
 
+@pytest.mark.slow
 def test_a_level_that_was_accepted_is_expected_from_then_on(run: Run) -> None:
     """Half of all searches go away for good: two days are accepted, the third is as expected."""
     log: dict[date, list[object]] = dict(days(36))  # type: ignore[arg-type]

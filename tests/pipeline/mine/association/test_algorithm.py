@@ -148,6 +148,7 @@ def test_five_strong_terms_meet_in_another_order() -> None:
     assert [round(row["score"], 6) for row in rows] == [0.4, 0.4]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(log=LOGS)
 def test_tenants_never_meet(log: Log) -> None:
@@ -156,6 +157,7 @@ def test_tenants_never_meet(log: Log) -> None:
     assert keyed(found(log)) == keyed(apart)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(log=LOGS | RANDOM, most=st.sampled_from([0, 1, 2, 5]), rule=st.sampled_from(["paper", "guarded"]))
 def test_nights_together_are_one_run(log: Log, most: int, rule: str) -> None:

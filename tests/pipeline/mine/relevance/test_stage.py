@@ -370,6 +370,7 @@ def sample_days(limit: int) -> list[pa.Table]:
     return days
 
 
+@pytest.mark.slow
 def test_the_same_bytes_day_by_day_and_all_at_once(sample: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the real parts; blocks are cut so small that each day has several."""
     days = sample_days(90)

@@ -112,6 +112,7 @@ def test_requests_under_way_are_bounded(server: FakeOpenAI, most: int) -> None:
     assert server.most_at_once == most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_passes_and_no_text_is_embedded_twice(server: FakeOpenAI, fault: str) -> None:
     server.script = scripted(n1=fault, n2=fault, n5=fault)

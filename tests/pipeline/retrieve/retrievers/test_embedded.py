@@ -183,6 +183,7 @@ def test_the_last_chunk_is_no_stand_in_for_a_missing_seed() -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (COLLECTIONS / "cranfield").exists(), reason="the test collections are not here")
 def test_the_pool_of_cranfield_holds_what_it_should(tmp_path: Path) -> None:
     cranfield = read_collection("cranfield")

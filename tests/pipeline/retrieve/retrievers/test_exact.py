@@ -63,6 +63,7 @@ def test_scores_beyond_float32_are_refused() -> None:
         exact_search(queries, made(1, "smooth", 50), 7, CPU)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     seed=st.integers(0, 10_000),

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from .conftest import Trained
 
 
+@pytest.mark.slow
 def test_the_card_tells_all_of_it(both: Trained) -> None:
     page = (Path(both.out.store.url) / "README.md").read_text()
     for title in ("What they reach", "What was tried", "How it went", "How to use it", "What it does not say"):

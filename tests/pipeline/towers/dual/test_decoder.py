@@ -128,6 +128,7 @@ def learned(both: Trained, family: Family, method: str, folder: Path) -> tuple[F
     return wanted, asked
 
 
+@pytest.mark.slow
 def test_what_learned_loads_without_darklode(both: Trained, tmp_path: Path) -> None:
     methods: dict[Family, str] = {"Qwen2": "full", "Llama": "lora"}
     made = {tmp_path / method: learned(both, family, method, tmp_path / method) for family, method in methods.items()}

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -31,6 +32,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
+@pytest.mark.slow
 def test_a_fresh_process_without_darklode_gets_both_towers_prefixes(both: Trained, tmp_path: Path) -> None:
     folder, to = Path(both.out.store.url) / FOLDER, tmp_path / "found.npz"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

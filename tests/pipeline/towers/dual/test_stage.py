@@ -83,6 +83,7 @@ for step in steps(base, settings)[:3]:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_trial_goes_on_and_ends_with_the_same_bytes(both: Trained, tmp_path: Path) -> None:
     """Killed in the second of two: the first stands, and the second begins at its last look."""
     given = [str(both.root), both.base.sources[0].run.store.url, str(tmp_path / "out"), QUICK.model_dump_json()]
