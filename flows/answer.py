@@ -37,23 +37,19 @@ class AnswerValue:
     """Prints each thing as it comes."""
 
     def table(self, key: str, rows: pa.Table, title: str, nothing: str | None = None) -> None:
-        """See `Answer`."""
         if rows.num_rows or nothing is None:
             show(rows, title)
         elif nothing:
             console.print(f"{nothing}\n")
 
     def rows(self, key: str, rows: Rows, columns: Mapping[str, bool], title: str) -> None:
-        """See `Answer`."""
         show_rows(rows, columns, title)
 
     def fact(self, key: str, value: Any, sentence: str | None = None) -> None:
-        """See `Answer`."""
         if sentence:
             self.say(sentence)
 
     def say(self, sentence: str, *, warning: bool = False) -> None:
-        """See `Answer`."""
         text = printable(sentence)
         console.print(f"[yellow]{text}[/yellow]" if warning else text, soft_wrap=True)
 
@@ -65,19 +61,15 @@ class CollectedAnswer:
         self.values: dict[str, Any] = {}
 
     def table(self, key: str, rows: pa.Table, title: str, nothing: str | None = None) -> None:
-        """See `Answer`."""
         self.values[key] = rows.to_pylist()
 
     def rows(self, key: str, rows: Rows, columns: Mapping[str, bool], title: str) -> None:
-        """See `Answer`."""
         self.values[key] = list(rows)
 
     def fact(self, key: str, value: Any, sentence: str | None = None) -> None:
-        """See `Answer`."""
         self.values[key] = value
 
     def say(self, sentence: str, *, warning: bool = False) -> None:
-        """See `Answer`."""
         self.values.setdefault("notes", []).append(sentence)
 
 

@@ -47,7 +47,6 @@ class InProcess:
     skips_checks = False
 
     def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
-        """See `Executor`."""
         execute(run, step, lambda: report_progress(step.stage.name))
 
     def show(self, run: Run, page: Callable[[], str]) -> None:

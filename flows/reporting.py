@@ -69,30 +69,24 @@ class OnceReporter:
         self._reported: set[tuple[str, str]] = set()
 
     def start(self, stage: str, reason: str) -> None:
-        """See `Reporter`."""
         self._to.start(stage, reason)
 
     def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
-        """See `Reporter`."""
         self._to.progress(stage, done, total, note)
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
-        """See `Reporter`."""
         if redone or self._new("stage", stage):
             self._to.finish(stage, manifest, redone)
 
     def table(self, title: str, rows: pa.Table) -> None:
-        """See `Reporter`."""
         if self._new("table", title):
             self._to.table(title, rows)
 
     def say(self, sentence: str) -> None:
-        """See `Reporter`."""
         if self._new("sentence", sentence):
             self._to.say(sentence)
 
     def end(self) -> None:
-        """See `Reporter`."""
         self._to.end()
 
     def _new(self, kind: str, text: str) -> bool:
@@ -117,7 +111,6 @@ class _Warnings(logging.Handler):
         self._to = to
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`."""
         self._to.say(record.getMessage())
 
 

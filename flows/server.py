@@ -162,7 +162,6 @@ class OwnServer:
     is_persistent: bool = False
 
     def wait(self, seconds: float = START_SECONDS) -> None:
-        """See `Server`."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self.pipe, selectors.EVENT_READ)
             if not waiting.select(seconds):

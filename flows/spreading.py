@@ -61,7 +61,6 @@ class OnRay:
 
     @property
     def places(self) -> int:
-        """See `Spread`."""
         _ = self._runner  # only who is let in is told
         has = import_module("ray").cluster_resources()
         cpus, gpus = self._resources["num_cpus"], self._resources["num_gpus"]

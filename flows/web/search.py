@@ -155,7 +155,6 @@ class _SearchSite(Site):
     """Says what failed as JSON where JSON was asked for."""
 
     def error_page(self, request: Request, status: int, detail: str = "") -> Response:
-        """See `Site`."""
         if request.url.path not in {SEARCH, HEALTH}:
             return super().error_page(request, status, detail)
         heading, sentence = self.messages.get(status, self.messages[HTTPStatus.BAD_REQUEST])

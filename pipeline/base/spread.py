@@ -58,7 +58,6 @@ class Here:
     places = 1
 
     def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
-        """See `Spread`."""
         return map(work, shards)
 
 

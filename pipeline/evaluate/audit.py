@@ -1,4 +1,4 @@
-"""What each retriever finds of the judged positives, and what the pool loses without it."""
+"""The stage `audit`: recall of each retriever on the judged positives, and recall of the pool without it."""
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,13 @@ NOT_FOUND = np.iinfo(np.int32).max
 
 
 class PositiveRanks:
-    """The judged positives and every retriever's rank of each.
+    """Rank of each judged positive in each retriever's list.
 
     Attributes:
         tenants: tenant of each query, shape (n_queries,).
         query: query row of each positive, shape (n_positives,).
         retrievers: names, sorted.
-        ranks: rank of each positive in each list, shape (n_positives, n_retrievers); NOT_FOUND where it is in none.
+        ranks: shape (n_positives, n_retrievers); NOT_FOUND where a list does not contain the positive.
     """
 
     def __init__(self, rows: pa.Table, retrievers: list[str]) -> None:
@@ -50,7 +50,7 @@ class PositiveRanks:
         self.ranks[positive[hit], column] = rows["rank"].to_numpy()[hit]
 
     def recall(self, hit: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Each query's share of positives that are hit, shape (n_queries,) or (n_queries, columns of hit)."""
+        """Share of each query's positives that are hit, shape (n_queries,) or (n_queries, columns of hit)."""
         shape = (len(self.tenants), *hit.shape[1:])
         sums = np.zeros(shape)
         np.add.at(sums, self.query, hit)
@@ -59,17 +59,10 @@ class PositiveRanks:
 
 
 def audit(tables: Tables, output: Output, settings: AuditSettings, *, depth: int, seed: int) -> None:
-    """Measure recall at search depth alone, recall of all but one at the pool's depth, and overlap.
+    """Measure each retriever's recall at search depth, leave-one-out recall at pool depth, and pairwise overlap.
 
-    Means are over queries with at least one positive. Intervals come from resampling queries. Source: DevRev-Search,
-    3.3.1 and A.2.
-
-    Args:
-        tables: holds `rankings` and `qrels`.
-        output: takes `audit_retrievers` (all tenants together first, tenant null) and `audit_overlap`.
-        settings: number of resamples.
-        depth: the pool's depth.
-        seed: of the resampling.
+    Means are over queries with at least one positive; 95 % intervals from resampling queries. With several tenants, the
+    first rows of `audit_retrievers` are over all of them (tenant null). Source: DevRev-Search, 3.3.1 and A.2.
     """
     names = tables.sql("SELECT DISTINCT retriever FROM rankings ORDER BY retriever")["retriever"].to_pylist()
     positives = PositiveRanks(tables.sql(FOUND), names)
@@ -139,7 +132,7 @@ def _overlap(positives: PositiveRanks, depth: int) -> list[dict[str, object]]:
 
 
 def _codes(table: pa.Table, columns: list[str]) -> NDArray[np.int64]:
-    """Number the distinct values of some columns in order of first appearance, shape (rows,)."""
+    """Integer codes of the distinct column combinations in order of first appearance, shape (n_rows,)."""
     joined = pc.binary_join_element_wise(*[table[name].cast(pa.string()) for name in columns], "\x00")
     encoded = pa.chunked_array([joined]) if isinstance(joined, pa.Array) else joined
     return np.asarray(encoded.combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)

@@ -34,7 +34,7 @@ Count = Callable[[str, pa.Table, list[str]], Floats]
 
 
 @dataclass(frozen=True)
-class TestQueries:
+class EvaluationQueries:
     """The test queries, by number.
 
     Attributes:
@@ -46,7 +46,7 @@ class TestQueries:
     groups: NDArray[np.int64]
 
     @classmethod
-    def from_tables(cls, tables: Tables) -> TestQueries:
+    def from_tables(cls, tables: Tables) -> EvaluationQueries:
         """All test queries of a run."""
         rows = tables.read("test_queries").combine_chunks()
         names = pc.binary_join_element_wise(rows["tenant"], rows["group"], "\x00").combine_chunks()
@@ -90,7 +90,7 @@ def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, syst
         systems: names, in the order of the tables.
         seed: of resamples and flips.
     """
-    questions, names = TestQueries.from_tables(tables), settings.measures
+    questions, names = EvaluationQueries.from_tables(tables), settings.measures
     chance = ResamplingSettings(settings.bootstrap, settings.flips, seed)
     labels = tables.read("test_labels")
     upper_bound_values = _by_tenant(questions, labels, lambda _, right, ids: upper_bounds(right, ids, names))
@@ -109,7 +109,7 @@ def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, syst
     output.facts |= {"systems": list(systems), "queries": questions.rows.num_rows}
 
 
-def _by_tenant(questions: TestQueries, labels: pa.Table, count: Count) -> Floats:
+def _by_tenant(questions: EvaluationQueries, labels: pa.Table, count: Count) -> Floats:
     """What is counted tenant by tenant, shape (n_queries, n_measures), in the order of the queries."""
     values = []
     for tenant in questions.tenants:
@@ -195,7 +195,7 @@ class _Scope:
         return {"low": low, "high": high} if self.groups.any() else {"low": None, "high": None}
 
 
-def _scopes(questions: TestQueries) -> Iterator[_Scope]:
+def _scopes(questions: EvaluationQueries) -> Iterator[_Scope]:
     """Everybody's queries first, then, where there are several, each tenant's; all parts of each that have a query."""
     several = len(questions.tenants) > 1
     for tenant in [None, *(questions.tenants if several else [])]:

@@ -75,12 +75,10 @@ class LlmWriter(QueryWriter):
 
     @property
     def counters(self) -> Counters:
-        """See `Writer`."""
         return self._client.counters
 
     @property
     def max_workers(self) -> int:
-        """See `Writer`."""
         return self._judge.max_workers
 
     def portion(self, share: float, at_once: int) -> LlmWriter:

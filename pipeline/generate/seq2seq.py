@@ -56,7 +56,6 @@ class Seq2SeqWriter(QueryWriter):
         return tokens, model.eval().to(devices(self._settings.device)[0])
 
     def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
-        """See `Writer`."""
         passages = texts["text"].to_pylist()
         queries: list[str] = []
         for start in range(0, len(passages), self._settings.batch_size):

@@ -53,13 +53,11 @@ class WritingShard:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         tenant, first, _ = self.blocks[0]
         return f"write for {tenant} from text {first} and {len(self.blocks) - 1} more blocks"
 
     @property
     def folder(self) -> str:
-        """See `Shard`."""
         return f"progress/{WRITE.name}/{key_of(self.basis, self.blocks)}"
 
 

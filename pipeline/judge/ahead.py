@@ -54,13 +54,11 @@ class Asking:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         tenant, first, last = self.blocks[0]
         return f"judge {tenant} blocks {first} to {last - 1} and {len(self.blocks) - 1} more"
 
     @property
     def folder(self) -> str:
-        """See `Shard`."""
         settings = [section.model_dump(mode="json") for section in (*self.judges, self.cache)]
         contents = [self.tables.content(table) for table in ("queries", "chunks", "pool")]
         return f"progress/judge/{key_of(settings, self.blocks, contents)}"

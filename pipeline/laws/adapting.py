@@ -1,4 +1,4 @@
-"""Cells that train what `adapt` would: queries move, documents stay as they are."""
+"""Grid points that train an `adapt` method: the query side moves, documents stay frozen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AdapterTrainer:
-    """A method of `adapt`; see `Trainer`.
+    """Trains a method of `adapt`.
 
     Attributes:
         adapt: method, loss, negatives, steps and learning rates.
@@ -33,29 +33,24 @@ class AdapterTrainer:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `Trainer`."""
         return self.adapt.decisive()
 
     @property
     def same_document(self) -> bool:
-        """See `Trainer`."""
         return self.adapt.same_document
 
     @property
     def temperature(self) -> float:
-        """See `Trainer`."""
         return self.adapt.temperature
 
     def settings(self, bench: GridEvaluator) -> int:
-        """See `Trainer`."""
         return len(method_of(self.adapt, bench.desk.base).hyperparameters)
 
     def looked_at(self, queries: int) -> int:
-        """See `Trainer`: all of them."""
         return queries
 
     def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
-        """See `Trainer`; of the best weights the best share of the way is taken."""
+        """Keeps the best weights of all settings and their best share of the way from the base."""
         method = method_of(self.adapt, bench.desk.base)
         best_model: tuple[ValidationScore, float, Any] | None = None
         for setting in method.hyperparameters:
@@ -82,7 +77,6 @@ class AdapterTrainer:
 
     @contextmanager
     def search_with(self, bench: GridEvaluator, trained_model: TrainedModel) -> Iterator[tuple[FrozenIndex, Floats]]:
-        """See `Trainer`."""
         if trained_model.weights is None:
             yield bench.task.frozen, bench.queries.vectors
             return

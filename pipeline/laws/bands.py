@@ -1,9 +1,9 @@
-"""Intervals of what a fit predicts: its own curve with drawn noise is fitted anew, again and again.
+"""Prediction intervals by parametric bootstrap: refit the form to its own curve plus simulated noise.
 
-The sizes are chosen and not drawn, so the points are not drawn either, but the noise on their logarithms is: normal, of
-the residuals' spread, which is drawn itself (σ² = s²(n − k)/χ²), since few points know it badly. Dealing out the
-residuals themselves held 79 of 100 new points beyond the sizes where 95 were asked for. A new point's own noise is
-included. Noise counts as independent, although samples of one seed lie in one another.
+Sizes are chosen, not sampled, so points are not resampled; only the noise on log losses is: normal with the residuals'
+spread, which is itself drawn (σ² = s²(n − k)/χ²) because few points estimate it badly. Resampling the residuals instead
+covered only 79 of 100 new points beyond the sizes, against a nominal 95. A new point's own noise is included. Noise is
+treated as independent, although the training samples of one seed are nested.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from darklode.pipeline.laws.forms import Floats, LawPoints
 
 
 def refit_samples(full_fit: Fit, resamples: int, seed: int) -> Iterator[tuple[Fit, float]]:
-    """The fit to each resample, and the noise of one new point, as a logarithm.
+    """Refit the form to simulated data; yields each refit and the noise of a new point, in log units.
 
     Args:
-        full_fit: to more points than it has constants.
-        resamples: how many.
-        seed: of the draws.
+        full_fit: must have more points than constants.
+        resamples: number of refits.
+        seed: of the noise.
     """
     n = len(full_fit.points)
     draws = np.random.default_rng([seed, n])
@@ -40,7 +40,7 @@ def refit_samples(full_fit: Fit, resamples: int, seed: int) -> Iterator[tuple[Fi
 
 
 def confidence_band(full_fit: Fit, places: LawPoints, resamples: int, seed: int) -> tuple[Floats, Floats]:
-    """Ends of the 95 % interval of a new point at each place; NaN where there are too few points."""
+    """The 95 % interval of a new point at each place; NaN if there are too few points."""
     if len(full_fit.points) <= full_fit.form.count:
         return np.full(len(places), np.nan), np.full(len(places), np.nan)
     drawn = [refit.predict(places) * np.exp(noise) for refit, noise in refit_samples(full_fit, resamples, seed)]

@@ -1,4 +1,4 @@
-"""Which queries to label next: of clusters without a label first, then where retrievers and judges disagree most."""
+"""Select the next queries to label: clusters without labels first, then the largest disagreement."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from darklode.schemas.settings import CleanSettings
 NEW, DISPUTED = "its cluster has no label", "its cluster is disputed"
 
 TOP = 10
-"""Of each retriever's list, for how far retrievers differ."""
+"""Depth to which retrievers' lists are compared."""
 
 READS = ("rankings", "pool", "panel_verdicts", "raw_queries", "rejects", "log_queries", "query_clusters")
-"""Tables of a run that are looked at besides those that are learned from; one that it lacks is empty."""
+"""Tables used besides those of training; a missing one counts as empty."""
 
 # Of cluster sampling's rejects those that nothing kept stands for. Retrievers: 0, where all find the same, 1, where no
 # two find one chunk; judges: the share of pairs that a panel splits on, or how near probabilities are to one half.
@@ -105,21 +105,22 @@ CHOSEN = """
 def next_queries(
     tables: Tables, output: Output, sources: Sequence[TrainingSource], *, tenant: str, size: int, seed: int
 ) -> int:
-    """Write the next batch: of every cluster without a label its most asked candidate, then by disagreement, by turns.
+    """Write the next batch: alternately the most frequent candidate of a cluster without labels, and by disagreement.
 
-    Candidates are what the runs know and nobody labelled, and the queries of files. Clusters are k-means over the
-    character n-grams of all queries together, as in cleaning. A candidate near to a labelled or a held-out query goes.
+    Candidates are the unlabelled queries of the runs and those of files. Clusters are k-means over character n-grams of
+    all
+    queries, as in cleaning. Candidates that nearly duplicate a labelled or held-out query are dropped.
 
     Args:
-        tables: holds `raw_queries`, those of files.
-        output: takes `next_queries`.
+        tables: `raw_queries` of the files.
+        output: `next_queries`.
         sources: the runs; none for a file of points.
-        tenant: whose.
-        size: at most so many.
-        seed: of the clusters.
+        tenant: the tenant.
+        size: maximum number of queries.
+        seed: of the clustering.
 
     Returns:
-        How many candidates there are.
+        Number of candidates.
     """
     run_queries = [_run_queries(source, tenant) for source in sources]
     with tables.connect(FILES) as connection:
@@ -155,7 +156,7 @@ def _plain(rows: pa.Table) -> pa.Table:
 
 
 def _assign_clusters(connection: duckdb.DuckDBPyConnection, numbered: Relation, seed: int) -> pa.Table:
-    """The cluster of each n."""
+    """Cluster of each row number."""
     texts = connection.sql(f"SELECT text FROM {numbered} ORDER BY n").to_arrow_table()["text"].to_pylist()
     cluster_tables = []
     if texts:

@@ -1,4 +1,4 @@
-"""Cells that train both towers, as stage I of `train-towers` does: documents move, too."""
+"""Grid points that train both towers (`train-towers --stage 1`): documents move, too."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DualTowerTrainer:
-    """Stage I of `train-towers`; see `Trainer`.
+    """Trains a query and a document tower.
 
-    All cells of an encoder begin with the same towers, those of all triplets' first queries and texts, whatever they
-    learn from: step 0 is the same for each size, and knows no label.
+    All grid points of an encoder start from the same towers, initialized from the first triplets of the whole table, so
+    step 0 is the same at each size and uses no label.
 
     Attributes:
         dual: views, losses, steps and rates.
-        lora: rank, alpha and targets.
+        lora: rank, alpha and target modules.
     """
 
     dual: DualSettings
@@ -52,24 +52,21 @@ class DualTowerTrainer:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `Trainer`."""
         return self.dual.decisive() | self.lora.decisive() | {"is asked": DecoderPrompt.load(self.dual.prompt).digest()}
 
     @property
     def temperature(self) -> float:
-        """See `Trainer`: the first that is tried, for all cells."""
+        """The first configured temperature, used for all grid points."""
         return self.dual.temperatures[0]
 
     def settings(self, _bench: GridEvaluator) -> int:
-        """See `Trainer`."""
         return len(self._trial_settings)
 
     def looked_at(self, queries: int) -> int:
-        """See `Trainer`."""
         return min(queries, self.dual.held_out)
 
     def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
-        """See `Trainer`; the best look of all trials is kept, of equals the first."""
+        """Keeps the best evaluation of all trials; the first one wins ties."""
         best_trial: tuple[float, str, Weights | None] | None = None
         with tempfile.TemporaryDirectory(prefix="darklode-cell-") as scratch:
             triplets = cell_triplets(bench.desk, task, cell, scratch)
@@ -99,7 +96,7 @@ class DualTowerTrainer:
         tried: tuple[float, float, int],
         hear: Callable[[int, str], None],
     ) -> tuple[MonitorHistory[DualEval], Weights]:
-        """How it went, and the weights after the last step."""
+        """History of one trial, and the weights after the last step."""
         from darklode.pipeline.towers.dual.course import DualTrial, train_towers
         from darklode.pipeline.towers.dual.stream import Stream
         from darklode.pipeline.train.loop import deterministic
@@ -112,7 +109,7 @@ class DualTowerTrainer:
 
     @contextmanager
     def search_with(self, bench: GridEvaluator, trained_model: TrainedModel) -> Iterator[tuple[FrozenIndex, Floats]]:
-        """See `Trainer`; the towers are read as they would be handed over, their vectors lie nowhere afterwards."""
+        """The towers are loaded as they would be released; their vectors are not cached."""
         from darklode.pipeline.train.loop import deterministic
 
         base = bench.desk.base

@@ -1,4 +1,4 @@
-"""A cell of the grid: an encoder, a source of labels, a size and a seed; trained and measured wherever that is."""
+"""A grid point: one encoder, label source, size and seed; trained and evaluated in any process."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex, Ints
 
 Teacher = Callable[[Task, int], Task]
-"""The task as a source teaches it, for a seed."""
+"""Builds the training task of a source for a seed."""
 
 MEASURES = ("nDCG@10", "R@1000")
 DEPTH = 1000
 
 SAMPLE = 64
-"""Texts that are encoded to see how long that takes."""
+"""Number of texts encoded to measure speed."""
 
 
 @dataclass(frozen=True)
 class GridContext:
-    """All that cells of one encoder share.
+    """Everything the grid points of one encoder share.
 
     Attributes:
-        tables: those of `adaptation_pairs`.
+        tables: of `adaptation_pairs`.
         base: the encoder.
-        trainer: of the cells.
-        cells: of the grid.
-        seed: of the texts that entropy draws.
+        trainer: of the grid points.
+        cells: settings of the grid.
+        seed: for the negatives of entropy.
     """
 
     tables: Tables
@@ -63,18 +63,18 @@ class GridContext:
 
     @property
     def key(self) -> str:
-        """Of all that can change what a cell reaches, besides the labels of folders."""
+        """Fingerprint of everything that can change a score, except the labels of generated queries."""
         contents = [self.tables.content(name) for name in (*READS, *self.trainer.tables_read)]
         return key_of(*contents, self.base.identity, self.seed)
 
     @property
     def name(self) -> str:
-        """The encoder's."""
+        """Name of the encoder."""
         return str(self.base.encoder.model)
 
     @cached_property
     def n_parameters(self) -> float | None:
-        """The encoder's, without those of embeddings; None where its files do not tell."""
+        """Number of parameters without embeddings; None if the model files do not tell."""
         location = locate(self.base.encoder) if isinstance(self.base.encoder, SentenceTransformersSettings) else None
         count = inner_parameters(location) if location else None
         return None if count is None else float(count)
@@ -82,7 +82,7 @@ class GridContext:
 
 @dataclass(frozen=True)
 class GridPoint:
-    """A shard."""
+    """One shard of work: a single grid point."""
 
     desk: GridContext
     source: str
@@ -92,7 +92,6 @@ class GridPoint:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"{self.source}, {self.size}, seed {self.number}"
 
 
@@ -100,7 +99,7 @@ _benches: list[tuple[str, GridEvaluator]] = []
 
 
 def evaluator_of(desk: GridContext) -> GridEvaluator:
-    """What cells of a desk are measured with; a process holds one."""
+    """The evaluator of a context; each process caches one, because it holds the encoder in memory."""
     labels = {name: queries.content() for name, queries in generated_in(desk.cells).items()}
     key = key_of(desk.key, desk.tables.url, desk.trainer.identity, desk.cells.model_dump(mode="json"), labels)
     if not _benches or _benches[0][0] != key:
@@ -110,12 +109,12 @@ def evaluator_of(desk: GridContext) -> GridEvaluator:
 
 
 def release() -> None:
-    """Let go of what this process holds, and of its memory."""
+    """Free the cached evaluator and its memory."""
     _benches.clear()
 
 
 def train(cell: GridPoint, tell: Tell | None = None) -> Pieces:
-    """Train a cell: its points, and a row of what that took."""
+    """Train and evaluate one grid point: its points and a row of costs."""
     bench = evaluator_of(cell.desk)
     points, seconds = bench.evaluate_point(cell, tell or (lambda *_: None))
     yield points
@@ -124,7 +123,7 @@ def train(cell: GridPoint, tell: Tell | None = None) -> Pieces:
 
 @dataclass(frozen=True)
 class GridEvaluator:
-    """What the cells of an encoder are taught by and measured with."""
+    """Builds training tasks and measures scores for the grid points of one encoder."""
 
     desk: GridContext
     task: Task
@@ -134,7 +133,7 @@ class GridEvaluator:
 
     @classmethod
     def from_context(cls, desk: GridContext) -> GridEvaluator:
-        """Open the vectors, which are encoded where they lack.
+        """Open the vectors, encoding missing ones first.
 
         Raises:
             ArtifactError: there is no test query.
@@ -149,7 +148,7 @@ class GridEvaluator:
         return cls(desk, task, queries, pairs, desk.trainer.looked_at(len(task.validation)) >= ENOUGH)
 
     def training_task(self, source: str, number: int) -> Task:
-        """The task as a source teaches it, for a seed; the last one is kept."""
+        """The task of a source for a seed; only the last one is cached."""
         if self._taught.get("for") != (source, number):
             self._taught["task"] = _hold_out(self._teachers[source](self.task, number), self.pairs.position)
             self._taught["for"] = (source, number)
@@ -166,7 +165,7 @@ class GridEvaluator:
 
     @cached_property
     def texts_per_second(self) -> float:
-        """How fast the encoder is here, by some texts; the first of them warms it up."""
+        """Encoding speed here, measured on some texts after a warm-up."""
         base, tenant = self.desk.base, self.task.frozen.texts["tenant"][0].as_py()
         texts = next(iter(base.sources[0].iterate_hashes(tenant)))[1][:SAMPLE].to_pylist()
         base.model.encode_documents(texts[:1])
@@ -175,7 +174,7 @@ class GridEvaluator:
         return len(texts) / (time.perf_counter() - began)
 
     def evaluate_point(self, cell: GridPoint, tell: Tell) -> tuple[pa.Table, float]:
-        """Train one cell; its points, and the seconds of training."""
+        """Train one grid point; returns its scores and the seconds of training."""
         taught, trainer, began = self.training_task(cell.source, cell.number), self.desk.trainer, time.perf_counter()
         task = taught.with_queries(prefix(taught.train, cell.size, cell.number))
         trained_model = trainer.train(self, task, cell, tell) if cell.size else UNTRAINED
@@ -192,11 +191,11 @@ class GridEvaluator:
 
     @cached_property
     def _initial_scores(self) -> dict[str, float]:
-        """What step 0 reaches, whatever a cell would have learned from."""
+        """Scores of the untrained encoder, the same for every source and size."""
         return self._score(UNTRAINED)
 
     def _score(self, trained_model: TrainedModel) -> dict[str, float]:
-        """Each measure's mean over the test queries."""
+        """Mean of each measure over the test queries."""
         trainer = self.desk.trainer
         with trainer.search_with(self, trained_model) as (frozen, vectors):
             lists = self.queries.ranking(frozen, vectors, DEPTH)
@@ -206,7 +205,7 @@ class GridEvaluator:
 
 
 def _teachers(frozen: FrozenIndex, desk: GridContext, generated: Mapping[str, GeneratedQueries]) -> dict[str, Teacher]:
-    """What teaches by each source: the run's own labels, BM25's first text, a text's own sentence, and nobody."""
+    """Label sources: the run's labels, the first BM25 hit, inverse cloze, shuffled labels, and generated queries."""
     words = Bm25Baseline(desk.base, frozen)
     of_bm25, of_texts = (lambda task, _: words.training_pairs(task)), inverse_cloze(desk.base, frozen)
     own = dict(zip(OWN_SOURCES, (lambda task, _: task, of_bm25, of_texts, shuffle_labels), strict=True))
@@ -214,14 +213,14 @@ def _teachers(frozen: FrozenIndex, desk: GridContext, generated: Mapping[str, Ge
 
 
 def _hold_out(task: Task, held_out_rows: Ints) -> Task:
-    """The task without the queries that teach one of these positions."""
+    """The task without queries that are trained on one of these positions."""
     teaches = np.zeros(len(task.train), bool)
     teaches[task.pair_query[np.isin(task.pair_position, held_out_rows)]] = True
     return task.with_queries(np.flatnonzero(~teaches))
 
 
 def prefix(train: QuerySet, size: int, seed: int) -> Ints:
-    """The numbers of so many queries, cluster by cluster in an order of the seed's: larger sizes hold smaller ones."""
+    """The first `size` queries, by whole clusters in an order drawn by the seed: larger sizes contain smaller ones."""
     n = len(train)
     group = np.arange(n) if train.groups is None else train.groups.dictionary_encode().indices.to_numpy()
     turn = np.random.default_rng([seed, n]).permutation(int(group.max(initial=0)) + 1)
@@ -229,7 +228,7 @@ def prefix(train: QuerySet, size: int, seed: int) -> Ints:
 
 
 def _test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
-    """The test queries of whose positives none is learned from; all of them, where each shares one."""
+    """Test queries with no positive in training; all test queries if every one shares a positive."""
     queries = QuerySet.from_tables(tables, frozen, "test")
     rows = tables.read("adaptation_queries", ["query_id", "shares_positive"])
     shares = rows.filter(rows["shares_positive"])["query_id"].combine_chunks()

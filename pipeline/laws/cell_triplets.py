@@ -1,4 +1,4 @@
-"""The triplets of a cell: those of its queries where the run's own labels teach, otherwise pairs of its source."""
+"""Triplets of a grid point: the run's own triplets of its queries, or pairs of another source."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ OF_A_CELL = Stage("cell_triplets", 1, (), (TOWER_TRIPLETS.name,))
 
 
 def cell_triplets(desk: GridContext, task: Task, cell: GridPoint, folder: str) -> Tables:
-    """Write the `tower_triplets` that a cell learns from.
+    """Write the `tower_triplets` of a grid point.
 
-    Those of the run's labels are rows of the whole table, in its order, with their hard negatives. Pairs that somebody
-    else made have none: nobody said what does not answer.
+    For the run's labels these are rows of the whole table in its order, with hard negatives. Pairs of other sources
+    have no
+    negatives, because nobody labelled what does not answer them.
 
     Args:
         desk: its tables hold `tower_triplets`.
-        task: the cell's queries and their pairs.
+        task: queries and pairs of the grid point.
         cell: source and seed.
-        folder: where they go.
+        folder: target.
 
     Raises:
-        ArtifactError: there is none.
+        ArtifactError: there is no triplet.
     """
 
     def work(_tables: Tables, output: Output) -> None:
@@ -53,14 +54,14 @@ def cell_triplets(desk: GridContext, task: Task, cell: GridPoint, folder: str) -
 
 
 def _of_labels(desk: GridContext, task: Task) -> Iterator[pa.Table]:
-    """Part by part, so that runs stay apart as they are in the whole table."""
+    """Copies part by part, so that rows of different runs stay separate as in the whole table."""
     for part in desk.tables.parts(TOWER_TRIPLETS.name):
         rows = desk.tables.part(part)
         yield rows.filter(pc.is_in(rows["query_id"], task.train.ids))
 
 
 def _pair_triplets(desk: GridContext, task: Task, seed: int) -> Iterator[pa.Table]:
-    """Query and positive of each pair, run by run, each run's in a drawn order."""
+    """Query and positive of each pair, run by run, in random order within a run."""
     first = np.unique(task.frozen.position_of, return_index=True)[1]  # row of texts at each position
     order = np.random.default_rng([seed, 4]).permutation(len(task.pair_query))
     for number in task.frozen.numbers.tolist():
@@ -89,7 +90,7 @@ def _rows(desk: GridContext, task: Task, first: Ints, pairs: Ints) -> pa.Table:
 
 
 def _answers(task: Task, first: Ints, query: Ints) -> pa.Array:
-    """Hashes of all that answers each query."""
+    """Hashes of all texts that answer each query."""
     query_index, position = task.labels.positions(query)
     hashes = task.frozen.texts["content_hash"].take(pa.array(first[position])).combine_chunks()
     return pa.ListArray.from_arrays(np.searchsorted(query_index, np.arange(len(query) + 1)).astype(np.int32), hashes)

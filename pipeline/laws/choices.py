@@ -1,4 +1,4 @@
-"""What else could be done than to label more queries: another source of labels, a larger model, judging deeper."""
+"""Alternatives to labeling more queries: another label source, a larger model, or judging deeper."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from darklode.pipeline.laws.verdict import LAW, LawResult
 Row = dict[str, Any]
 
 OWN = "labels"
-"""The source that others are held against."""
+"""The source that the others are compared with."""
 
 MACHINES = ("bm25", "ict", "shuffled")
-"""Sources that cost nothing."""
+"""Label sources that cost nothing."""
 
 
 def compare_sources(rows: pa.Table, laws: Mapping[LawKey, LawResult]) -> list[Row]:
-    """What each other source reaches against the run's own labels, at the largest size of both, seed by seed."""
+    """Compare each other source with the run's own labels, at the largest common size, paired by seed."""
     rows_out = []
     for key in laws:
         own, (measure, source, _) = key._replace(source=OWN), key
@@ -46,7 +46,7 @@ def compare_sources(rows: pa.Table, laws: Mapping[LawKey, LawResult]) -> list[Ro
 
 
 def _equivalent_labels(own: LawResult, other: LawResult, size: int) -> str:
-    """So many of the run's own labels do as much, where a law of theirs stands."""
+    """How many of the run's own labels reach the same, if they follow an accepted law."""
     if own.verdict != LAW or own.full_fit is None or own.full_fit.form not in (SIZE, STARTED):
         return ""
     mean_value = float(other.points.value[other.points.size == size].mean())
@@ -64,9 +64,9 @@ def _equivalent_labels(own: LawResult, other: LawResult, size: int) -> str:
 def compare_models(
     rows: pa.Table, laws: Mapping[LawKey, LawResult], spent: MeasuredCosts, request: PlanRequest
 ) -> list[Row]:
-    """What each larger model reaches against the next smaller one, at the largest size of both, seed by seed.
+    """Compare each larger model with the next smaller one, at the largest common size, paired by seed.
 
-    Of the encoders of one law, which differ in parameters.
+    Only encoders that share a law are compared, because they differ in parameters only.
     """
     rows_out = []
     for key in laws:
@@ -97,7 +97,7 @@ def _more_hours(spent: MeasuredCosts, small: float, large: float, request: PlanR
 
 
 def judge_deeper(spent: MeasuredCosts) -> list[Row]:
-    """What one more doubling of the pool's depth finds at most, against what new queries give for as many calls."""
+    """Upper bound of the positives in the next doubling of the pool depth, against new queries for as many calls."""
     judged_depths, below = ([row for row in spent.depths if row["judged"] == judged] for judged in (True, False))
     if not below:
         return []
@@ -115,7 +115,7 @@ def judge_deeper(spent: MeasuredCosts) -> list[Row]:
 
 
 def _positives_text(row: Row, last: Row) -> str:
-    """What those ranks give at most, if positives grow no denser with depth."""
+    """Upper bound of the positives at those ranks, assuming that positives do not become denser with depth."""
     ranks = f"ranks {last['from_rank']} to {last['to_rank']}"
     each = last["calls_per_positive"]
     if each is None:
@@ -126,7 +126,7 @@ def _positives_text(row: Row, last: Row) -> str:
 
 
 def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, float, float]:
-    """How much better the other is, mean over pairs of one seed, and its 95 % interval by Student's t; else NaN."""
+    """Mean gain over pairs of one seed and its 95 % interval by Student's t; NaN if there are too few."""
     means = [side.group_by("seed").aggregate([("value", "mean")]) for side in (own, other)]
     both = means[0].join(means[1], "seed", right_suffix="_other", join_type="inner").sort_by("seed")
     if not both.num_rows:  # without seeds there is nothing to pair

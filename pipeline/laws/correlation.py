@@ -1,5 +1,7 @@
-"""How far contrastive entropy goes with what ranking reaches, over the trained encoders (as Figure 2 of Scaling Laws
-for Dense Retrieval, which prints no coefficient)."""
+"""Correlation of contrastive entropy with ranking measures over trained encoders (Scaling Laws for Dense Retrieval,
+Figure 2,
+which prints no coefficient).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from darklode.pipeline.laws.forms import Floats
 from darklode.schemas.law_tables import LAW_CORRELATIONS
 
 LEAST = 4
-"""Encoders: of fewer no coefficient is told."""
+"""Minimum number of encoders for a coefficient."""
 
 EVERY = "all sources"
 
 RESAMPLES = 2000
 
 TINY = 1e-15
-"""Below it both sides stand still."""
+"""Spread below which a side counts as constant."""
 
 # An encoder that learned from nothing is one, whoever's labels and whichever seed.
 CELLS = """
@@ -41,12 +43,7 @@ CELLS = """
 
 
 def correlations(tables: Tables, seed: int) -> pa.Table:
-    """Pearson's coefficient of entropy and each other measure, by source and over all of them; rows of the table.
-
-    Args:
-        tables: holds `law_points`.
-        seed: of the resamples.
-    """
+    """Pearson's coefficient of entropy and each other measure, per source and over all sources; rows of the table."""
     rows = tables.sql(CELLS)
     kinds = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
     measure_sources = sorted(zip(kinds["measure"].to_pylist(), kinds["source"].to_pylist(), strict=True))
@@ -63,7 +60,7 @@ def correlations(tables: Tables, seed: int) -> pa.Table:
 
 
 def _correlation_row(pairs: Floats, seed: int) -> dict[str, Any]:
-    """The coefficient of pairs, shape (n, 2), with its interval; null where one side never changes."""
+    """Coefficient of pairs, shape (n, 2), with its interval; null if one side is constant."""
     x, y = (pairs - pairs.mean(axis=0)).T
     sums = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
     value = pearson(sums.sum(axis=0))
@@ -74,7 +71,7 @@ def _correlation_row(pairs: Floats, seed: int) -> dict[str, Any]:
 
 
 def pearson(sums: Floats) -> Floats:
-    """Of sums of 1, x, y, x², y² and xy, shape (…, 6); NaN where one side never changes."""
+    """Coefficient from sums of 1, x, y, x², y² and xy, shape (..., 6); NaN if one side is constant."""
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.sqrt(np.maximum(xx - x * x / n, 0) * np.maximum(yy - y * y / n, 0))

@@ -1,4 +1,4 @@
-"""What labels took: the judge's calls and tokens by the depth of the pool, people's minutes, and encoders' speed."""
+"""Measured costs of labels: judge calls and tokens by pool depth, reviewers' minutes, and encoder speed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 RESAMPLES = 1000
 
 PAUSE = 300.0
-"""Seconds between two answers of a reviewer; more of them are no work."""
+"""Pauses between two answers that are longer than this (seconds) are not counted as work."""
 
 JUDGED = ("pool", "verdicts", "rankings", "qrels", "queries")
 
@@ -50,11 +50,11 @@ BELOW = """
 
 @dataclass(frozen=True)
 class JudgedRun:
-    """A build whose judge's work is looked at.
+    """A build with recorded judging costs.
 
     Attributes:
-        run: where it lies.
-        prices: of a million prompt tokens, and of a million completion tokens.
+        run: its folder.
+        prices: per million prompt tokens and per million completion tokens.
     """
 
     run: Run
@@ -63,14 +63,14 @@ class JudgedRun:
 
 @dataclass(frozen=True)
 class ModelCost:
-    """What an encoder of a grid took.
+    """Measured cost of a grid's encoder.
 
     Attributes:
-        name: as it was named.
-        parameters: without those of embeddings.
-        texts: of the corpus.
-        texts_per_second: encoded, measured.
-        seconds: of training with the most labels.
+        name: as configured.
+        parameters: without embeddings.
+        texts: texts of the corpus.
+        texts_per_second: measured encoding speed.
+        seconds: training time at the largest size.
     """
 
     name: str
@@ -81,21 +81,21 @@ class ModelCost:
 
     @property
     def hours(self) -> float:
-        """To train it once and to encode the corpus."""
+        """Hours to train once and to encode the corpus."""
         return (self.seconds + self.texts / self.texts_per_second) / 3600
 
 
 @dataclass(frozen=True)
 class MeasuredCosts:
-    """What is known of costs.
+    """Known costs.
 
     Attributes:
         costs: rows of `law_costs`.
         depths: rows of `depth_costs`.
-        per_query: the judge's price of a labelled query; None: nobody knows.
-        per_call: its price of a call.
-        minutes: of a person for each labelled query; None: nobody reviewed.
-        models: of the grid, by parameters.
+        per_query: the judge's price of a labelled query; None if unknown.
+        per_call: the judge's price of a call.
+        minutes: reviewer minutes per labelled query; None without reviews.
+        models: encoders of the grid, by parameters.
     """
 
     costs: list[Row] = field(default_factory=list)
@@ -106,19 +106,12 @@ class MeasuredCosts:
     models: tuple[ModelCost, ...] = ()
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
-        """`law_costs` and `depth_costs`."""
         costs = pa.Table.from_pylist(self.costs, schema=LAW_COSTS.schema)
         return costs, pa.Table.from_pylist(self.depths, schema=DEPTH_COSTS.schema)
 
 
 def measured_costs(judged: Sequence[JudgedRun], models: Sequence[ModelCost], seed: int) -> MeasuredCosts:
-    """Gather what builds and a grid's encoders took.
-
-    Args:
-        judged: builds, which may be none.
-        models: encoders, which may be none.
-        seed: of the resamples.
-    """
+    """Collect the measured costs of builds and of a grid's encoders (either may be empty); `seed` is for resampling."""
     rows = [row for model in models for row in _model_rows(model)]
     totals = [model.run.tables("verdicts").sql(TOKENS).to_pylist()[0] for model in judged]
     queries, calls = (sum(row[name] for row in totals) for name in ("queries", "calls"))
@@ -138,7 +131,7 @@ def _cost(item: str, value: float, basis: str, ends: tuple[float, float] | None 
 
 
 def _price(judged: Sequence[JudgedRun], totals: Sequence[Row], queries: int) -> float | None:
-    """Of a labelled query; None where tokens or prices are not known of all."""
+    """Price of a labelled query; None unless tokens and prices of all builds are known."""
     if not all(any(judged_run.prices) and row["counted"] for judged_run, row in zip(judged, totals, strict=True)):
         return None
     spent = [
@@ -154,7 +147,7 @@ def _price_rows(per_query: float | None) -> list[Row]:
 
 
 def _calls(totals: Sequence[Row], by_query: Floats, seed: int) -> list[Row]:
-    """Calls of a query, and of a positive."""
+    """Calls per query and per positive."""
     queries, calls, positives = (sum(row[name] for row in totals) for name in ("queries", "calls", "positives"))
     rows = [_cost("calls for a query", calls / queries, f"{calls:,} verdicts on {queries:,} queries")]
     if positives:
@@ -166,7 +159,7 @@ def _calls(totals: Sequence[Row], by_query: Floats, seed: int) -> list[Row]:
 
 
 def _minutes(judged: Sequence[JudgedRun], pairs: float, seed: int) -> tuple[float | None, list[Row]]:
-    """A person's minutes for a labelled query: the mean time between a reviewer's answers, by its pairs."""
+    """Reviewer minutes per labelled query: mean time between two answers times the pairs per query."""
     gaps = np.concatenate([_gaps(judged_run.run) for judged_run in judged])
     if len(gaps) < 2:
         return None, []
@@ -181,7 +174,7 @@ def _minutes(judged: Sequence[JudgedRun], pairs: float, seed: int) -> tuple[floa
 
 
 def _gaps(run: Run) -> Floats:
-    """Seconds between a reviewer's answers, one after the other."""
+    """Seconds between a reviewer's consecutive answers."""
     answers = [answer for answer in AnswerJournal(run.store).read() if not answer.undone]
     reviewers = np.array([answer.reviewer for answer in answers], dtype=object)
     when = np.array([answer.answered_at.timestamp() for answer in answers])
@@ -191,7 +184,7 @@ def _gaps(run: Run) -> Floats:
 
 
 def _depths(judged: Sequence[JudgedRun], seed: int) -> tuple[Floats, list[Row]]:
-    """Calls and positives of each query and band, shape (n_queries, n_bands, 2); and rows of `depth_costs`."""
+    """Calls and positives per query and depth band, shape (n_queries, n_bands, 2), and rows of `depth_costs`."""
     tables = [judged_run.run.tables("verdicts", "pool").sql(DEPTHS) for judged_run in judged]
     counts = [
         _count_matrix(table, max(int(judged_run["band"].to_numpy().max()) for judged_run in tables) + 1)
@@ -226,7 +219,7 @@ def _count_matrix(table: pa.Table, bands: int) -> Floats:
 
 
 def _deeper_rows(judged: Sequence[JudgedRun], deepest: int, last: Row) -> list[Row]:
-    """What one more doubling of the depth would have the judge see; a positive takes at least as many calls there."""
+    """What one more doubling of the depth would add: its calls, and a lower bound of the calls per positive."""
     rows = [judged_run.run.tables("rankings", "pool").sql(BELOW, [deepest]).to_pylist()[0] for judged_run in judged]
     calls = sum(row["calls"] for row in rows)
     if not calls:

@@ -1,5 +1,7 @@
-"""Contrastive entropy of labelled pairs (Scaling Laws for Dense Retrieval, Eq. 6): −log of the positive's share of the
-softmax over it and W random texts that nobody labelled for the query."""
+"""Contrastive entropy of labelled pairs (Scaling Laws for Dense Retrieval, Eq. 6): negative log of the positive's share
+of the
+softmax over it and W random texts that are unlabelled for the query.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,20 @@ from darklode.pipeline.train.task import Labels
 from darklode.pipeline.train.vectors import Floats, FrozenIndex, Ints
 
 NEGATIVES = 256
-"""W."""
+"""W, the number of negatives."""
 
 BLOCK = 64
-"""Pairs at a time: each takes W vectors."""
+"""Pairs per block; each needs W vectors in memory."""
 
 
 @dataclass(frozen=True)
 class SampledNegatives:
-    """Pairs, and the texts that each positive is held against.
+    """Pairs with the sampled negatives of their queries.
 
     Attributes:
-        query: number of each pair's query, ascending, shape (n_pairs,).
-        position: of its positive.
-        negatives: positions of its query's negatives, shape (n_queries, W); −1 where there are not as many.
+        query: index of each pair's query, ascending, shape (n_pairs,).
+        position: of the positive.
+        negatives: positions, shape (n_queries, W); −1 if there are fewer.
     """
 
     query: Ints
@@ -35,16 +37,16 @@ class SampledNegatives:
 
     @property
     def counts(self) -> Ints:
-        """Negatives of each pair."""
+        """Number of negatives of each pair."""
         return np.asarray((self.negatives[self.query] >= 0).sum(axis=1))
 
     def entropy(self, frozen: FrozenIndex, vectors: Floats, temperature: float) -> NDArray[np.float64]:
-        """Of each pair, in nats; of equal scores log(1 + W).
+        """Entropy of each pair in nats; log(1 + W) if all scores are equal.
 
         Args:
-            frozen: the texts' vectors.
+            frozen: text vectors.
             vectors: unit vectors of the queries, shape (n_queries, dimensions).
-            temperature: scores are divided by it.
+            temperature: of the softmax.
         """
         out = np.empty(len(self.query))
         for start in range(0, len(self.query), BLOCK):
@@ -63,16 +65,16 @@ class SampledNegatives:
 def sample_negatives(
     ids: list[str], pairs: tuple[Ints, Ints], labelled: Labels, n_positions: int, seed: int
 ) -> SampledNegatives:
-    """Draw each query's negatives among the texts that are not labelled for it.
+    """Sample negatives for each query among the texts that are unlabelled for it.
 
-    A query's draw hangs on the seed, its id and the texts alone: another query changes nothing of it.
+    A query's sample depends only on the seed, its id and the texts: adding another query does not change it.
 
     Args:
         ids: of the queries.
-        pairs: number of the query and position of the positive, of each pair.
-        labelled: all that is labelled of the queries, either way.
-        n_positions: of all texts.
-        seed: of the draws.
+        pairs: query index and position of the positive, of each pair.
+        labelled: all labels of the queries, positive or negative.
+        n_positions: number of texts.
+        seed: of the sampling.
     """
     order = np.lexsort((pairs[1], pairs[0]))
     turned = np.random.default_rng([seed, n_positions]).permutation(n_positions)

@@ -1,4 +1,4 @@
-"""The stage that looks for a law in each measure and source: fits, constants, predictions and a verdict."""
+"""The stage `fit_laws`: fits, constants, predictions and a verdict for each measure and label source."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ FIT = Stage(
 )
 
 NEGATIVES = 256
-"""Texts that a positive is held against (Scaling Laws for Dense Retrieval, Eq. 6)."""
+"""Sampled negatives per positive (Scaling Laws for Dense Retrieval, Eq. 6)."""
 
 CHANCE = {ENTROPY: float(np.log(1 + NEGATIVES))}
-"""The loss of an encoder that knows nothing, by measure."""
+"""Loss of an encoder that knows nothing, by measure."""
 
 WITHOUT, ALL = "without the largest", "all"
 RESAMPLES = 100
@@ -43,12 +43,9 @@ Row = dict[str, Any]
 
 
 def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
-    """Look for a law in the points of each measure and source, and of each encoder where encoders cannot share a law.
+    """Look for a law in the points of each measure and source, and of each encoder if encoders cannot share a law.
 
-    Args:
-        tables: holds `law_points`.
-        output: takes `law_fits`, `law_constants`, `law_predictions`, `law_verdicts` and `law_correlations`.
-        seed: of the resamples.
+    Writes `law_fits`, `law_constants`, `law_predictions`, `law_verdicts` and `law_correlations`.
     """
     rows = tables.read(LAW_POINTS.name)
     every = groups(rows)
@@ -62,11 +59,7 @@ def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
 
 
 def accepted_laws(tables: Tables) -> dict[LawKey, LawResult]:
-    """What the stage found of each law, without looking for it again.
-
-    Args:
-        tables: holds `law_points` and `law_verdicts`.
-    """
+    """The recorded result of each law, rebuilt without fitting again."""
     rows = tables.read(LAW_POINTS.name)
     rows_by_key = {
         LawKey(row["measure"], row["source"], row["encoder"]): row for row in tables.read(LAW_VERDICTS.name).to_pylist()
@@ -121,7 +114,7 @@ def _constants(fit: Fit) -> list[Row]:
 
 
 def _predictions(result: LawResult, seed: int) -> list[Row]:
-    """Of each place, and where a law stands of sizes beyond."""
+    """Predictions at each place and, for an accepted law, at extrapolated sizes."""
     if result.chosen is None or result.ends is None:
         return []
     part = np.where(result.plateau_of_places, "near to chance", np.where(result.held_places, "held out", "fitted"))
@@ -153,7 +146,7 @@ def _prediction_rows(
 
 
 def _extrapolated_points(places: LawPoints) -> tuple[LawPoints, int]:
-    """With two and four times the largest size, of each model, where sizes vary; and how many these are."""
+    """The points plus two and four times the largest size of each model, if sizes vary; and how many were added."""
     if len(np.unique(places.size)) == 1:
         return places, 0
     models, max_size = np.unique(places.parameters), places.size.max()

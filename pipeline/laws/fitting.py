@@ -1,7 +1,7 @@
-"""Fitting a form: Huber's loss on logarithms, summed, from a grid of starts (Hoffmann et al. 2022, approach 3).
+"""Fit a form by Huber loss on log residuals, summed, from a grid of starts (Hoffmann et al. 2022, approach 3).
 
-The loss is summed and told in its own unit, so that no tolerance ends the search early, which averaging it did in one
-paper (Besiroglu et al. 2024). Constants keep their full precision: rounded ones predict something else.
+The loss is summed, not averaged, so that no optimizer tolerance ends the search early; averaging did that in one paper
+(Besiroglu et al. 2024). Constants keep full precision, because rounded ones predict other values.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from scipy.optimize import least_squares
 from darklode.pipeline.laws.forms import CONSTANT, DataScale, Floats, FunctionalForm, LawPoints
 
 HUBER = 1e-3
-"""Where the loss turns from squares to distances, in logarithms."""
+"""Where the loss turns from quadratic to linear, in log units."""
 
 NEAR, TOLERANCE = 1e-8, 1e-12
-"""Of a first look, and of the end."""
+"""Optimizer tolerances of the first pass and of the final pass."""
 
 LOOK, KEPT, MOST = 40, 6, 300
-"""Evaluations of each start, how many of the best go on, and their evaluations."""
+"""Evaluations per start in the first pass, number of starts kept, and evaluations per kept start."""
 
 SAME = 1e-3
-"""Starts whose loss is as near to the best one, as a share, reach it."""
+"""Relative tolerance within which another start counts as the same optimum."""
 
 LEAST = 1e-6
-"""A mean distance below it counts as this one: exact data tell no better form from an exact one."""
+"""Lower bound of the mean distance: exact data cannot rank forms by likelihood."""
 
 STEP = 1e-6
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A form's best constants.
+    """The best constants of a form.
 
     Attributes:
-        form: which.
+        form: the functional form.
         at: its coordinates.
-        frame: of the points.
-        points: it is fitted to.
+        frame: scale of the points.
+        points: the fitted points.
         loss: summed.
-        starts: how many there were.
-        n_optima: how many of them end at the best loss.
+        starts: number of starts.
+        n_optima: number of starts that end at the best loss.
     """
 
     form: FunctionalForm
@@ -55,28 +55,28 @@ class Fit:
 
     @property
     def constants(self) -> dict[str, float]:
-        """In full precision."""
+        """The constants in full precision."""
         return dict(zip(self.form.constants, self.form.to_constants(self.at, self.frame).tolist(), strict=True))
 
     @property
     def residuals(self) -> Floats:
-        """Logarithms of predicted over measured."""
+        """Log of predicted over measured."""
         return self.form.log_value(self.at, self.frame, self.points) - np.log(self.points.value)
 
     def predict(self, points: LawPoints) -> Floats:
-        """The loss at places."""
+        """Predicted loss at places."""
         return np.exp(self.form.log_value(self.at, self.frame, points))
 
     @property
     def r2(self) -> float:
-        """Share of the values' variance that is explained; it proves nothing."""
+        """Share of variance explained; descriptive only, it decides nothing."""
         value = self.points.value
         spread = ((value - value.mean()) ** 2).sum()
         return float(1 - ((self.predict(self.points) - value) ** 2).sum() / spread) if spread else float("nan")
 
     @property
     def aicc(self) -> float:
-        """Akaike's criterion for few points (Hurvich and Tsai 1989), of Laplace's distribution; inf for too few."""
+        """AICc (Hurvich and Tsai 1989) for Laplace-distributed residuals; inf for too few points."""
         n, count = len(self.points), self.form.count + 1
         if n <= count + 1:
             return float("inf")
@@ -84,7 +84,7 @@ class Fit:
         return 2 * n * (float(np.log(2 * spread)) + 1) + 2 * count + 2 * count * (count + 1) / (n - count - 1)
 
     def covariance(self) -> Floats:
-        """Of the constants, from the curvature at the best one; NaN where there are no more points than constants."""
+        """Covariance of the constants from the curvature at the optimum; NaN without more points than constants."""
         n, count = len(self.points), self.form.count
         if n <= count:
             return np.full((count, count), np.nan)
@@ -95,12 +95,12 @@ class Fit:
 
 
 def fit(form: FunctionalForm, points: LawPoints, starts: Floats | None = None) -> Fit:
-    """The best of all starts.
+    """The best fit over all starts.
 
     Args:
-        form: which.
-        points: all above 0.
-        starts: coordinates near to the best ones; None: the form's grid, the best of which are searched to the end.
+        form: the functional form.
+        points: all with values above 0.
+        starts: coordinates near the optimum; None: the form's grid, of which the best are refined.
     """
     frame, logs = DataScale.from_points(points), np.log(points.value)
     low, high = form.limits(frame)
@@ -136,13 +136,13 @@ def _build_fit(form: FunctionalForm, ends: list[Floats], points: LawPoints, fram
 
 
 def huber(residuals: Floats) -> float:
-    """Huber's loss, summed, in units of `HUBER`."""
+    """Summed Huber loss, in units of `HUBER`."""
     off = np.abs(residuals) / HUBER
     return float(np.where(off <= 1, off**2 / 2, off - 0.5).sum())
 
 
 def _slopes(function: object, at: Floats, form: FunctionalForm, frame: DataScale) -> Floats:
-    """Derivatives by differences that stay within the bounds, shape (n, n_constants)."""
+    """Numerical derivatives that stay within the bounds, shape (n, n_constants)."""
     assert callable(function)
     low, high = form.limits(frame)
     columns = []

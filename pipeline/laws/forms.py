@@ -1,4 +1,4 @@
-"""The forms that a law may have: how loss falls with labelled queries D, with parameters N, or with both.
+"""Functional forms of a law: loss as a function of labelled queries D, parameters N, or both.
 
 Sources: Scaling Laws for Dense Retrieval, Eq. 7 to 9; Chinchilla's additive form (Hoffmann et al. 2022, Eq. 2).
 """
@@ -15,24 +15,26 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 EXPONENTS = (0.02, 5.0)
-"""Bounds: below, a power is a logarithm; above, only the product of exponent and scale can be told."""
+"""Bounds of an exponent: below, a power is indistinguishable from a logarithm; above, only the product of exponent and
+scale is identifiable.
+"""
 
 STARTS = (0.1, 0.3, 0.6, 1.0, 2.0)
 FLOORS = (0.0, 0.5, 0.9)
-"""Of the lowest value seen."""
+"""Starting values of the floor, as shares of the lowest observed value."""
 
 SPAN = 5.0
-"""How far D0 may lie beyond the sizes, as a natural logarithm."""
+"""Maximum distance of D0 from the observed sizes, in natural log units."""
 
 
 @dataclass(frozen=True)
 class LawPoints:
-    """What was measured.
+    """Measured points.
 
     Attributes:
         size: labelled queries, shape (n,).
-        parameters: shape (n,); NaN where nobody says.
-        value: the loss, above 0, shape (n,).
+        parameters: shape (n,); NaN if unknown.
+        value: loss above 0, shape (n,).
     """
 
     size: Floats
@@ -43,7 +45,6 @@ class LawPoints:
         return len(self.value)
 
     def take(self, rows: NDArray[np.bool_]) -> LawPoints:
-        """Some of them."""
         return LawPoints(self.size[rows], self.parameters[rows], self.value[rows])
 
     def with_sizes(self, size: Floats, parameters: Floats) -> LawPoints:
@@ -57,13 +58,13 @@ class LawPoints:
 
 @dataclass(frozen=True)
 class DataScale:
-    """What a form's numbers are relative to, so that they hang little on one another.
+    """Reference scale of a form's coordinates; centering makes them nearly independent of each other.
 
     Attributes:
-        size: mean logarithm of the sizes above 0.
-        parameters: likewise.
-        low: logarithm of the smallest size above 0.
-        high: of the largest.
+        size: mean log of the sizes above 0.
+        parameters: mean log of the parameters.
+        low: log of the smallest size above 0.
+        high: log of the largest size.
         least: the lowest value.
         middle: the median value.
     """
@@ -77,7 +78,6 @@ class DataScale:
 
     @classmethod
     def from_points(cls, points: LawPoints) -> DataScale:
-        """That of some points."""
         log_sizes, least = np.log(points.size[points.size > 0]), float(points.value.min())
         n_parameters = points.parameters[~np.isnan(points.parameters)]
         mean = float(np.log(n_parameters).mean()) if len(n_parameters) else 0.0
@@ -87,18 +87,18 @@ class DataScale:
 
 @dataclass(frozen=True)
 class FunctionalForm:
-    """A law's form. It is searched for in coordinates of its own, the last of which is the floor δ.
+    """A functional form in search coordinates; the last coordinate is the floor δ.
 
     Attributes:
         name: in the tables.
-        formula: as people write it.
-        constants: names of what is told.
-        varies: the columns of which at least two values are needed.
-        log: the logarithm of what is above the floor, from coordinates, frame and points.
-        to_constants: the constants from the coordinates.
-        exponents: places of the exponents among the coordinates.
-        start: coordinates to begin at, without the floor, for an exponent and what is above the floor at the middle.
-        bounds: lowest and highest coordinates, without the floor.
+        formula: for people.
+        constants: names of the reported constants.
+        varies: columns that need at least two distinct values.
+        log: log of the loss above the floor, from coordinates, scale and points.
+        to_constants: reported constants from coordinates.
+        exponents: indices of the exponents among the coordinates.
+        start: initial coordinates without the floor, for an exponent and the loss above the floor at the middle.
+        bounds: lowest and highest coordinates without the floor.
     """
 
     name: str
@@ -113,16 +113,16 @@ class FunctionalForm:
 
     @property
     def count(self) -> int:
-        """How many constants it has."""
+        """Number of constants."""
         return len(self.constants)
 
     def log_value(self, at: Floats, frame: DataScale, points: LawPoints) -> Floats:
-        """Logarithm of the loss at points."""
+        """Log of the loss at points."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.logaddexp(self.log(at, frame, points), np.log(at[-1])))
 
     def starts(self, frame: DataScale) -> Floats:
-        """Where the search begins, shape (n_starts, n_constants)."""
+        """Initial coordinates, shape (n_starts, n_constants)."""
         starting_points = [
             [*start_point, frame.least * floor]
             for floor in FLOORS
@@ -139,7 +139,7 @@ class FunctionalForm:
         return np.array([*low, 0.0]), np.array([*high, max_floor])
 
     def ends(self, at: Floats, frame: DataScale) -> list[str]:
-        """What of a fit is degenerate: which bounds it lies at, and what that means."""
+        """Which bounds a fit has hit, and what that means: such a fit is degenerate."""
         constants = dict(zip(self.constants, self.to_constants(at, frame), strict=True))
         messages = []
         for index in self.exponents:
@@ -182,7 +182,7 @@ def _log(size: Floats) -> Floats:
 
 
 def _terms(at: Floats, frame: DataScale, points: LawPoints) -> tuple[Floats, Floats]:
-    """Logarithms of (A/N)^α and of (B/D)^β."""
+    """Logs of (A/N)^α and (B/D)^β."""
     return (
         np.asarray(at[0] - at[1] * (np.log(points.parameters) - frame.parameters)),
         np.asarray(at[2] - at[3] * (_log(points.size) - frame.size)),
@@ -204,7 +204,7 @@ def _both_told(at: Floats, frame: DataScale) -> Floats:
 
 
 def _halves(exponents: tuple[float, ...], level: float, _: DataScale) -> list[list[float]]:
-    """Both terms alike, or one of them small."""
+    """Starts with both terms equal, or one of them small."""
     shares = ((0.5, 0.5), (0.1, 0.9), (0.9, 0.1))
     return [
         [level + float(np.log(own_half)), exponents[0], level + float(np.log(other)), exponents[1]]
@@ -253,7 +253,9 @@ STARTED = FunctionalForm(
         [_LEVEL[1], EXPONENTS[1], frame.high + SPAN],
     ),
 )
-"""Of what begins trained: D₀ is what that is worth in labels. Eq. 8 is infinite at D = 0, an encoder's loss is not."""
+"""For a pretrained encoder: D₀ is what its pretraining is worth in labels. Eq. 8 is infinite at D = 0, but such an
+encoder's loss is not.
+"""
 
 JOINT = FunctionalForm(
     "joint",
@@ -291,15 +293,15 @@ CONSTANT = FunctionalForm(
     lambda *_: [[]],
     lambda _: ([], []),
 )
-"""No law: what a law has to be better than."""
+"""The baseline that a law has to beat."""
 
 FORMS = {form.name: form for form in (SIZE, PARAMETERS, STARTED, JOINT, ADDITIVE, CONSTANT)}
 
 
 def fitting(points: LawPoints) -> list[FunctionalForm]:
-    """The laws that points can speak of: of what varies in them.
+    """Forms that can be fitted to these points, given which columns vary.
 
-    A size of 0 has a place in `STARTED` alone, so that no other one is held against it there.
+    A size of 0 is allowed by `STARTED` only, so that no other form is compared on points it cannot describe.
     """
     sizes, models = np.unique(points.size), np.unique(points.parameters[~np.isnan(points.parameters)])
     if len(models) > 1 and not np.isnan(points.parameters).any():

@@ -1,4 +1,4 @@
-"""The stage that trains on ever more labels: encoders by sources by seeds by sizes, all on the same test queries."""
+"""The stage `grid`: train at growing sizes for each encoder, source and seed, all measured on the same test queries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import BaseEncoder
 
 GRID = replace(POINTS, version=5, reads=READS)
-"""Points, trained instead of read."""
+"""The stage `points`, with trained instead of imported points."""
 
 HALVINGS = 6
 LEAST = 16
@@ -35,7 +35,7 @@ LEAST = 16
 
 
 def default_sizes(queries: int) -> list[int]:
-    """All queries and up to six halves of them, ascending."""
+    """All queries and up to six successive halves, ascending."""
     sizes = [queries >> halving for halving in range(HALVINGS + 1)]
     return sorted(size for size in sizes if size >= LEAST)
 
@@ -50,26 +50,30 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     seed: int,
     spread: Spread = here,
 ) -> None:
-    """Train each cell and write what it reaches; one unit a cell.
+    """Train each grid point and write its scores; each is a resumable unit.
 
-    A size is so many of the queries to learn from, in an order of whole clusters that the cell's seed draws: a larger
-    size holds the smaller ones of its seed. Training is stopped on validation, or with fewer than 100 validation
-    queries goes to its last step at the only learning rate named. The best is kept, step 0 included. No source teaches
-    a text that answers a query that is measured.
+    A size is a number of training queries, taken in an order of whole clusters drawn by the seed, so larger sizes
+    contain
+    the smaller ones of the same seed. Training stops early by validation; with fewer than 100 validation queries it
+    runs to
+    the last step with the only configured learning rate. The best weights are kept, step 0 included. No source trains
+    on a
+    text that answers a test query.
 
     Args:
-        tables: those of `adaptation_pairs`.
-        output: takes `law_points`; its fact `models` has what each encoder took.
-        trainer: of each cell.
-        bases: the encoders, in their order.
-        cells: sizes, sources of labels and seeds.
-        seed: of the texts that entropy draws.
-        spread: where cells are trained.
+        tables: of `adaptation_pairs`.
+        output: `law_points`; the fact `models` holds each encoder's costs.
+        trainer: of each grid point.
+        bases: the encoders, in order.
+        cells: sizes, sources and seeds.
+        seed: for the negatives of entropy.
+        spread: where grid points are trained.
 
     Raises:
         ArtifactError: there is no test query.
-        SettingsError: a size is more than there is, nothing could choose a learning rate, or size 0 is asked for of
-            several encoders, whose law has no place for it.
+        SettingsError: a size exceeds the queries, several learning rates without enough validation queries, or size
+            0 with
+            several encoders (their law is undefined at 0).
     """
     desks = [GridContext(tables, base, trainer, cells, seed) for base in bases.values()]
     if len(desks) > 1 and 0 in cells.sizes:
@@ -91,7 +95,7 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
 
 
 def _cells(desks: Sequence[GridContext], output: Output) -> Iterator[tuple[GridPoint, str]]:
-    """Every cell with the basis of its unit, in the order of the table; sizes are those of the first encoder's task."""
+    """Every grid point with its unit's fingerprint, in table order; sizes are those of the first encoder's task."""
     first = desks[0]
     bench, cells, generated = evaluator_of(first), first.cells, generated_in(first.cells)
     max_size = max(cells.sizes, default=0)
@@ -116,15 +120,14 @@ def _cells(desks: Sequence[GridContext], output: Output) -> Iterator[tuple[GridP
 
 
 def _name(cell: GridPoint) -> str:
-    """Of the unit."""
     return f"{cell.desk.name}: {cell.name}"
 
 
 def _sizes(cells: LawSettings, source: str, queries: int) -> list[int]:
-    """Of a source.
+    """Sizes for a source.
 
     Raises:
-        SettingsError: it has fewer queries.
+        SettingsError: a configured size exceeds the source's queries.
     """
     if max(cells.sizes, default=0) > queries:
         raise SettingsError(f"size {max(cells.sizes)}: there are {queries} queries to learn from by {source}")
@@ -132,7 +135,7 @@ def _sizes(cells: LawSettings, source: str, queries: int) -> list[int]:
 
 
 def _timings(desk: GridContext, tables: Tables, facts: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
-    """Medians of what an encoder's cells took, training at the largest size."""
+    """Median costs of an encoder's grid points; training time at the largest size."""
     max_size = max(size for size, _ in facts)
     return {
         "name": desk.name,

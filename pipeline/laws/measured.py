@@ -1,4 +1,4 @@
-"""The stage that measures an encoder's contrastive entropy over all labelled pairs of a run."""
+"""The stage `entropy`: contrastive entropy of an encoder over all labelled pairs of a run."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY, ENTROPY_MEANS
 
 ENTROPY_STAGE = Stage("contrastive_entropy", 3, OF_A_BUILD, (CONTRASTIVE_ENTROPY.name, ENTROPY_MEANS.name))
 OF_A_MINED_RUN = ENTROPY_STAGE.reading(*OF_A_LOG)
-"""What the stage is of a run that is mined from a log."""
+"""The same stage for a run mined from a log."""
 
 UNMEASURED = "text not searched, query in no split, or no unlabelled text to compare with"
 
 RESAMPLES = 2000
 
 QUERIES = 1 << 10
-"""Of a block, whose vectors are made together wherever that is: an encoder's last bits may hang on its batches."""
+"""Queries per block. The vectors of a block are always computed together, because the last bits of a vector can depend
+on its batch: the result must not depend on where a block is computed.
+"""
 
 
 @dataclass(frozen=True)
 class EntropySystem:
-    """What is measured.
+    """The encoder to measure.
 
     Attributes:
-        name: as it was given.
-        base: has the texts' vectors.
-        encode: gives queries theirs; None: the base does.
-        temperature: scores are divided by it.
-        weights: name the adapter, if there is one.
+        name: as given on the command line.
+        base: encodes the texts.
+        encode: encodes the queries; None: the base does.
+        temperature: of the softmax.
+        weights: identity of the adapter, if any.
     """
 
     name: str
@@ -55,7 +57,7 @@ class EntropySystem:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change an entropy besides texts and labels."""
+        """Everything that can change an entropy besides texts and labels."""
         own = {"name": self.name, "temperature": self.temperature, "adapter": self.weights}
         return {"system": own | {"base": self.base.identity}}
 
@@ -66,14 +68,14 @@ class EntropySystem:
 
 @dataclass(frozen=True)
 class EntropyShard:
-    """A shard: a tenant's queries from `first` up to, not including, `last`, by their ids.
+    """A tenant's queries from `first` up to but excluding `last`, ordered by id.
 
     Attributes:
         source: the run.
-        system: what is measured.
+        system: the encoder.
         tenant: whose pairs.
-        first, last: places of the queries.
-        seed: of the texts drawn.
+        first, last: range of the queries.
+        seed: of the negatives.
     """
 
     source: TrainingSource
@@ -85,12 +87,10 @@ class EntropyShard:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"entropy of {self.tenant} queries {self.first} to {self.last - 1}"
 
     @property
     def folder(self) -> str:
-        """See `Shard`."""
         content = (ENTROPY_STAGE.version, self.source.content(), self.tenant, self.first, self.last, self.seed)
         return f"progress/{ENTROPY_STAGE.name}/{key_of(*content, self.system.identity)}"
 
@@ -104,15 +104,15 @@ def entropies(
     tenants: list[str],
     seed: int,
 ) -> None:
-    """Measure each pair that is labelled as relevant, tenant by tenant, a unit each.
+    """Measure every pair labelled as relevant; one unit per tenant.
 
     Args:
         source: the run.
-        output: takes `contrastive_entropy` and `contrastive_entropy_means`.
+        output: `contrastive_entropy` and `contrastive_entropy_means`.
         system: the encoder.
-        spread: where vectors and pairs are worked on.
-        tenants: whose pairs.
-        seed: of the texts drawn, and of the intervals.
+        spread: where blocks are computed.
+        tenants: the tenants to measure.
+        seed: of the negatives and the intervals.
     """
     bases = {tenant: key_of(source.content(), tenant) for tenant in tenants}
     missing = [tenant for tenant, basis in bases.items() if not output.is_done(tenant, basis)]
@@ -136,7 +136,7 @@ def entropies(
 def _shards(
     source: TrainingSource, system: EntropySystem, tenant: str, spread: Spread, seed: int
 ) -> list[EntropyShard]:
-    """Whole blocks of a tenant's queries, once all vectors are there that the cache keeps."""
+    """Shards of whole blocks of a tenant's queries; all cached vectors must exist before."""
     base = system.base
     texts = Encoding(source, tenant, base.encoder, base.cache, ENTROPY_STAGE.name)
     prefetch_vectors(texts, _searched_texts(source, tenant)["content_hash"], spread)
@@ -154,7 +154,7 @@ def _shards(
 
 
 def measure_shard(shard: EntropyShard) -> Pieces:
-    """Rows of `contrastive_entropy` of each block of queries, since a block's vectors are made together."""
+    """Rows of `contrastive_entropy`, block by block; see `QUERIES`."""
     frozen = shard.system.base.index_of_texts(_searched_texts(shard.source, shard.tenant))
     queries = _queries(shard.source, shard.tenant).slice(shard.first, shard.last - shard.first).combine_chunks()
     query_set = _query_set(queries, shard.source.labels(shard.tenant, (), 0.0), frozen)
@@ -177,7 +177,7 @@ def _queries(source: TrainingSource, tenant: str) -> pa.Table:
 
 
 def _rows(shard: EntropyShard, frozen: FrozenIndex, queries: pa.Table, labelled: tuple[Ints, pa.Table]) -> pa.Table:
-    """Of a block of queries, and of its labels, each with its query's place."""
+    """Rows of one block, from its labels with their query's index."""
     (query, labels), system, n = labelled, shard.system, len(frozen)
     position, right = labels["position"].to_numpy(), labels["relevance"].to_numpy() > 0
     pairs = (query[right], position[right])
@@ -203,7 +203,7 @@ def _rows(shard: EntropyShard, frozen: FrozenIndex, queries: pa.Table, labelled:
 
 
 def _query_set(queries: pa.Table, labels: pa.Table, frozen: FrozenIndex) -> QuerySet:
-    """The queries with those of their labels whose text is searched; no vector is needed yet."""
+    """The queries with their labels in the corpus; no vectors are computed yet."""
     ids = queries["query_id"].combine_chunks()
     in_corpus = pc.and_(
         pc.is_in(labels["query_id"], ids), pc.is_in(labels["text_id"], frozen.texts["text_id"].combine_chunks())
@@ -212,7 +212,7 @@ def _query_set(queries: pa.Table, labels: pa.Table, frozen: FrozenIndex) -> Quer
 
 
 def means(rows: pa.Table, seed: int) -> pa.Table:
-    """Mean entropy by split, with its 95 % interval over clusters of queries."""
+    """Mean entropy by split and its 95 % interval over query clusters."""
     rows_out = []
     for split in sorted(pc.unique(rows["split"]).to_pylist()):
         split_rows = rows.filter(pc.equal(rows["split"], split)).combine_chunks()
@@ -235,7 +235,7 @@ def means(rows: pa.Table, seed: int) -> pa.Table:
 
 
 def few_negatives(tables: Tables) -> list[str]:
-    """A warning for each tenant whose pairs are compared with fewer than W texts; one without any pair has none."""
+    """A warning for each tenant with pairs that have fewer than W negatives."""
     rows = tables.sql("SELECT tenant, min(negatives) AS fewest FROM contrastive_entropy_means GROUP BY 1 ORDER BY 1")
     return [
         f"Tenant {row['tenant']}: some positives are compared with only {row['fewest']} of {NEGATIVES} random texts, "
@@ -247,5 +247,5 @@ def few_negatives(tables: Tables) -> list[str]:
 
 
 def summarize(tables: Tables) -> pa.Table:
-    """The means, as a person reads them."""
+    """The means, formatted for people."""
     return tables.sql("FROM contrastive_entropy_means ORDER BY tenant, split")

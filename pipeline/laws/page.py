@@ -1,4 +1,4 @@
-"""The page on laws: verdicts first, then what is predicted, the forms against one another, and their constants."""
+"""The laws page: verdicts, predictions, comparison of forms, constants."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ says that both change with size."""
 
 
 def page(run: Run) -> bytes:
-    """The page, in Markdown; a plan by other points than those that stand is left out."""
+    """The page in Markdown; a plan made from other points is left out."""
     tables = all_tables(run)
     forms = "\n".join(f"- `{form.name}`: {form.formula}" for form in FORMS.values())
     sections = [
@@ -112,7 +112,7 @@ def page(run: Run) -> bytes:
 
 
 def is_up_to_date(run: Run, tables: Tables) -> bool:
-    """Whether there is a plan, and by the points that stand."""
+    """Whether a plan exists and was made from the current points."""
     manifest = run.manifest(PLAN)
     return manifest is not None and manifest.inputs.get(LAW_POINTS.name) == tables.content(LAW_POINTS.name)
 
@@ -128,12 +128,12 @@ def _plan(tables: Tables) -> list[tuple[str, pa.Table, str]]:
 
 
 def plan_sentences(tables: Tables) -> list[str]:
-    """What may be done next, in sentences."""
+    """The plan as sentences."""
     return list(tables.sql("SELECT said FROM law_plan ORDER BY place")["said"].to_pylist())
 
 
 def law_sentences(tables: Tables) -> list[str]:
-    """Each verdict, in a sentence."""
+    """Each verdict as a sentence."""
     sentences = []
     for row in tables.sql(VERDICTS).to_pylist():
         reason = f", {row['reason']}" if row["reason"] else ""

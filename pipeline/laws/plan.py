@@ -1,6 +1,6 @@
-"""What more labels would bring, and for what money: read off a law that stands, with intervals, never far beyond it.
+"""Plan from an accepted law: gain and cost of more labels, with intervals, without extrapolating far.
 
-Source: Scaling Laws for Dense Retrieval, Eq. 12: Z(N, D) = Z_data·D + Z_model·N, dollars.
+Source: Scaling Laws for Dense Retrieval, Eq. 12: Z(N, D) = Z_data·D + Z_model·N, in money.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from darklode.pipeline.laws.points import ENTROPY, FALLING, LawKey
 from darklode.pipeline.laws.verdict import NO_LAW, LawResult
 
 STEP = {ENTROPY: 0.1}
-"""What a gain is told for: .1 nats, and .01 of every other measure."""
+"""Step for which a gain is reported: 0.1 nats for entropy, 0.01 for every other measure."""
 
 FAR = 4.0
-"""Times the largest size: beyond, a law says nothing."""
+"""Maximum extrapolation, as a multiple of the largest measured size."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What is asked.
+    """Budget, target and prices of a plan.
 
     Attributes:
-        budget: money to spend; None: not said.
-        target: a value of the measure to reach; None: not said.
-        per_label: price of a labelled query; None: of the judge's tokens, or of people's minutes.
-        per_parameter: price of a parameter, its training and the corpus' encoding; None: by `per_gpu_hour`.
-        per_hour: price of a person's hour; None: people label nothing.
-        per_gpu_hour: price of an hour of the machine that trains and encodes; None: nobody knows.
+        budget: money to spend; None if not given.
+        target: value of the measure to reach; None if not given.
+        per_label: price of a labelled query; None: from the judge's tokens or the reviewers' minutes.
+        per_parameter: price of a parameter (training, and encoding the corpus); None: from `per_gpu_hour`.
+        per_hour: price of an hour of a reviewer; None if people label nothing.
+        per_gpu_hour: price of an hour of the training machine; None if unknown.
     """
 
     budget: float | None = None
@@ -52,11 +52,13 @@ class PlanRequest:
 
     @property
     def identity(self) -> Row:
-        """All that can change a plan."""
+        """Everything that can change a plan."""
         return asdict(self)
 
     def with_prices(self, spent: MeasuredCosts) -> PlanRequest:
-        """With the prices that follow from what was spent: people's where their hour has one, else the judge's."""
+        """Fill missing prices from measured costs: reviewers' minutes if their hour has a price, else the judge's
+        tokens.
+        """
         label, model = self.per_label, self.per_parameter
         if label is None and self.per_hour is not None and spent.minutes is not None:
             label = self.per_hour * spent.minutes / 60
@@ -69,13 +71,7 @@ class PlanRequest:
 
 
 def plan_laws(laws: Mapping[LawKey, LawResult], request: PlanRequest, seed: int) -> list[Row]:
-    """What more labels bring: rows of `law_plan`.
-
-    Args:
-        laws: what was found of each.
-        request: budget, target and prices.
-        seed: of the resamples.
-    """
+    """Plan more labels for each law; returns rows of `law_plan`."""
     planned: list[Row] = []
     for key, result in laws.items():
         law = LawPlan(key, result, request)
@@ -93,7 +89,7 @@ def plan_laws(laws: Mapping[LawKey, LawResult], request: PlanRequest, seed: int)
 
 
 def n_missing_labels(result: LawResult) -> int:
-    """Labelled queries to add before anything can be planned; 0 where labels do not help."""
+    """Number of queries to label before planning is possible; 0 if labels do not help."""
     if result.verdict == NO_LAW or not len(result.points):
         return 0
     max_size = int(result.points.size.max())
@@ -106,7 +102,7 @@ def _n_missing_sizes(result: LawResult) -> int:
 
 
 def first_step(result: LawResult) -> str:
-    """What has to be labelled and trained before anything can be planned; nothing, where labels do not help."""
+    """What to label and train before planning is possible, as a sentence."""
     if result.verdict == NO_LAW:
         return f"{result.reason}; no law says what more of these labels would bring"
     max_size, label = int(result.points.size.max()), n_missing_labels(result)
@@ -118,7 +114,7 @@ def first_step(result: LawResult) -> str:
 
 @dataclass(frozen=True)
 class LawPlan:
-    """What was found of one law, and what is asked of it."""
+    """One law's result with a plan request."""
 
     key: LawKey
     result: LawResult
@@ -126,17 +122,17 @@ class LawPlan:
 
     @property
     def now(self) -> float:
-        """Labelled queries of the largest size."""
+        """Number of labelled queries at the largest size."""
         return float(self.result.points.size.max())
 
     def row(self, choice: str, sentence: str, **figures: float | str | None) -> Row:
-        """A row of `law_plan`; what is not given is null."""
+        """A row of `law_plan`; missing values are null."""
         head = f"{self.key.measure}, {self.key.label}, {self.now:,.0f} labelled queries: "
         unit = {"unit": "queries"} if "amount" in figures else {}
         return self.key._asdict() | {"choice": choice, "said": f"{head}{sentence}."} | unit | figures
 
     def plan_labels(self, full_fit: Fit, seed: int) -> list[Row]:
-        """A law of D: the next step, what a budget buys, and what a target takes; each with its interval."""
+        """Rows for a law of D: next step, what the budget buys, and what the target needs, each with its interval."""
         every = [full_fit, *(refit for refit, _ in refit_samples(full_fit, RESAMPLES, seed))]
         step, now, price = STEP.get(self.key.measure, 0.01), self.now, self.request.per_label
         more = interval_ends(every, lambda refit: size_for_loss(refit, loss_at(refit, now) - step) - now)
@@ -169,7 +165,7 @@ class LawPlan:
         )
 
     def plan_joint(self, full_fit: Fit) -> Row:
-        """A law of N and D: the model and the labels that the money is best spent on."""
+        """The row for a law of N and D: the optimal split of the budget between model size and labels."""
         request = self.request
         if not (request.budget and request.per_label and request.per_parameter):
             sentence = (
@@ -193,7 +189,7 @@ class LawPlan:
         return columns
 
     def _cost_sentence(self, amount: Ends) -> str:
-        """So many queries, and their price where there is one."""
+        """Format a number of queries and, if known, their price."""
         if amount[0] is None:
             return f"more than {(FAR - 1) * self.now:,.0f} queries more"
         sentence = f"{format_span(amount)} queries more"
@@ -210,11 +206,11 @@ BEYOND = "; this lies beyond four times what was measured: not to be trusted"
 OUTSIDE = "; this lies beyond four times, or below a quarter, of what was measured: not to be trusted"
 
 Ends = Sequence[float | None]
-"""A figure, and the ends of its interval; none where it is more than a law can say."""
+"""A value and the ends of its interval; None beyond what the law supports."""
 
 
 def interval_ends(every: list[Fit], figure: Callable[[Fit], float]) -> Ends:
-    """A figure of the first fit, and its 95 % interval over the others."""
+    """A figure of the first fit and its 95 % interval over the others."""
     values = [figure(fit) for fit in every]
     with np.errstate(invalid="ignore"):
         low, high = np.percentile(values[1:], ENDS, method="nearest")
@@ -222,7 +218,7 @@ def interval_ends(every: list[Fit], figure: Callable[[Fit], float]) -> Ends:
 
 
 def format_span(amount: Ends, digits: int = 0) -> str:
-    """A figure with its ends, in words."""
+    """Format a figure with its interval."""
     low, high = (("?" if value is None else f"{value:,.{digits}f}") for value in amount[1:])
     return f"{amount[0]:,.{digits}f} ({low} to {high})"
 
@@ -232,12 +228,12 @@ def _format_signed(value: float | None) -> str:
 
 
 def loss_at(fit: Fit, size: float) -> float:
-    """The loss at so many labelled queries."""
+    """Predicted loss at a number of labelled queries."""
     return float(fit.predict(fit.points.with_sizes(np.array([size]), np.full(1, np.nan)))[0])
 
 
 def size_for_loss(fit: Fit, loss: float) -> float:
-    """So many labelled queries give the loss; infinite where that takes more than `FAR` times the largest size."""
+    """Number of labelled queries needed for a loss; infinite beyond `FAR` times the largest size."""
     now = float(fit.points.size.max())
     if loss_at(fit, now) <= loss:
         low = max(float(fit.points.size[fit.points.size > 0].min()), 1.0)
@@ -248,15 +244,15 @@ def size_for_loss(fit: Fit, loss: float) -> float:
 
 
 def optimum(fit: Fit, budget: float, per_label: float, per_parameter: float) -> tuple[float, float, float]:
-    """The model and the labels that a budget is best spent on, by a law of both: N, D and their loss.
+    """Optimal model size and number of labels for a budget: N, D and their loss.
 
-    What is above the floor is convex in N along the budget's line, so that there is one best point.
+    The loss above the floor is convex in log N along the budget line, so a scalar minimizer finds the only optimum.
 
     Args:
         fit: a joint or an additive fit.
         budget: Z.
         per_label: Z_data.
-        per_parameter: Z_model: what training and encoding the corpus cost for each parameter.
+        per_parameter: Z_model: cost of training and encoding the corpus per parameter.
     """
 
     def split(share: float) -> LawPoints:

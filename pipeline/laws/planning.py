@@ -1,4 +1,4 @@
-"""The stage that plans: by each law, by other choices, and which queries to label next."""
+"""The stage `law_plan`: plans by each law, alternatives to more labels, and the next queries to label."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ PLAN = Stage(
 )
 
 LEADING = ("nDCG@10", ENTROPY)
-"""The measure that says how large the next batch is, the first of these that there is."""
+"""Measures that decide the size of the next batch; the first available one is used."""
 
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """The runs that a grid learned from, and what it found of its encoders; none of a file of points.
+    """The runs behind a grid and the costs of its encoders; empty for a file of points.
 
     Attributes:
-        tenant: whose rows.
-        sources: the runs.
-        judged: those of them whose judge's work is known.
-        models: the grid's encoders.
+        tenant: the tenant whose rows are used.
+        sources: all runs.
+        judged: runs with recorded judging costs.
+        models: encoders of the grid.
     """
 
     tenant: str
@@ -50,15 +50,15 @@ class PlanInputs:
 def law_plan(
     tables: Tables, output: Output, inputs: PlanInputs, request: PlanRequest, *, batch: int | None, seed: int
 ) -> None:
-    """Write what may be done next, what that costs, and the next batch of queries.
+    """Write the possible next steps, their costs, and the next batch of queries to label.
 
     Args:
-        tables: holds `law_points`, `law_verdicts`, and `raw_queries`: more queries to choose from.
-        output: takes `law_plan`, `law_costs`, `depth_costs` and `next_queries`.
-        inputs: of the runs.
+        tables: `law_points`, `law_verdicts` and `raw_queries` (further candidate queries).
+        output: `law_plan`, `law_costs`, `depth_costs` and `next_queries`.
+        inputs: the runs.
         request: budget, target and prices.
-        batch: queries to label next; None: as many as the budget buys, or as the leading law lacks.
-        seed: of the resamples and clusters.
+        batch: number of queries to label next; None: what the budget buys, or what the leading law is missing.
+        seed: for resampling and clustering.
     """
     rows = tables.read(LAW_POINTS.name)
     took = measured_costs(inputs.judged, inputs.models, seed)
@@ -76,7 +76,7 @@ def law_plan(
 
 
 def _batch_size(laws: Mapping[LawKey, LawResult], request: PlanRequest) -> int:
-    """As many as the budget buys; else what the leading law lacks, or a doubling; none where labels do not help."""
+    """What the budget buys; otherwise what the leading law is missing, or a doubling; 0 if labels do not help."""
     if request.budget is not None and request.per_label:
         return int(request.budget / request.per_label)
     for measure in LEADING:

@@ -1,4 +1,4 @@
-"""Points of a law from a CSV or Parquet file, and as arrays."""
+"""Read the points of a law from CSV or Parquet, and convert them to arrays."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ POINTS = Stage("law_points", 4, (), (LAW_POINTS.name,))
 
 ENTROPY = "contrastive_entropy"
 FALLING = (ENTROPY, "loss")
-"""Measures of which less is better; of all others 1 − value is the loss."""
+"""Measures of which less is better; for all others the loss is 1 − value."""
 
 WANTED = ("size", "value")
 UNKNOWN = "unnamed encoder"
-"""Of rows that name none, beside rows that do."""
+"""Encoder name of rows without one, in a file where others have one."""
 
 UNNAMED = "labels"
-"""The source of a file that names none."""
+"""Source name if the file has no source column."""
 
 
 def law_points(file: str, output: Output) -> None:
-    """Read a file: columns size and value, and where it has them those of `law_points`.
+    """Read a file with the columns size and value, and optionally the others of `law_points`.
 
     Raises:
-        InputError: it cannot be read, has no size or no value, or a row cannot be a point; it names the row.
+        InputError: the file cannot be read, lacks size or value, or has an invalid row; the message names the row.
     """
     rows_read = _read(file)
     missing = [name for name in WANTED if name not in rows_read.column_names]
@@ -60,10 +60,10 @@ def _read(file: str) -> pa.Table:
 
 
 def check(rows: pa.Table, where: str) -> None:
-    """Make sure that each row can be a point.
+    """Validate every row.
 
     Raises:
-        InputError: one cannot; it names the row, the first being 1.
+        InputError: names the first invalid row, counting from 1.
     """
     with np.errstate(invalid="ignore"):
         size, loss = _numbers(rows["size"]), losses(rows)
@@ -76,20 +76,21 @@ def check(rows: pa.Table, where: str) -> None:
 
 
 def losses(rows: pa.Table) -> Floats:
-    """What falls: the value, or 1 − it where more is better."""
+    """The loss of each row: the value, or 1 − value if more is better."""
     value = _numbers(rows["value"])
     falling = np.asarray(pc.is_in(rows["measure"], pa.array(FALLING)).to_numpy(zero_copy_only=False), bool)
     return np.asarray(np.where(falling, value, 1 - value))
 
 
 class LawKey(NamedTuple):
-    """Whose points a law is fitted to.
+    """Identifies the points that one law is fitted to.
 
     Attributes:
-        measure: what falls.
+        measure: what is measured.
         source: of the labels.
-        encoder: the only one, by its name, or by its full identity where another one has the same name; None: all
-            encoders of the source, told apart by their parameters.
+        encoder: name, or full identity if two encoders share a name; None: all encoders of the source, told apart
+            by their
+            parameters.
     """
 
     measure: str
@@ -98,15 +99,15 @@ class LawKey(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Source and encoder, to show."""
+        """Source and encoder for display."""
         return self.source if self.encoder is None else f"{self.source}, {self.encoder}"
 
 
 def groups(rows: pa.Table) -> list[LawKey]:
-    """Each law that is looked for, sorted.
+    """The laws to fit, sorted.
 
-    A law may have several encoders only if each has a known number of parameters that no other has; otherwise a fit
-    would take the difference between two encoders for noise, and each encoder gets a law of its own.
+    Encoders share a law only if each has a known and distinct number of parameters; otherwise a fit would treat the
+    difference between two encoders as noise, so each gets its own law.
     """
     key_rows = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
     every = sorted(zip(key_rows["measure"].to_pylist(), key_rows["source"].to_pylist(), strict=True))
@@ -118,7 +119,6 @@ def groups(rows: pa.Table) -> list[LawKey]:
 
 
 def rows_of(rows: pa.Table, key: LawKey) -> pa.Table:
-    """The points of one law."""
     source_rows = _of_source(rows, key.measure, key.source)
     return (
         source_rows
@@ -128,7 +128,7 @@ def rows_of(rows: pa.Table, key: LawKey) -> pa.Table:
 
 
 def points_of(rows: pa.Table, key: LawKey) -> LawPoints:
-    """Those of one law, by size, model and seed."""
+    """The points of one law, ordered by size, model and seed."""
     sorted_rows = rows_of(rows, key).sort_by([(name, "ascending") for name in ("size", "parameters", "seed", "value")])
     return LawPoints(_numbers(sorted_rows["size"]), _numbers(sorted_rows["parameters"]), losses(sorted_rows))
 
@@ -138,7 +138,7 @@ def _of_source(rows: pa.Table, measure: str, source: str) -> pa.Table:
 
 
 def _encoders(rows: pa.Table) -> list[str | None]:
-    """Of the points of one source: None where all may share a law, else each encoder's name."""
+    """None if all encoders of the source may share a law, else the name of each."""
     names = _names(rows)
     pairs = pa.table({"encoder": names, "parameters": rows["parameters"]})
     different = pairs.group_by(["encoder", "parameters"]).aggregate([])
@@ -150,7 +150,7 @@ def _encoders(rows: pa.Table) -> list[str | None]:
 
 
 def _names(rows: pa.Table) -> pa.Array:
-    """Each row's encoder: its name, or its identity where two encoders have one name; UNKNOWN where nobody says."""
+    """Each row's encoder: its name, its identity if the name is ambiguous, or `UNKNOWN`."""
     ids = pc.coalesce(rows["encoder_id"], rows["encoder"], UNKNOWN)
     names = pc.coalesce(rows["encoder"], rows["encoder_id"], UNKNOWN)
     both = pa.table({"id": ids, "name": names}).group_by(["id", "name"]).aggregate([])

@@ -1,4 +1,4 @@
-"""What a cell trains, behind one port: `adapt`'s methods, or both towers."""
+"""The port for what a grid point trains: an `adapt` method or both towers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Tell = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """What was chosen of a cell's trials.
+    """The selected model of a grid point.
 
     Attributes:
-        chosen: setting, and step or share of the way; `base`: step 0.
-        pairs: that were learned from.
-        weights: as its trainer knows them; None: step 0.
+        chosen: setting, and step or share of the way; `base` means step 0.
+        pairs: number of training pairs.
+        weights: in the trainer's own format; None means step 0.
     """
 
     chosen: str
@@ -34,38 +34,38 @@ UNTRAINED = TrainedModel("base", 0, None)
 
 
 class GridTrainer(Protocol):
-    """Trains an encoder on a cell's labels, and searches with what was trained."""
+    """Trains an encoder on the labels of a grid point and searches with the result."""
 
     @property
     def tables_read(self) -> tuple[str, ...]:
-        """Tables that it needs besides those of `adaptation_pairs`."""
+        """Tables needed besides those of `adaptation_pairs`."""
 
     @property
     def same_document(self) -> bool:
-        """Whether other texts of a positive's document may be negatives."""
+        """Whether other chunks of a positive's document may be negatives."""
 
     @property
     def advice(self) -> str:
-        """How one setting alone is named, where validation is too small to choose between several."""
+        """How to configure a single setting, for the error if validation is too small to select one."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All settings that can change what a cell reaches."""
+        """All settings that can change a score."""
 
     @property
     def temperature(self) -> float:
-        """What scores are divided by."""
+        """Temperature of the softmax in entropy."""
 
     def settings(self, bench: GridEvaluator) -> int:
-        """How many are tried."""
+        """Number of settings to try."""
 
     def looked_at(self, queries: int) -> int:
-        """Of so many validation queries, how many are looked at."""
+        """How many of `n` validation queries are used for evaluation."""
 
     def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
-        """Train on the task's pairs: stopped on validation where the bench chooses, otherwise to the last step."""
+        """Train on the task; stops early if the evaluator allows selection, otherwise runs to the last step."""
 
     def search_with(
         self, bench: GridEvaluator, trained_model: TrainedModel
     ) -> AbstractContextManager[tuple[FrozenIndex, Floats]]:
-        """The texts' vectors, and the unit vectors of the bench's test queries, shape (n_queries, dimensions)."""
+        """Text vectors, and unit vectors of the test queries, shape (n_queries, dimensions)."""

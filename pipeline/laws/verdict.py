@@ -1,15 +1,15 @@
-"""Whether points follow a law: rules that are gone through before the largest points are looked at, then those points.
+"""Decide whether points follow a law, by rules that are fixed before the held-out largest points are used.
 
-1. Places whose mean loss is above nine tenths of chance are left out: there a loss does not fall yet.
-2. The largest sizes (and the largest models, where both vary) are held out.
-3. No law, where the loss at the largest size fitted is no lower than at the smallest.
-4. Not identifiable yet, where there are not more places than constants, or too few points for AICc.
-5. No law, where a constant has the lower AICc.
-6. The same again one size lower: no law, where the largest size fitted is missed by more than 3 % from the smaller
-   ones, or by no less than "as the size before" misses it.
-7. Not identifiable yet, where the 95 % interval at the held-out point is wider than 5 % to a side.
-8. Otherwise a law is claimed, of the form with the lowest AICc. Now the held-out point is looked at: no law, where it
-   is missed by more than 3 %; where size and model vary, the largest model or the others.
+1. Places whose mean loss is above 90 % of chance are left out (plateau).
+2. The largest sizes (and the largest models, if both vary) are held out.
+3. No law if the loss at the largest fitted size is not lower than at the smallest.
+4. Not identifiable yet if there are no more places than constants, or too few points for AICc.
+5. No law if a constant has the lower AICc.
+6. The same test one size earlier: no law if the largest fitted size is missed by more than 3 % from the smaller ones,
+   or by no less than the naive forecast "same as the size before".
+7. Not identifiable yet if the 95 % interval at the held-out point is wider than 5 % to a side.
+8. Otherwise a law is claimed, with the form of the lowest AICc, and tested on the held-out point: no law if it is
+   missed by more than 3 % (the worse of largest model and others, if size and model vary).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from darklode.pipeline.laws.fitting import Fit, fit
 from darklode.pipeline.laws.forms import CONSTANT, FORMS, Floats, FunctionalForm, LawPoints, fitting
 
 PLATEAU = 0.9
-"""Of the loss of chance."""
+"""Share of the loss of chance above which a place counts as plateau."""
 
 MISSED = 0.03
 WIDE = 0.05
@@ -36,23 +36,23 @@ LAW, NO_LAW, UNKNOWN = "law", "no law", "not identifiable yet"
 
 @dataclass
 class LawResult:
-    """What is found of points.
+    """The verdict on one set of points.
 
     Attributes:
-        points: all.
-        verdict: one of the three.
-        reason: in words.
-        plateau: which points are left out for being near to chance, shape (n,).
-        held_out: which are held out.
-        fits: of each form, to the others.
-        chosen: that with the lowest AICc, if there is any.
-        error: how far it misses the held-out places, as a share; see `prediction_error`.
-        naive: how far "as the size before" misses them; NaN for several models.
-        claimed: whether a law was claimed before they were looked at.
-        places: every size and model.
-        mean_loss: the mean loss at each.
-        ends: of the 95 % interval of a new point there, by the chosen fit, shape (2, n_places).
-        full_fit: the chosen form fitted to all points but those near to chance, where a law stands.
+        points: all points.
+        verdict: law, no law, or not identifiable yet.
+        reason: a sentence.
+        plateau: points left out because they are near chance, shape (n,).
+        held_out: points held out, shape (n,).
+        fits: one fit per form, to the remaining points.
+        chosen: the fit with the lowest AICc, if any.
+        error: relative error on the held-out places, see `prediction_error`.
+        naive: relative error of the naive forecast there; NaN for several models.
+        claimed: whether a law was claimed before the held-out points were used.
+        places: every (size, model).
+        mean_loss: mean loss at each place.
+        ends: 95 % interval of a new point at each place by the chosen fit, shape (2, n_places).
+        full_fit: the chosen form fitted to all points off the plateau, if a law is accepted.
     """
 
     points: LawPoints
@@ -72,12 +72,12 @@ class LawResult:
 
     @property
     def held_places(self) -> NDArray[np.bool_]:
-        """Which places are held out."""
+        """Mask of the held-out places."""
         return is_member(self.places, self.points.take(self.held_out))
 
     @property
     def plateau_of_places(self) -> NDArray[np.bool_]:
-        """Which places are near to chance."""
+        """Mask of the places on the plateau."""
         return is_member(self.places, self.points.take(self.plateau))
 
 
@@ -85,10 +85,10 @@ def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) ->
     """Look for a law.
 
     Args:
-        points: of one measure and one source of labels.
-        chance: loss of an encoder that knows nothing; None: nobody knows.
-        resamples: of the interval.
-        seed: of its draws.
+        points: of one measure and one label source.
+        chance: loss of an encoder that knows nothing; None if unknown.
+        resamples: for the interval.
+        seed: of the draws.
     """
     plateau = _plateau(points, chance)
     above_chance = points.take(~plateau)
@@ -119,12 +119,12 @@ def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) ->
 
 
 def from_recorded(points: LawPoints, chance: float | None, row: Mapping[str, Any]) -> LawResult:
-    """What was found of these points before, as far as a plan needs it: the verdict, and a law's fit to all points.
+    """Rebuild what a plan needs from a recorded verdict: the verdict and, for a law, its fit to all points.
 
     Args:
-        points: as they were judged.
-        chance: likewise.
-        row: theirs of `law_verdicts`.
+        points: the points that were judged.
+        chance: as it was then.
+        row: their row of `law_verdicts`.
     """
     result = LawResult(points, _plateau(points, chance), np.zeros(len(points), bool), *mean_losses(points))
     result.verdict, result.reason = row["verdict"], row["reason"]
@@ -134,7 +134,7 @@ def from_recorded(points: LawPoints, chance: float | None, row: Mapping[str, Any
 
 
 def largest(points: LawPoints) -> NDArray[np.bool_]:
-    """The points of the largest size, and where models vary, too, those of the largest model."""
+    """Mask of the points of the largest size and, if models vary, of the largest model."""
     if not len(points):
         return np.zeros(0, bool)
     models = points.parameters[~np.isnan(points.parameters)]
@@ -147,9 +147,9 @@ def largest(points: LawPoints) -> NDArray[np.bool_]:
 
 
 def prediction_error(fit: Fit, beyond: LawPoints) -> float:
-    """How far a fit misses the means at places, as a share of them; the mean over the places.
+    """Mean relative error of a fit at each place's mean loss.
 
-    Where size and model vary, the worse of two: over the places of the largest model, and over the others.
+    If size and model vary, the worse of two means: over the places of the largest model, and over the others.
     """
     places, means = mean_losses(beyond)
     off = np.abs(fit.predict(places) / means - 1)
@@ -158,7 +158,7 @@ def prediction_error(fit: Fit, beyond: LawPoints) -> float:
 
 
 def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str, str]:
-    """The verdict as far as it needs no look at the values held out."""
+    """The verdict before the held-out points are used."""
     if _flat(fitted):
         return NO_LAW, "no effect is measurable: the loss at the largest size fitted is no lower than at the smallest"
     best_fit, n = result.chosen, len(_places(fitted))
@@ -183,7 +183,7 @@ def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str
 
 
 def _was_predictable(form: FunctionalForm, fitted: LawPoints) -> tuple[str, str] | None:
-    """Whether the form, fitted to smaller sizes still, would have been believed."""
+    """Whether the form, fitted to even smaller sizes, would have passed the same test."""
     inner = largest(fitted)
     smaller, last = fitted.take(~inner), fitted.take(inner)
     if len(_places(smaller)) < form.count:
@@ -205,7 +205,7 @@ def _too_few(form: FunctionalForm | None, places: int, n_near_chance: int, point
 
 
 def _plateau(points: LawPoints, chance: float | None) -> NDArray[np.bool_]:
-    """The points of places whose mean is near to chance."""
+    """Mask of the points at places near chance."""
     if chance is None or not len(points):
         return np.zeros(len(points), bool)
     places, means = mean_losses(points)
@@ -213,7 +213,7 @@ def _plateau(points: LawPoints, chance: float | None) -> NDArray[np.bool_]:
 
 
 def is_member(points: LawPoints, other_points: LawPoints) -> NDArray[np.bool_]:
-    """Which points lie at a size and model of others."""
+    """Mask of the points whose (size, model) occurs in `other_points`."""
     return np.asarray((_keys(points)[:, None] == _keys(other_points)[None]).all(axis=2).any(axis=1))
 
 
@@ -222,12 +222,12 @@ def _keys(points: LawPoints) -> Floats:
 
 
 def _places(points: LawPoints) -> Floats:
-    """Different sizes and models, ascending."""
+    """Distinct (size, model) pairs, ascending."""
     return np.unique(_keys(points), axis=0)
 
 
 def mean_losses(points: LawPoints) -> tuple[LawPoints, Floats]:
-    """Each place and the mean loss there."""
+    """Each place and its mean loss."""
     keys = _keys(points)
     places, number = np.unique(keys, axis=0, return_inverse=True)
     number = number.reshape(-1)
@@ -237,7 +237,7 @@ def mean_losses(points: LawPoints) -> tuple[LawPoints, Floats]:
 
 
 def _in_turn(points: LawPoints) -> Floats | None:
-    """Mean losses in ascending order of what varies; None where size and model do."""
+    """Mean losses ordered by what varies; None if size and model both vary."""
     places, means = mean_losses(points)
     models = np.unique(places.parameters[~np.isnan(places.parameters)])
     if len(models) > 1 and len(np.unique(places.size)) > 1:

@@ -74,7 +74,6 @@ class LogDay:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"click_evidence {self.day}"
 
 

@@ -107,7 +107,6 @@ class PairShard:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"mined_pairs {self.shard} of {self.shards}"
 
 

@@ -44,7 +44,6 @@ class UncutDocuments:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"chunk {self.parts[0].file} and {len(self.parts) - 1} more"
 
 

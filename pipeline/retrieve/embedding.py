@@ -40,13 +40,11 @@ class Embedding:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         content = "queries" if self.queries else f"parts {self.first} to {self.last - 1}"
         return f"embed {self.encoder.model} {content}"
 
     @property
     def folder(self) -> str:
-        """See `Shard`."""
         parts = self.tables.parts("queries") if self.queries else self.tables.parts("chunks")[: self.last]
         settings = [section.model_dump(mode="json") for section in (self.encoder, self.cache)]
         return f"progress/search/{key_of(settings, self.first, [part.sha256 for part in parts])}"

@@ -44,7 +44,6 @@ class RankedLists:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"search {self.tenant} {' '.join(name for name, _ in self.retrievers)}"
 
 

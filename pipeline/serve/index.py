@@ -43,7 +43,6 @@ class TenantDocuments(TenantChunks):
         self._source = source
 
     def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """See `TenantChunks`."""
         for rows in self._source.texts(self.tenant):
             yield from rows.select(columns).to_batches(BATCH_ROWS)
 

@@ -1,4 +1,4 @@
-"""An adapter as it lies in its folder: what it says of itself (`adapter.json`), and its encoder."""
+"""An adapter folder: its record (`adapter.json`) and its encoder."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 RECORD, FOLDER, ALONE = "adapter.json", "query_encoder", "adapter"
 SAVED = f"{FOLDER}/darklode.json"
-"""What the encoder was saved from, and how its vectors differ: no part of its weights."""
+"""Which encoder was saved and how its vectors differ from training; not part of the hashed weights."""
 
 HEAD = f"{ALONE}/adapter.safetensors"
-"""A head alone: layers with GELU between them, on the base's unit vectors."""
+"""A head alone: linear layers with GELU between them, applied to the base's unit vectors."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -37,12 +37,12 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Adapter:
-    """A folder of `darklode adapt`.
+    """A folder written by `darklode adapt`.
 
     Attributes:
         store: the folder or prefix.
-        facts: what it says of itself.
-        of_base: gives the base's vectors of queries where the adapter is a head alone; None: the base is loaded.
+        facts: its record.
+        of_base: gives base vectors of queries if the adapter is a head alone; None: the base is loaded.
     """
 
     store: Store
@@ -51,10 +51,10 @@ class Adapter:
 
     @classmethod
     def open(cls, url: str) -> Adapter:
-        """The adapter at a folder or prefix.
+        """Open the adapter in a folder or below a prefix.
 
         Raises:
-            ArtifactError: there is none, or one that was not finished.
+            ArtifactError: there is none, or it was not finished.
         """
         store = Store(url)
         facts = read_record(store)
@@ -64,10 +64,10 @@ class Adapter:
 
     @property
     def id(self) -> str:
-        """Names it, and a folder.
+        """Identifier, also used as a folder name.
 
         Raises:
-            ArtifactError: it is none that Darklode gives.
+            ArtifactError: the recorded id has an invalid form.
         """
         name = str(self.facts["id"])
         if not _ID.fullmatch(name):
@@ -76,27 +76,27 @@ class Adapter:
 
     @property
     def tenant(self) -> str:
-        """Whose it is."""
+        """The tenant it was trained for."""
         return str(self.facts["tenant"])
 
     @property
     def tenants(self) -> list[str]:
-        """Whom it may serve: whose it is, and those whom it was released for besides."""
+        """Tenants it may serve: its own and those it was released for."""
         return [self.tenant, *self.facts.get("shared_with", [])]
 
     @property
     def light(self) -> bool:
-        """Whether it is a head alone, its base being wherever that lies: one of many tenants' that share it."""
+        """Whether it is a head without a copy of the base, as for one of many tenants that share a base."""
         return bool(self.facts.get("form") == "head")
 
     @property
     def files(self) -> str:
-        """The folder whose files decide its vectors."""
+        """The folder whose files determine its vectors."""
         return ALONE if self.light else FOLDER
 
     @property
     def ships(self) -> bool:
-        """Whether something else than the base is handed over."""
+        """Whether it differs from the base."""
         return bool(self.facts["shipped"] != "base")
 
     @property
@@ -105,7 +105,7 @@ class Adapter:
         return SentenceTransformersSettings.model_validate(self.facts["base"]["settings"])
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        """Vectors of queries by the folder as it lies there, shape (len(texts), dimensions); of blank ones zero."""
+        """Query vectors by the saved folder, shape (len(texts), dimensions); zero for blank queries."""
         if self.light:
             from darklode.pipeline.train.heads import apply_layers
 
@@ -117,7 +117,7 @@ class Adapter:
 
     @property
     def layers(self) -> Layers:
-        """Of a head, as it lies beside the encoder; none where there is no head, or the base is handed over."""
+        """Layers of the head; empty without a head, or if the base was kept."""
         from safetensors.numpy import load
 
         from darklode.pipeline.train.heads import layers_of
@@ -127,7 +127,7 @@ class Adapter:
 
     @cached_property
     def model(self) -> Any:
-        """The folder as sentence-transformers loads it, on the processor."""
+        """The folder loaded with sentence-transformers, on the CPU."""
         from sentence_transformers import SentenceTransformer
 
         getLogger("sentence_transformers").setLevel(ERROR)  # it would tell of the prompt that the adapter has
@@ -138,7 +138,7 @@ class Adapter:
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """Its encoder's folder on this machine; a copy that is gone afterwards where it lies elsewhere."""
+        """A local path of the encoder folder; a temporary copy if it is stored remotely."""
         if self.store.local is not None:
             yield self.store.local / FOLDER
             return
@@ -152,10 +152,10 @@ class Adapter:
 
 @lru_cache(maxsize=1)
 def _base(settings: str) -> Callable[[Sequence[str]], Floats]:
-    """What gives the base's vectors of queries: thousands of adapters have one base."""
+    """Base vectors; loaded once and shared, since thousands of adapters can have the same base."""
     return SentenceTransformersSettings.model_validate_json(settings).load().encode_queries
 
 
 def read_record(store: Store) -> Facts:
-    """What the adapter at a place says of itself; nothing where there is none that can be read."""
+    """Read an adapter's record; empty if there is none or it is unreadable."""
     return store.read_object(RECORD)

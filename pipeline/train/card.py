@@ -1,4 +1,4 @@
-"""The card of an adapted encoder: what it learned from, what it reaches, and why it is handed over or not."""
+"""The card of an adapted encoder: training data, results, and why it is released or not."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ COURSE = """
 
 
 def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, sources: list[str]) -> bytes:
-    """The page, in Markdown.
+    """The card in Markdown.
 
     Args:
-        run: where the stages are complete and the folder is saved.
+        run: with complete stages and the saved folder.
         settings: in force.
         encoder: the base.
-        sources: the runs that it learned from, as they were named.
+        sources: the runs it was trained on, as given.
     """
     tables = run.tables()
     row, method = read_verdict(tables), settings.adapt.method
@@ -117,7 +117,7 @@ def _setting(method: str) -> str:
 
 
 def _count_training_queries(tables: Tables) -> int:
-    """How many numbers a trial trains: each trial as many."""
+    """Number of trained parameters, the same in every trial."""
     return int(tables.sql(TRAINED)["numbers"][0].as_py())
 
 
@@ -128,7 +128,7 @@ def _config_hash_of(run: Run) -> str:
 
 
 def licence(encoder: SentenceTransformersSettings) -> str:
-    """As the model's own card names it."""
+    """License from the model's own card."""
     model = locate(encoder)
     page = model.folder / "README.md" if model else None
     if page is None or not page.is_file():
@@ -142,7 +142,7 @@ def licence(encoder: SentenceTransformersSettings) -> str:
 
 
 def headroom_told(run: Run) -> str:
-    """What the headroom comes to, in a sentence."""
+    """The headroom in one sentence."""
     manifest = run.manifest(HEADROOM_STAGE)
     assert manifest is not None
     facts, sides = manifest.facts, manifest.facts["sides"]

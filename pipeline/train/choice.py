@@ -1,4 +1,6 @@
-"""What settings are chosen on: the validation queries, or where they are few, folds of them and the train queries."""
+"""Model selection on validation queries or, if there are few, on cross-validation folds of validation and train
+queries.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,17 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.weights import Weights
 
 ENOUGH = 100
-"""Validation queries; what is chosen on fewer is chance (27 of them picked settings that lost up to .025)."""
+"""Minimum number of validation queries: selection on fewer is chance (27 queries selected settings that lost up to
+0.025
+nDCG@10).
+"""
 
 ONE_CLUSTER = "nothing can be chosen: all queries with a positive are of one cluster; build or mine with more queries"
 
 
 @dataclass(frozen=True)
 class ValidationScore:
-    """nDCG@10 of a share of the way from the base, as a mean over queries."""
+    """Mean nDCG@10 at a share of the way from the base to the trained weights."""
 
     share: float
     value: float
@@ -32,22 +37,23 @@ class ValidationScore:
 
 
 def asked_first(train: QuerySet, validation: QuerySet) -> QuerySet:
-    """The queries that a choice rests on: those of validation, and where they are fewer than `ENOUGH` all of both."""
+    """The queries that selection uses: validation, or validation and train if there are fewer than `ENOUGH`."""
     return validation if len(validation) >= ENOUGH else train.concat(validation)
 
 
 def folds(task: Task, seed: int) -> list[Task]:
-    """Where validation is too small: up to five tasks, each to be looked at on clusters that it does not learn from.
+    """Up to five cross-validation tasks, by query clusters; empty if validation has `ENOUGH` queries.
 
-    Only train queries are learned from. A held-out query counts where it shares no positive with what its fold learns
-    from, as in the test; where all do, all count. Empty where validation is `ENOUGH`.
+    Only train queries are trained on. A held-out query counts if it shares no positive with its fold's training
+    queries, as
+    in the test; if every one does, all count.
 
     Args:
-        task: all of it.
-        seed: decides which clusters share a fold.
+        task: the whole task.
+        seed: assigns clusters to folds.
 
     Raises:
-        ArtifactError: there is one cluster alone.
+        ArtifactError: there is only one cluster.
     """
     if len(task.validation) >= ENOUGH:
         return []
@@ -71,13 +77,13 @@ def _fold(task: Task, every: QuerySet, in_fold: np.ndarray[tuple[int], np.dtype[
 
 
 def full_training(task: Task) -> Task:
-    """What the chosen setting is trained on at last: all train queries, to the last step, as the folds were."""
+    """The final training task after selection on folds: all train queries, to the last step, as in the folds."""
     looked_at = task.validation if len(task.validation) else task.train
     return replace(task, validation=looked_at, is_complete=True)
 
 
 def score_shares(task: Task, method: Method, weights: Weights) -> list[ValidationScore]:
-    """What weights reach on the task's validation queries, by share of the way; the base first, as a share of 0."""
+    """Validation score of trained weights at each share of the way from the base; the base itself first, as share 0."""
     queries, n = task.validation, len(task.validation)
     scores = [ValidationScore(0.0, queries.ndcg(task.frozen, queries.vectors), n)]
     for share in method.shares:
@@ -87,22 +93,22 @@ def score_shares(task: Task, method: Method, weights: Weights) -> list[Validatio
 
 
 def preference(score: ValidationScore) -> tuple[float, float]:
-    """The greater, the better: by value, of equals the one nearest to the base, as `best` of the trials has it."""
+    """Sort key of a score: by value, ties by the smaller share (nearest to the base)."""
     return score.value, -score.share
 
 
 def best_score(scores: Iterable[ValidationScore]) -> ValidationScore:
-    """The best share of a setting."""
+    """The best share of one setting."""
     return max(scores, key=preference)
 
 
 def best_setting(bests: Sequence[ValidationScore]) -> int:
-    """The place of the best setting, each being its best share; of equals the first."""
+    """Index of the best setting, given each setting's best share; the first one wins ties."""
     return max(range(len(bests)), key=lambda index: (preference(bests[index]), -index))
 
 
 def average_folds(fold_scores: Iterable[Sequence[ValidationScore]]) -> list[ValidationScore]:
-    """The means over the queries of all folds, share by share."""
+    """Mean over the queries of all folds, for each share."""
     return [
         ValidationScore(
             group[0].share,

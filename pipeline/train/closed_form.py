@@ -1,4 +1,4 @@
-"""The linear head that is solved for: one step against the loss's gradient at the base, by ridge regression."""
+"""A linear head in closed form: one gradient step of the loss at the base, fitted by ridge regression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from darklode.schemas.adaptation import AdaptSettings
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
 STEPS = (0.5, 1.0, 2.0, 4.0)
-"""Lengths of the step, as shares of the weights that a ridge gives for length 1."""
+"""Step lengths, as multiples of the ridge solution."""
 
 _PAIRS = 1024
 
@@ -23,14 +23,14 @@ Doubles = NDArray[np.float64]
 
 
 def solutions(task: Task, negatives: Negatives, settings: AdaptSettings) -> Iterator[tuple[float, Layers]]:
-    """For each of `RIDGES` the D that is nearest to D·q = g(q) over the train queries: min Σ|Dq − g|² + ridge·|D|².
+    """For each of `RIDGES`, the matrix D with D·q ≈ g(q) over the train queries: min Σ|Dq − g|² + ridge·|D|².
 
-    g is what the loss at the base would have a query vector move by: its positive less the mean of its candidates,
-    weighted by their softmax. One factorisation serves all ridges.
+    g is the negative gradient direction of the loss at the base: the positive minus the softmax-weighted mean of the
+    candidates. One factorization serves all ridges.
 
     Args:
         task: queries and positives.
-        negatives: of its pairs, mined with the base's vectors.
+        negatives: mined with the base vectors.
         settings: temperature.
     """
     with threadpool_limits(limits=1, user_api="blas"):
@@ -43,7 +43,7 @@ def solutions(task: Task, negatives: Negatives, settings: AdaptSettings) -> Iter
 
 
 def _moves(task: Task, negatives: Negatives, temperature: float) -> Doubles:
-    """Mean over each query's positives, shape (n_queries, dimensions)."""
+    """Mean target over each query's positives, shape (n_queries, dimensions)."""
     targets = np.zeros(task.train.vectors.shape)
     for start in range(0, len(task.pair_query), _PAIRS):
         pairs = slice(start, start + _PAIRS)

@@ -1,4 +1,4 @@
-"""The inverse cloze task as a control: a sentence asks for the text that it stands in, and nobody labels anything."""
+"""Inverse cloze task as an unsupervised control: a sentence is the query, the text it comes from is the positive."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex
 
 
 def inverse_cloze(base: BaseEncoder, frozen: FrozenIndex) -> Callable[[Task, int], Task]:
-    """Teaches as many sentences as there are train queries, each of another text, drawn by the seed.
+    """Creates as many (sentence, text) pairs as there are train queries, from different texts drawn by the seed.
 
-    The sentence stays in its text: documents are frozen, so that the vector has it whatever is taken out.
+    The sentence is not removed from its text, because document vectors are frozen and contain it anyway.
 
-    Source: Lee, Chang and Toutanova 2019 (ORQA), where nine of ten sentences are taken out.
+    Source: Lee, Chang and Toutanova 2019 (ORQA), which removes nine of ten sentences.
     """
 
     def taught(task: Task, seed: int) -> Task:

@@ -1,4 +1,4 @@
-"""What a comparison comes to: each system less the base, with intervals and p, as a table and as a page."""
+"""Results of an ablation: each system's difference to the base with intervals and p-values, as a table and a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.evaluate.measures import Floats, compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm, is_above_zero
-from darklode.pipeline.evaluate.stage import JUDGED, TestQueries
+from darklode.pipeline.evaluate.stage import JUDGED, EvaluationQueries
 from darklode.pipeline.train.contest import COMPARED
 from darklode.pipeline.train.rivals import BM25, CLOZE, JOINT, SHUFFLED
 from darklode.pipeline.train.tested import MEASURES
@@ -79,15 +79,15 @@ Row = dict[str, Any]
 
 
 def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, seed: int) -> None:
-    """Write each system's mean of each measure and what it has more than the base and the control, part by part.
+    """Write each system's mean of each measure and its difference to the base and to the control, for each query part.
 
     Args:
-        tables: those of `comparison_holes`, and `comparison_lists`.
-        output: takes `comparison_queries` and `comparison`.
-        settings: resamples and flips.
-        seed: of them.
+        tables: `comparison_lists` and those of `comparison_holes`.
+        output: `comparison_queries` and `comparison`.
+        settings: resamples and permutations.
+        seed: of both.
     """
-    queries = TestQueries.from_tables(tables)
+    queries = EvaluationQueries.from_tables(tables)
     ids = queries.rows["query_id"].to_pylist()
     labels = tables.read("test_labels")
     values = {name: _mean(list(runs)) for name, runs in _measure_systems(tables, output, queries, labels)}
@@ -118,7 +118,7 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
 
 @dataclass(frozen=True)
 class PairedTests:
-    """What all systems are held against on the same queries: the base, and the control on shuffled labels."""
+    """Paired tests of systems on the same queries, against the base and against the control with shuffled labels."""
 
     base: Floats
     control: Floats | None
@@ -126,7 +126,7 @@ class PairedTests:
     chance: ResamplingSettings
 
     def rows(self, name: str, values: Floats) -> list[Row]:
-        """A system's rows of `comparison`, measure by measure."""
+        """A system's rows of `comparison`, one per measure."""
         lift = compare_paired(values, self.base, self.groups, self.chance)
         control = None if name.endswith(SHUFFLED) else self.control
         over = None if control is None else compare_paired(values, control, self.groups, self.chance)
@@ -141,15 +141,15 @@ class PairedTests:
 
 
 def _measure_systems(
-    tables: Tables, output: Output, queries: TestQueries, labels: pa.Table
+    tables: Tables, output: Output, queries: EvaluationQueries, labels: pa.Table
 ) -> Iterator[tuple[str, Iterator[Floats]]]:
-    """Each system's values by query, seed by seed, of shape (n_queries, n_measures); they are written."""
+    """Per-query values of each system and seed, shape (n_queries, n_measures); also writes them."""
     entries = tables.sql(ENTRIES).to_pylist()
     for system, entries_of_system in groupby(entries, key=itemgetter("system")):
         yield system, (_values(tables, output, queries, labels, entry) for entry in entries_of_system)
 
 
-def _values(tables: Tables, output: Output, queries: TestQueries, labels: pa.Table, entry: Row) -> Floats:
+def _values(tables: Tables, output: Output, queries: EvaluationQueries, labels: pa.Table, entry: Row) -> Floats:
     n, kinds = queries.rows.num_rows, len(MEASURES)
     values = compute_measures(
         [tables.sql(LISTS, list(entry.values()))], labels, queries.rows["query_id"].to_pylist(), MEASURES
@@ -163,19 +163,22 @@ def _values(tables: Tables, output: Output, queries: TestQueries, labels: pa.Tab
 
 
 def _mean(seeds: Sequence[Floats]) -> tuple[Floats, int]:
-    """The mean by query, and of how many seeds; of equal values that value, to the bit."""
+    """Per-query mean over seeds, and the number of seeds. Identical values stay bitwise identical, which a plain mean
+    does not
+    guarantee.
+    """
     first = seeds[0]
     return first + np.mean([values - first for values in seeds], axis=0), len(seeds)
 
 
 def by_system(run: Run, part: str) -> pa.Table:
-    """One row a system, the best first."""
+    """One row per system, the best first."""
     with run.tables(COMPARISON.name).connect() as connection:
         return connection.sql(BY_SYSTEM, params={"part": part}).to_arrow_table()
 
 
 def explain_controls(run: Run) -> list[str]:
-    """What of the lift on the deciding queries comes from labels, in a sentence each."""
+    """What share of the gain the control reaches, one sentence per system."""
     rows = {row["system"]: row for row in by_system(run, deciding(run)).to_pylist()}
     sentences = []
     for name, (claim, worth) in CONTROLS.items():
@@ -199,20 +202,20 @@ def _format_interval(mean: float, low: float, high: float) -> str:
 
 
 def deciding(run: Run) -> str:
-    """The part of the test queries that a claim may rest on."""
+    """The query part that a claim rests on."""
     parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()
     return DECIDES if DECIDES in parts else "counted"
 
 
 def training_efforts(run: Run) -> pa.Table:
-    """What was chosen, and what it took: one row for each system and seed."""
+    """Selected setting and cost, one row per system and seed."""
     manifest = run.manifest(COMPARED)
     assert manifest is not None
     return pa.Table.from_pylist([unit["facts"] for unit in manifest.units.values() if unit["facts"]])
 
 
 def page(run: Run, sources: list[str]) -> bytes:
-    """The page, in Markdown: the part that decides first."""
+    """The page in Markdown; the deciding part comes first."""
     manifest = run.manifest(SUMMED)
     assert manifest is not None
     parts = run.tables(COMPARISON.name).read(COMPARISON.name)["part"].unique().to_pylist()

@@ -1,4 +1,6 @@
-"""Methods against one another on the same queries: each trained with each seed, and asked once its choice is made."""
+"""Ablation: train several methods with several seeds on the same queries, and rank the test queries once per selected
+model.
+"""
 
 from __future__ import annotations
 
@@ -33,21 +35,21 @@ COMPARED = Stage("adapt_compare", 4, READS, (COMPARISON_LISTS.name,))
 def compare(
     tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, methods: list[str], seeds: int
 ) -> None:
-    """Train each rival with each seed, choose as `adapt` does, and write what the choice finds for the test queries.
+    """Train each baseline with each seed, select as `adapt` does, and write its rankings of the test queries.
 
-    One unit for each rival and seed; its facts say what was chosen, and what it took. The choice may be the base: a
-    rival that is not preferred to it finds what the base does.
+    One resumable unit per baseline and seed; its facts record the selection and the cost. If the base is preferred, the
+    rankings are those of the base.
 
     Args:
-        tables: those of `adaptation_pairs`.
-        output: takes `comparison_lists`; its fact `queries` counts how often the test queries were asked.
-        settings: of all methods.
-        base: the encoder that is adapted.
+        tables: of `adaptation_pairs`.
+        output: `comparison_lists`; the fact `queries` counts how often the test queries were ranked.
+        settings: shared by all methods.
+        base: the encoder to adapt.
         methods: their names.
-        seeds: how often each is trained.
+        seeds: number of seeds.
 
     Raises:
-        ArtifactError: there is nothing to choose on, or no test query.
+        ArtifactError: there is nothing to select on, or no test query.
     """
     from darklode.pipeline.train.rivals import Bm25Baseline, baselines, reference_systems
     from darklode.pipeline.train.task import QuerySet, Task
@@ -76,7 +78,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Baseline:
-    """A rival with one seed."""
+    """A baseline with one seed."""
 
     rival: Baseline
     seed: int
@@ -84,7 +86,7 @@ class _Baseline:
     output: Output
 
     def fit_and_rank(self, task: Task, queries: QuerySet) -> tuple[pa.Table, dict[str, Any]]:
-        """What is found for the test queries by what is chosen, and the facts of the choice."""
+        """Rankings of the test queries by the selected model, and the facts of the selection."""
         from darklode.pipeline.train.choice import folds
 
         began, peak, parts = time.process_time(), PeakMemory(), folds(task, self.seed)
@@ -112,7 +114,7 @@ class _Baseline:
 
     @property
     def method(self) -> Method:
-        """A new one: it may keep what it found of a task."""
+        """A new instance each time, because a method caches what it computed of a task."""
         return self.rival.method(self.rival.settings, self.base)
 
     def _by_validation(self, task: Task) -> _SelectedModel:
@@ -157,7 +159,7 @@ class _Baseline:
 
 @dataclass(frozen=True)
 class _SelectedModel:
-    """A setting, what its best share reaches, and its weights."""
+    """A setting, its best score, and its weights."""
 
     setting: float
     score: ValidationScore

@@ -1,4 +1,4 @@
-"""The encoder itself as what learns: which tensors are trained, its vectors of queries, how it takes weights."""
+"""The encoder as a trainable model: which tensors are trained, its query vectors, and how it takes weights."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 START = "start"
-"""The name of the map that follows the encoder where it does not begin as the base; it is not trained."""
+"""Name of the fixed map after the encoder if training does not start from the base; it is not trained."""
 
 
 def trainable(model: nn.Module, adapt: AdaptSettings) -> dict[str, nn.Parameter]:
-    """Freeze a transformer but for what the method trains, which is given by name.
+    """Freeze a transformer except for the parameters that the method trains; returns those by name.
 
-    `full` is all but a pooler, which no vector depends on; `top_n` the last layers and a norm that follows them; `lora`
-    what `add_lora` added. Counts are those of DevRev-Search, Table 5.
+    `full`: all but a pooler that no vector depends on. `top_n`: the last layers and the norm after them. `lora`: what
+    `add_lora` added. Parameter counts match DevRev-Search, Table 5.
 
     Args:
-        model: of transformers, with `num_hidden_layers` in its configuration.
+        model: a transformers model with `num_hidden_layers` in its configuration.
         adapt: method and top_layers.
 
     Raises:
@@ -47,10 +47,10 @@ def trainable(model: nn.Module, adapt: AdaptSettings) -> dict[str, nn.Parameter]
 
 
 def layers_of(model: nn.Module) -> str:
-    """The name of a transformer's layers.
+    """Name of the list of transformer layers.
 
     Raises:
-        SettingsError: none of its lists is as long as its configuration says.
+        SettingsError: no list is as long as the configuration says.
     """
     n_layers = getattr(getattr(model, "config", None), "num_hidden_layers", None)
     for name, module in model.named_modules():
@@ -63,7 +63,7 @@ def layers_of(model: nn.Module) -> str:
 
 
 def _freeze_below(model: nn.Module, n: int) -> None:
-    """Freeze all that comes before the last n layers."""
+    """Freeze everything before the last n layers."""
     prefix, count = layers_of(model), len(model.get_submodule(layers_of(model)))  # type: ignore[arg-type]
     if n > count:
         raise SettingsError(f"adapt.top_layers {n}: the encoder has only {count} layers")
@@ -75,7 +75,7 @@ def _freeze_below(model: nn.Module, n: int) -> None:
 
 
 def add_lora(model: nn.Module, adapt: AdaptSettings) -> Any:
-    """Put LoRA (Hu et al. 2021) on linear layers; gives what merges it. It begins as the base: B is 0.
+    """Add LoRA (Hu et al. 2021) to linear layers; returns a function that merges it. B is 0, so it starts as the base.
 
     Raises:
         SettingsError: no linear layer has such a name.
@@ -99,13 +99,13 @@ def add_lora(model: nn.Module, adapt: AdaptSettings) -> Any:
 
 
 class TrainableEncoder:
-    """A loaded encoder that learns; its vectors are those of `SentenceTransformersEncoder`, without its cache.
+    """A loaded encoder in training; its vectors equal those of `SentenceTransformersEncoder`, without the cache.
 
-    Nothing is dropped out in training: the same batch is the same step in one process and in several.
+    Dropout is off, so that a batch is the same step in one process and in several.
 
     Args:
-        loaded: the sentence-transformers model, in float32.
-        settings: of the encoder: prompt, cut, texts of a forward pass.
+        loaded: the sentence-transformers model in float32.
+        settings: prompt, truncation and batch size.
         adapt: the method.
     """
 
@@ -124,7 +124,7 @@ class TrainableEncoder:
         return {name: tensor.detach().cpu().clone() for name, tensor in self.trained.items()}
 
     def features(self, texts: list[str]) -> dict[str, Tensor]:
-        """Tokens of queries, as the model reads them."""
+        """Tokenized queries."""
         return self._tokens(with_prompt(self._settings, texts, queries=True))
 
     def _tokens(self, texts: list[str]) -> dict[str, Tensor]:
@@ -132,14 +132,14 @@ class TrainableEncoder:
         return features
 
     def unit(self, vectors: Tensor) -> Tensor:
-        """The model's own vectors, cut, whitened where it began so, and of length 1."""
+        """The model's vectors, truncated, mapped by the start weights if there are any, and normalized."""
         truncated = vectors[:, : self._settings.dimensions].float()
         return functional.normalize(
             truncated if self.start is None else truncated @ self.start.T.to(truncated.device), dim=1
         )
 
     def vectors(self, queries: QuerySet) -> Floats:
-        """Unit vectors of queries as it encodes them now; that of a blank query is zero."""
+        """Current unit vectors of queries; zero for a blank query."""
         non_empty = [row for row, text in enumerate(queries.texts) if text.strip()]
         result = np.zeros(queries.vectors.shape, np.float32)
         if non_empty:
@@ -147,11 +147,11 @@ class TrainableEncoder:
         return result
 
     def document_vectors(self, texts: list[str]) -> Floats:
-        """Unit vectors of documents as it encodes them now."""
+        """Current unit vectors of documents."""
         return self._encode(texts, queries=False)
 
     def documents(self, texts: list[str]) -> Tensor:
-        """The same with gradients, `batch_size` texts at a time: what is between is computed again on the way back."""
+        """The same with gradients; gradient checkpointing per `batch_size` texts."""
         size, prompted = self._settings.batch_size, with_prompt(self._settings, texts, queries=False)
         parts = [prompted[start : start + size] for start in range(0, len(prompted), size)]
         if len(parts) == 1:
@@ -171,12 +171,12 @@ class TrainableEncoder:
         return np.asarray(self.unit(torch.from_numpy(vectors)).numpy(), np.float32)
 
     def state(self) -> Weights:
-        """Copies of what is trained, by name, and what it began as."""
+        """Copies of the trained tensors by name, and the start map."""
         began = {} if self.start is None else {START: self.start.numpy().copy()}
         return began | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 
     def restore(self, weights: Weights, share: float = 1.0) -> None:
-        """Take trained weights, a share of the way from the base's; of LoRA B times the share."""
+        """Set trained weights at a share of the way from the base; for LoRA, B is scaled by the share."""
         with torch.no_grad():
             for name, parameter in self.trained.items():
                 base, tensor = self._base[name], torch.from_numpy(weights[name]).reshape(parameter.shape)
@@ -190,16 +190,16 @@ class TrainableEncoder:
             self.start = torch.lerp(torch.eye(len(start_weight)), start_weight, share)
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """What is trained."""
+        """The trained parameters."""
         yield from self.trained.values()
 
     def merge(self) -> None:
-        """Add LoRA to the layers that it lies on, and take it away; nothing else is changed."""
+        """Merge LoRA into its layers and remove it; nothing else changes."""
         if self._lora is not None:
             self._lora.merge_and_unload()
 
     def lora_config(self, base: str) -> bytes:
-        """What peft needs beside LoRA's tensors to put them on the base, as JSON."""
+        """The JSON that peft needs to load the LoRA tensors."""
         assert self._lora is not None
         lora_config = self._lora.peft_config["default"].to_dict() | {
             "base_model_name_or_path": base,

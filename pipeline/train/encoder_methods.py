@@ -1,4 +1,4 @@
-"""The encoder's own tensors as methods: all of them, the last layers, or LoRA."""
+"""Methods that train tensors of the encoder: all of them, the last layers, or LoRA."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6,
 
 
 class EncoderMethod:
-    """`full`, `top_n` and `lora`, in sentence-transformers' trainer; see `Method`."""
+    """`full`, `top_n` and `lora`, with the trainer of sentence-transformers."""
 
     about = "learning rate"
     shares: Sequence[float] = SHARES
@@ -45,7 +45,6 @@ class EncoderMethod:
         return self._settings.learning_rates or RATES[self._settings.method]
 
     def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
-        """See `Method`."""
         from darklode.pipeline.train.trainer import train_encoder
 
         weight = self._start(task) if self._settings.start == "whitened" else None
@@ -55,18 +54,17 @@ class EncoderMethod:
             return train_encoder(task, self._settings, setting, encoder, seed, tell)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
-        """See `Method`; queries are encoded again."""
+        """Queries are encoded with the trained weights."""
         with deterministic(0):
             encoder = self._opened or self._open()
             encoder.restore(weights, share)
             return encoder.vectors(queries)
 
     def transform_index(self, frozen: FrozenIndex, _weights: Weights, _share: float) -> FrozenIndex:
-        """See `Method`."""
         return frozen
 
     def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
-        """See `Method`; LoRA is merged, in float32."""
+        """LoRA is merged in float32."""
         dtype = next(loaded.parameters()).dtype
         encoder = TrainableEncoder(loaded.float(), self._encoder, self._settings)
         encoder.restore(weights, share)
@@ -75,7 +73,7 @@ class EncoderMethod:
         return _start_layer(encoder)
 
     def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
-        """See `Method`; LoRA as peft reads it, the last layers by their names, of `full` nothing."""
+        """LoRA in peft's format, last layers by their names; nothing for `full`."""
         from safetensors.numpy import save
 
         encoder = self._opened or self._open()
@@ -103,7 +101,7 @@ class EncoderMethod:
         }
 
     def _open(self) -> TrainableEncoder:
-        """The base, in float32 whatever it is kept in."""
+        """The base in float32, whatever its storage precision."""
         settings = self._encoder.model_copy(update={"dtype": "float32"})
         self._opened = TrainableEncoder(
             load_query_tower(settings, devices(settings.device)[0]), settings, self._settings
@@ -112,7 +110,7 @@ class EncoderMethod:
 
 
 def _start_layer(encoder: TrainableEncoder) -> Layers:
-    """The layer that follows an encoder that did not begin as the base."""
+    """The fixed map after an encoder that did not start as the base."""
     if encoder.start is None:
         return []
     weight = np.ascontiguousarray(encoder.start.numpy())

@@ -1,4 +1,4 @@
-"""Vectors of a run's texts, made ahead of the stage that needs them, as shards: texts that follow one another."""
+"""Fill the embedding cache ahead of a stage, in shards of consecutive texts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from darklode.pipeline.train.sources import TrainingSource
 from darklode.schemas.settings import CacheSettings
 
 SHARD_ROWS = 1 << 16
-"""Texts in a shard."""
+"""Texts per shard."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """A shard: a tenant's texts from `first` up to, not including, `last`, in their order.
+    """A tenant's texts from `first` up to but excluding `last`.
 
     Attributes:
         source: has the texts.
-        tenant: whose.
+        tenant: the tenant.
         encoder: of the texts.
-        cache: takes the vectors.
-        stage: that needs them.
-        first, last: places of the texts.
+        cache: receives the vectors.
+        stage: the stage that needs them.
+        first, last: range of the texts.
     """
 
     source: TrainingSource
@@ -45,22 +45,20 @@ class Encoding:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"encode {self.tenant} texts {self.first} to {self.last - 1}"
 
     @property
     def folder(self) -> str:
-        """See `Shard`."""
         return f"progress/{self.stage}/{key_of(self.source.content(), self.tenant, self.first, self.last)}"
 
 
 def prefetch_vectors(encoding: Encoding, hashes: pa.ChunkedArray, spread: Spread) -> None:
-    """Fill the cache with the vectors that a tenant's texts lack, if they lack any.
+    """Encode the texts of a tenant that are missing in the cache.
 
     Args:
-        encoding: a shard of all the texts, whose cache all places reach.
+        encoding: a shard of all the texts; its cache must be reachable by all workers.
         hashes: of the texts.
-        spread: where the encoding is done.
+        spread: where the encoding runs.
     """
     shards = EmbeddingCache(encoding.cache.root, encoding.cache.dtype).open(encoding.encoder.encoder_id())
     if shards is not None and (shards.find(keys_of(hashes)) >= 0).all():
@@ -73,14 +71,14 @@ def prefetch_vectors(encoding: Encoding, hashes: pa.ChunkedArray, spread: Spread
 
 
 def encode(shard: Encoding) -> Pieces:
-    """Encode what the cache lacks of a shard; there is nothing to give back."""
+    """Encode the missing texts of a shard; there is no result besides the cache."""
     cache = EmbeddingCache(shard.cache.root, shard.cache.dtype)
     ensure_cached(Deferred(shard.encoder, shard.cache.root), cache, _own_texts(shard))
     yield from ()
 
 
 def _own_texts(shard: Encoding) -> Iterator[HashedTexts]:
-    """The shard's texts, but those that an earlier shard has as well: no two shards encode the same."""
+    """The shard's texts without those that also occur in an earlier shard, so that none is encoded twice."""
     seen_keys, row = KeyIndex(), 0
     for hashes, texts in shard.source.iterate_hashes(shard.tenant):
         if row >= shard.last:

@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer around a loss of Darklode's own: what every training of an encoder shares."""
+"""The trainer of sentence-transformers with a custom loss: the part shared by every training of an encoder."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from darklode.pipeline.train.vectors import Ints
 
 
 class BatchPlan(Protocol):
-    """Whose turn it is.
+    """Decides which rows make up each batch.
 
     Attributes:
-        size: rows of a batch, over all processes.
+        size: rows of a batch over all processes.
     """
 
     size: int
@@ -33,14 +33,14 @@ class BatchPlan(Protocol):
 
 @dataclass(frozen=True)
 class BatchSteps:
-    """How many steps are taken, and how they are drawn.
+    """How many steps there are and what they read.
 
     Attributes:
-        count: most steps.
-        turns: what each of them reads.
-        setting: what sets the size of a batch, as an error names it.
+        count: maximum number of steps.
+        turns: the batches.
+        setting: name of the setting that sets the batch size, for errors.
         seed: of the trainer's own draws.
-        report_to: where it logs to, as `report_to` of transformers has it.
+        report_to: as `report_to` of transformers.
     """
 
     count: int
@@ -52,15 +52,15 @@ class BatchSteps:
 
 @dataclass(frozen=True)
 class Training:
-    """What a step computes, and what happens between steps.
+    """What a step computes and what happens between steps.
 
     Attributes:
-        rows: that batches are drawn from.
-        tokens: makes a batch of rows of the column `label`.
+        rows: the training rows.
+        tokens: collates rows of the column `label`.
         loss: of a batch.
-        goes_on: is told how many steps are done, before the first and after each; whether another follows.
-        optimiser: of what is trained.
-        schedule: of its rate.
+        goes_on: called with the steps done, before the first step and after each; returns whether to continue.
+        optimiser: of the trained parameters.
+        schedule: of the learning rate.
     """
 
     rows: int
@@ -72,19 +72,17 @@ class Training:
 
 
 def fit(model: Any, steps: BatchSteps, training: Training) -> None:
-    """Train a sentence-transformers model where it is.
+    """Train a loaded sentence-transformers model in place; does nothing if no step is left.
 
-    Started by torchrun, each process encodes its share of every batch; the steps are those of one process.
-
-    Where no step is left nothing is done.
+    Under torchrun each process encodes its share of every batch; the steps equal those of a single process.
 
     Args:
-        model: loaded; gradients of a step are cut to length 1.
-        steps: how many, and of what.
-        training: loss and rhythm.
+        model: the model; gradients are clipped to norm 1.
+        steps: number of steps and their batches.
+        training: loss and callbacks.
 
     Raises:
-        SettingsError: the processes cannot share a batch evenly.
+        SettingsError: the batch size is not divisible by the number of processes.
     """
     if not steps.count:
         return
@@ -128,7 +126,7 @@ def _trainer(model: Any, training: Training, arguments: Any) -> Any:
     from transformers import PrinterCallback, TrainerCallback
 
     class Rhythm(TrainerCallback):
-        """Asks before the first step and after each whether there is another."""
+        """Callback that asks before the first step and after each whether to continue."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
             control.should_training_stop = not training.goes_on(state.global_step)
@@ -138,7 +136,7 @@ def _trainer(model: Any, training: Training, arguments: Any) -> Any:
 
     class Trainer(SentenceTransformerTrainer):
         def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-            """Darklode writes the card."""
+            """Disabled, because Darklode writes its own card."""
 
     trainer = Trainer(
         model,
@@ -154,7 +152,7 @@ def _trainer(model: Any, training: Training, arguments: Any) -> Any:
 
 
 class _Batches(BatchSampler):
-    """Rows, batch by batch; of several processes each takes every n-th part."""
+    """Yields the rows of each batch; with n processes each takes every n-th row."""
 
     def __init__(self, steps: BatchSteps, parts: int) -> None:
         super().__init__(range(0), steps.turns.size // parts, drop_last=True)
@@ -170,11 +168,11 @@ class _Batches(BatchSampler):
 
 
 class QueryCollator:
-    """Tokens of the texts of a batch's rows, and the rows.
+    """Tokenizes the texts of a batch.
 
     Args:
-        features: gives the tokens of some texts.
-        texts: gives the texts of some rows.
+        features: tokenizes texts.
+        texts: returns the texts of some rows.
     """
 
     valid_label_columns = ("label",)
@@ -191,7 +189,7 @@ class QueryCollator:
 
 
 def of_all(loss: Tensor) -> Tensor:
-    """The mean over all processes."""
+    """Mean over all processes."""
     if processes.is_initialized():
         processes.all_reduce(loss)
         loss /= processes.get_world_size()

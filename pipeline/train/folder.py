@@ -1,4 +1,4 @@
-"""What one takes home: `query_encoder/`, which plain sentence-transformers loads, and the adapter alone beside it."""
+"""The released folder: `query_encoder/`, which plain sentence-transformers loads, and the adapter alone."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from darklode.schemas.adaptation import AdaptSettings
 Check = Callable[[Any], Floats]
 
 PROBES = 32
-"""Queries that the folder must encode as training did."""
+"""Number of queries used to verify that the saved folder reproduces the training vectors."""
 
 
 def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, adapt: AdaptSettings) -> None:
-    """Write the folder unless it stands; its record comes last, so that a killed save is begun anew.
+    """Write the folder unless it is up to date. The record is written last, so a killed save starts over.
 
     Args:
-        run: where the stages are complete.
+        run: with complete stages.
         base: the encoder that was adapted.
         settings: of that encoder.
         adapt: the method.
 
     Raises:
-        DarklodeError: the saved folder does not give the vectors that training saw.
+        DarklodeError: the saved folder does not reproduce the vectors of training.
     """
     mark = _mark(run, base)
     if is_up_to_date(run.store, mark):
@@ -61,22 +61,22 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
 
 
 def check_like(texts: Sequence[str], expected: Floats) -> Check:
-    """Compares a saved encoder's vectors of texts with those that training saw."""
+    """Compares a saved encoder's vectors with those of training."""
     return lambda saved: np.abs(saved.encode(list(texts), show_progress_bar=False).astype(np.float32) - expected)
 
 
 def save_folder(
     store: Store, mark: str, model: Any, check: Check, alone: Mapping[str, bytes], folder: str = FOLDER
 ) -> None:
-    """Write an encoder's folder and `adapter/` in the place of what lies there, and their record last.
+    """Replace an encoder folder and `adapter/`, and write their record last.
 
     Args:
         store: the folder or prefix.
-        mark: what it is made from; see `is_up_to_date`.
-        model: of sentence-transformers, whole.
-        check: of the model as it was saved: how its vectors differ from those that training saw.
-        alone: files of what was trained, by name.
-        folder: of the encoder.
+        mark: fingerprint of what it is made from, see `is_up_to_date`.
+        model: complete sentence-transformers model.
+        check: computes how much the saved model differs from training.
+        alone: files of the trained tensors, by name.
+        folder: name of the encoder folder.
 
     Raises:
         DarklodeError: the saved folder gives other vectors.
@@ -94,7 +94,7 @@ def save_folder(
 
 
 def probes(tables: Tables) -> list[str]:
-    """Queries that a folder must encode as training did."""
+    """Queries for the verification."""
     texts: list[str] = tables.read("adaptation_queries", ["text"])["text"][:PROBES].to_pylist()
     return texts
 
@@ -109,7 +109,7 @@ def _written(store: Store, name: str, data: bytes) -> int:
 
 
 def recorded_difference(run: Run, folder: str = FOLDER) -> float:
-    """The largest difference between a number of the folder's vectors and of those that training saw."""
+    """Recorded maximum absolute difference between the folder's vectors and those of training."""
     return float(json.loads(run.store.read(_record(folder)) or b"{}")["difference"])
 
 
@@ -119,13 +119,13 @@ def _mark(run: Run, base: BaseEncoder) -> str:
 
 
 def is_up_to_date(store: Store, mark: str, folder: str = FOLDER) -> bool:
-    """Whether a folder that was made from the same lies there whole."""
+    """Whether a complete folder with this fingerprint exists."""
     record: dict[str, Any] = json.loads(store.read(_record(folder)) or b"{}")
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
 
 
 def assemble(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
-    """The model with its cut, length 1, and the head as plain layers; its prompt is put before every text."""
+    """The model with truncation, normalization and head as plain layers; its prompt becomes part of the model."""
     from sentence_transformers import SentenceTransformer
 
     has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
@@ -142,7 +142,7 @@ def assemble(loaded: Any, settings: SentenceTransformersSettings, layers: Layers
 
 
 def modules() -> Any:
-    """Where sentence-transformers has its layers: 5.0 to 5.4 elsewhere than later ones."""
+    """Module path of the layers: it differs between sentence-transformers up to 5.4 and later versions."""
     from importlib import import_module
 
     try:
@@ -176,15 +176,15 @@ def _difference(folder: str, check: Check, tolerance: float) -> float:
 
 
 def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettings, tables: Tables) -> None:
-    """Make sure, before anything is trained, that the base as it would be saved gives the vectors that are in use.
+    """Check before training that the base, saved in the same way, reproduces the vectors in use.
 
     Args:
-        base: the encoder that is to be adapted.
+        base: the encoder to adapt.
         settings: of that encoder.
-        tables: holds `adaptation_queries`.
+        tables: `adaptation_queries`.
 
     Raises:
-        DarklodeError: it gives other vectors.
+        DarklodeError: it does not.
     """
     texts, loaded = probes(tables), load_query_tower(settings, "cpu")
     expected = base.queries(texts)
@@ -197,6 +197,6 @@ def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettin
 
 
 def _files(scratch: Path, folder: str) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each, one in memory at a time."""
+    """Name and content of each file, one in memory at a time."""
     for path in sorted(path for path in scratch.rglob("*") if path.is_file() and path.suffix != ".lock"):
         yield f"{folder}/{path.relative_to(scratch).as_posix()}", path.read_bytes()

@@ -1,4 +1,4 @@
-"""Queries of `darklode generate` as labels of their own: each asks for the text that it was written for."""
+"""Queries of `darklode generate` as training data: each query's positive is the text it was generated from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT = """
 
 @dataclass(frozen=True)
 class GeneratedQueries:
-    """What a folder of generated queries teaches.
+    """A folder of generated queries.
 
     Attributes:
         run: the folder.
@@ -33,19 +33,19 @@ class GeneratedQueries:
     run: Run
 
     def content(self) -> str:
-        """Identifies all that is read.
+        """Fingerprint of everything that is read.
 
         Raises:
-            ArtifactError: it is not finished.
+            ArtifactError: the folder is not finished.
         """
         tables = self.run.tables(*READS)
         return " ".join(tables.content(name) for name in READS)
 
     def training_task(self, task: Task, _seed: int) -> Task:
-        """The task with these queries alone, in the index that has their texts: texts are known by what they say.
+        """The task with these queries only. Texts are matched by content, so they may come from another run.
 
         Raises:
-            ArtifactError: none of them is for a text of the task.
+            ArtifactError: no query belongs to a text of the task.
         """
         texts = task.frozen.texts
         queries = self.run.tables(*READS).sql(KEPT, [texts["tenant"][0].as_py()]).combine_chunks()
@@ -63,5 +63,5 @@ class GeneratedQueries:
 
 
 def generated_in(cells: LawSettings) -> dict[str, GeneratedQueries]:
-    """The sources of a grid that are folders of generated queries."""
+    """The label sources of a grid that are folders of generated queries."""
     return {name: GeneratedQueries(Run(name)) for name in cells.sources if name not in OWN_SOURCES}

@@ -1,4 +1,4 @@
-"""A whole query encoder as one ONNX graph, from token ids to the final vector, with its tokenizer beside it."""
+"""Export of a query encoder as one ONNX graph from token ids to the final vector, with its tokenizer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OUTPUT = "vector"
 OPSET = 18
 
 CLOSE = 1e-4
-"""The largest difference of a number between the graph and the model, both in float32."""
+"""Maximum absolute difference allowed between graph and model, both in float32."""
 
 READING = """\
 from tokenizers import Tokenizer; from onnxruntime import InferenceSession
@@ -36,18 +36,17 @@ Put about.json's `prompt` before each text, encode it by tokenizer.json, and giv
 
 
 def export(adapter: Adapter) -> float:
-    """Write `onnx/` beside an adapter's `query_encoder/`; in float32, whatever the encoder is kept in.
+    """Write `onnx/` beside an adapter's `query_encoder/`, always in float32.
 
     Args:
-        adapter: its folder; what is handed over there, be it the base.
+        adapter: its folder.
 
     Returns:
-        The largest difference of a number from the model's own vectors, of the adapter's recorded queries.
+        Maximum absolute difference from the model's vectors on the adapter's recorded queries.
 
     Raises:
         MissingPart: onnx or onnxruntime is not installed.
-        DarklodeError: the folder has a head alone, the graph gives other vectors than the model, or the model has no
-            tokenizer that can lie beside.
+        DarklodeError: the folder is a head alone, the graph gives other vectors, or the tokenizer cannot be exported.
     """
     missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
@@ -77,7 +76,7 @@ def export(adapter: Adapter) -> float:
 
 
 def vectors(folder: Path, texts: Sequence[str]) -> Floats:
-    """What the graph in a folder makes of texts, shape (len(texts), dimensions)."""
+    """Vectors of texts by the graph in a folder, shape (len(texts), dimensions)."""
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
@@ -94,16 +93,16 @@ def vectors(folder: Path, texts: Sequence[str]) -> Floats:
 
 
 def _probes(adapter: Adapter) -> list[str]:
-    """The queries that were recorded, and one that is longer than an encoder reads."""
+    """The recorded queries, and one that exceeds the maximum length."""
     texts = [row["text"] for index in adapter.facts["indexes"] for row in index["queries"]]
     return [*texts, " ".join(texts * 50)]
 
 
 def _tokenizer(model: Any) -> Any:
-    """The model's fast tokenizer, which cuts and pads by itself.
+    """The model's fast tokenizer, with truncation and padding set.
 
     Raises:
-        DarklodeError: it has none.
+        DarklodeError: the model has none.
     """
     from tokenizers import Tokenizer
 
@@ -117,7 +116,7 @@ def _tokenizer(model: Any) -> Any:
 
 
 def _export_graph(model: Any, texts: list[str], file: Path) -> list[str]:
-    """Trace the model on some texts; returns the inputs' names."""
+    """Trace the model on example texts; returns the names of the inputs."""
     import torch
 
     features = (getattr(model, "preprocess", None) or model.tokenize)(texts)
@@ -151,7 +150,7 @@ def _export_graph(model: Any, texts: list[str], file: Path) -> list[str]:
 
 @contextmanager
 def _ignore_warnings() -> Iterator[None]:
-    """What tracing warns of is looked at by comparing vectors."""
+    """Suppress tracing warnings; correctness is checked by comparing vectors."""
     logger = getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(ERROR)

@@ -1,4 +1,4 @@
-"""Heads as methods: trained step by step, or solved for."""
+"""Methods that train or solve for a head on the base's query vectors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RATES = (3e-5, 1e-4, 3e-4)
 
 
 class HeadMethod:
-    """`linear` and `ffn`: a head on the base's vectors, in a loop of its own; see `Method`."""
+    """`linear` and `ffn`, trained by Darklode's own loop."""
 
     about = "learning rate"
     shares: Sequence[float] = SHARES
@@ -43,7 +43,6 @@ class HeadMethod:
         return self._settings.learning_rates or RATES
 
     def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
-        """See `Method`."""
         if self._base.start:
             return trainer()(StackedTrial(task, setting, seed, tell, self._base.start.layers), self._settings)
         begins = self._settings.start == "whitened" and self._settings.method == "linear"
@@ -52,20 +51,18 @@ class HeadMethod:
         return trainer()(StackedTrial(task, setting, seed, tell, start, anchored=True), self._settings)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
-        """See `Method`; no query is encoded again."""
+        """Applies the head to base vectors; no query is encoded again."""
         with deterministic(0):
             return _head(weights, share).vectors(queries)
 
     def transform_index(self, frozen: FrozenIndex, _weights: Weights, _share: float) -> FrozenIndex:
-        """See `Method`."""
         return frozen
 
     def put_into(self, _loaded: Any, weights: Weights, share: float) -> Layers:
-        """See `Method`; the base stays as it is."""
+        """The base itself is unchanged."""
         return dense(_head(weights, share).weights())
 
     def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
-        """See `Method`."""
         from safetensors.numpy import save
 
         tensors = {
@@ -83,7 +80,7 @@ def _head(weights: Weights, share: float) -> Head:
 
 
 class ClosedFormMethod(HeadMethod):
-    """`closed_form`: one linear layer for each ridge, all of one factorisation; see `Method`."""
+    """`closed_form`: one linear layer per ridge, from one factorization."""
 
     about = "ridge"
     shares = STEPS
@@ -98,7 +95,7 @@ class ClosedFormMethod(HeadMethod):
         return RIDGES
 
     def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
-        """See `Method`; nothing is drawn."""
+        """Deterministic; the seed is unused."""
         solution = self._solved(task)[setting]
         tell(self._settings.steps, "solved")
         return TrainingHistory(best_weights=name_tensors(solution))
@@ -109,7 +106,7 @@ class ClosedFormMethod(HeadMethod):
 
 
 class WhiteningMethod(HeadMethod):
-    """`whitened`: one linear layer for each power of the covariance, without any label; see `Method`."""
+    """`whitened`: one linear layer per power of the covariance, without labels."""
 
     about = "power"
 
@@ -123,7 +120,7 @@ class WhiteningMethod(HeadMethod):
         return POWERS
 
     def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
-        """See `Method`; nothing is drawn."""
+        """Deterministic; the seed is unused."""
         whitening = self._maps(task)[setting]
         tell(self._settings.steps, "solved")
         return TrainingHistory(best_weights=Head.mapping(whitening).state())

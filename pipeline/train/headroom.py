@@ -1,4 +1,4 @@
-"""Whether adapting can help at all, before anything is trained; on the queries to choose on: test stays unseen."""
+"""Whether adaptation can help, before training; uses train and validation queries, never the test."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ MEASURES = ("nDCG@10", "R@10", "R@100", "Judged@10")
 DEPTH = 100
 
 PAIRED_SD = 0.2
-"""Of the difference between an adapted encoder and its base in a query's nDCG@10; see docs/adapt.md."""
+"""Standard deviation of the per-query nDCG@10 difference between an adapted encoder and its base, see docs/adapt.md."""
 
 
 def detectable(clusters: int) -> float | None:
-    """The least lift in nDCG@10 that so many clusters release 4 times of 5, at `PAIRED_SD`; None: too few clusters."""
+    """Smallest lift in nDCG@10 that this many clusters detect with 80 % power at `PAIRED_SD`; None for too few
+    clusters.
+    """
     return detectable_gain(PAIRED_SD / math.sqrt(clusters), clusters) if clusters >= MIN_CLUSTERS else None
 
 
 def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
-    """Write what the base reaches, what its first 100 would in the best order, the judge's order, and a perfect list.
+    """Write the base's score, the score of its top 100 in ideal order, the judge's order, and a perfect ranking.
 
     Args:
-        tables: those of `adaptation_pairs`.
-        output: takes `measure_headroom`; its facts count the test queries and say what they can show.
-        base: the encoder that would be adapted.
+        tables: of `adaptation_pairs`.
+        output: `headroom`; its facts count the test queries and the detectable lift.
+        base: the encoder to adapt.
     """
     from darklode.pipeline.train.choice import asked_first
     from darklode.pipeline.train.task import QuerySet
@@ -70,7 +72,7 @@ def _systems(queries: QuerySet, frozen: FrozenIndex) -> dict[str, list[float]]:
 
 
 def _best(rankings: pa.Table, labels: pa.Table) -> pa.Table:
-    """The same lists with what is relevant first."""
+    """The same rankings with relevant texts first."""
     right = labels.select(["query_id", "text_id", "relevance"])
     joined = rankings.drop_columns(["rank"]).join(right, ["query_id", "text_id"])
     relevance = pc.fill_null(joined["relevance"], 0)
@@ -78,7 +80,7 @@ def _best(rankings: pa.Table, labels: pa.Table) -> pa.Table:
 
 
 def by_value(rows: pa.Table, column: str) -> pa.Table:
-    """Rankings of query_id, rank and text_id by falling values of a column, equal ones by text."""
+    """Rankings (query_id, rank, text_id) by descending value of a column; ties by text."""
     ordered = rows.sort_by([("query_id", "ascending"), (column, "descending"), ("text_id", "ascending")])
     queries = ordered["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     starts = np.flatnonzero(np.diff(queries, prepend=-1))

@@ -1,4 +1,4 @@
-"""Heads: what is added to a query's vector before it gets length 1 again. All begin as the base itself."""
+"""Heads: small networks added to a query vector before normalization. Each starts as the identity."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Layers = list[tuple[Floats, Floats]]
 """Weights, shape (out, in), and biases, shape (out,), of each layer."""
 
 LAYERS = {"linear": 1, "closed_form": 1, "whitened": 1, "ffn": 3}
-"""How many layers a method's head has, each as wide as a vector."""
+"""Number of layers of each method's head, each as wide as a vector."""
 
 
 class Head(nn.Module):
-    """x → (x + f(x)) / |x + f(x)|, f being linear layers with GELU between them.
+    """x → (x + f(x)) / |x + f(x)|, where f is linear layers with GELU between them.
 
-    The last layer begins as 0, so that the head begins as the base; hidden ones as the identity. FFN of DevRev-Search
-    (A.4) has f alone, which is not the identity at the start.
+    The last layer starts as 0, so the head starts as the base; hidden layers start as the identity. The FFN of
+    DevRev-Search (A.4) is f alone, which is not the identity at the start.
 
     Args:
         dimensions: of a vector.
-        layers: 1, or more.
+        layers: at least 1.
     """
 
     def __init__(self, dimensions: int, layers: int) -> None:
@@ -42,14 +42,14 @@ class Head(nn.Module):
             self._linear()[-1].weight.zero_()
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Adapted unit vectors, of the shape of the given ones."""
+        """Adapted unit vectors, same shape as the input."""
         hidden = vectors
         for number, layer in enumerate(self.layers):
             hidden = layer(functional.gelu(hidden) if number else hidden)
         return functional.normalize(vectors + hidden, dim=1)
 
     def apply_to(self, vectors: Floats) -> Floats:
-        """The same outside of training; a zero vector stays zero."""
+        """The same on NumPy arrays without gradients; a zero vector stays zero."""
         with torch.no_grad():
             adapted = self(torch.from_numpy(np.ascontiguousarray(vectors, np.float32))).numpy()
         adapted[~vectors.any(axis=1)] = 0
@@ -60,11 +60,11 @@ class Head(nn.Module):
         return self.apply_to(queries.vectors)
 
     def state(self) -> Weights:
-        """Copies of its weights, by name."""
+        """Copies of the weights by name."""
         return name_tensors(self.weights())
 
     def weights(self, share: float = 1.0) -> Layers:
-        """Copies of its weights, a share of the way from the base's to its own: the last layer's times the share."""
+        """Copies of the weights at a share of the way from the base: the last layer is scaled by the share."""
         layers = [
             (linear.weight.detach().numpy().copy(), linear.bias.detach().numpy().copy()) for linear in self._linear()
         ]
@@ -83,7 +83,7 @@ class Head(nn.Module):
 
     @classmethod
     def mapping(cls, weight: Floats) -> Head:
-        """A head of one layer that is a linear map, shape (dimensions, dimensions), and then length 1."""
+        """A one-layer head that equals a linear map, shape (dimensions, dimensions), before normalization."""
         return cls.from_layers([(weight - np.eye(len(weight), dtype=np.float32), np.zeros(len(weight), np.float32))])
 
     def _linear(self) -> list[nn.Linear]:
@@ -91,9 +91,9 @@ class Head(nn.Module):
 
 
 def dense(layers: Layers) -> Layers:
-    """The same head as plain layers with GELU between them, without the sum: x + f(x) before the length is set to 1.
+    """The same head as plain layers without the residual sum, for export.
 
-    Where there are hidden layers each carries x and −x along, since GELU(x) − GELU(−x) = x.
+    With hidden layers, x and −x are carried along, because GELU(x) − GELU(−x) = x.
     """
     eye = np.eye(len(layers[0][1]), dtype=np.float32)
     if len(layers) == 1:
@@ -109,7 +109,7 @@ def dense(layers: Layers) -> Layers:
 
 
 def add_residual(layers: Layers) -> Layers:
-    """What `dense` made plain layers of: the weights of f in x + f(x)."""
+    """Inverse of `dense`: the weights of f in x + f(x)."""
     d = len(layers[-1][1])
     if len(layers) == 1:
         return [(layers[0][0] - np.eye(d, dtype=np.float32), layers[0][1])]
@@ -118,7 +118,7 @@ def add_residual(layers: Layers) -> Layers:
 
 
 def apply_layers(layers: Layers, vectors: Floats) -> Floats:
-    """Vectors through plain layers, as `dense` gives them, at length 1; of none the same, a zero vector stays zero."""
+    """Apply plain layers as given by `dense`, then normalize; without layers the input is returned. Zero stays zero."""
     tensor = torch.from_numpy(np.array(vectors, np.float32))
     for number, (weight, bias) in enumerate(layers):
         tensor = functional.linear(
@@ -130,11 +130,11 @@ def apply_layers(layers: Layers, vectors: Floats) -> Floats:
 
 
 def name_tensors(layers: Layers) -> dict[str, Floats]:
-    """A head's tensors by name: `0.weight` and `0.bias` of the first layer, and so on."""
+    """The tensors of a head by name: `0.weight`, `0.bias` and so on."""
     parts = ("weight", "bias")
     return {f"{n}.{part}": value for n, layer in enumerate(layers) for part, value in zip(parts, layer, strict=True)}
 
 
 def layers_of(weights: Weights) -> Layers:
-    """The layers that `name_tensors` gave names to."""
+    """Inverse of `name_tensors`."""
     return [(weights[f"{n}.weight"], weights[f"{n}.bias"].reshape(-1)) for n in range(len(weights) // 2)]

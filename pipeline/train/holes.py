@@ -1,4 +1,4 @@
-"""Holes: texts in the first ten of the test queries that have no label go to the judge before anything is compared."""
+"""Judge the unlabelled texts in the top ten of the test queries before systems are compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPARED_HOLES = Stage("comparison_holes", 3, (*LABELLED, COMPARISON_LISTS.name)
 
 DEPTH = 10
 AT_ONCE = 512
-"""Pairs that are judged and recorded together."""
+"""Pairs judged and recorded together."""
 
 # Those that any system ranks high first: a budget that ends early ends at one rank for all.
 UNLABELLED = f"""
@@ -77,13 +77,13 @@ _BASIS = ("query_id", "chunk_id", "query_hash", "chunk_hash")
 
 @dataclass(frozen=True)
 class UnjudgedJudges:
-    """The runs with the settings of their judges, in the runs' order."""
+    """The runs with the settings of their judges, in the order of the runs."""
 
     runs: tuple[tuple[TrainingSource, Judges], ...]
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change a verdict, beside the runs' content."""
+        """Everything that can change a verdict besides the content of the runs."""
         return {"judges": [judges.identity for _, judges in self.runs]}
 
     @property
@@ -92,10 +92,10 @@ class UnjudgedJudges:
         return [source for source, _ in self.runs]
 
     def runs_by_judge(self, tenant: str | None) -> list[int]:
-        """Numbers of the runs whose labels are a judge's: among people's labels, or a log's, no judge speaks.
+        """Numbers of the runs whose labels come from a judge; runs labelled by people or a log are not judged.
 
         Args:
-            tenant: whose labels; None: any tenant's.
+            tenant: whose labels; None: of any tenant.
         """
         judge_names = [
             source.number for source, _ in self.runs if not source.mined and source.count(OF_A_JUDGE, tenant=tenant)
@@ -103,14 +103,14 @@ class UnjudgedJudges:
         return sorted(judge_names)
 
     def check(self, budget: int, tenant: str | None) -> None:
-        """Look for what the judges need, before training takes its time.
+        """Check before training that the judges can run.
 
         Args:
-            budget: pairs at most; with 0 no judge is asked.
+            budget: maximum number of pairs; 0 asks no judge.
             tenant: as in `runs_by_judge`.
 
         Raises:
-            MissingPart: a judge that will be asked lacks a key, a server, a prompt, a package or a model.
+            MissingPart: a judge lacks a key, server, prompt, package or model.
         """
         runs = [self.runs[number][1] for number in (self.runs_by_judge(tenant) if budget else ())]
         phrases = {
@@ -125,7 +125,7 @@ class UnjudgedJudges:
             )
 
     def judge(self, number: int, tenant: str) -> Judge:
-        """The very judge of a run's labels."""
+        """The judge that made a run's labels."""
         source, judges = self.runs[number]
         tables = source.run.tables()
         return calibrated_judge(tables, judges)(TenantChunks(tables, tenant))
@@ -134,18 +134,19 @@ class UnjudgedJudges:
 def judge_unjudged(
     tables: Tables, output: Output, budget: int, judges: UnjudgedJudges, *, lists: str = "test_rankings"
 ) -> None:
-    """Judge what a system has in its first ten and nobody labelled, and write the test's queries and labels.
+    """Judge the unlabelled texts in each system's top ten, and write test queries and labels.
 
-    All systems' holes alike, by rank, until the budget is spent; each by the judge of the labels of its own run. What
-    a judge could not read stays without a label. A query stands among those of a shared positive, too, where a hole
-    that training learned from is relevant to it.
+    Texts of all systems are treated alike, by rank, until the budget is spent; each is judged by the judge of its run's
+    labels. Unreadable verdicts stay unlabelled. A query moves to the part of shared positives if training learned from
+    a
+    text that is now judged relevant for it.
 
     Args:
-        tables: those of `adaptation_pairs`, and the lists.
-        output: takes `test_queries`, `test_labels`, `hole_verdicts` and `adapter_holes`; its facts name the judges.
-        budget: pairs at most; 0: none.
+        tables: of `adaptation_pairs`, and the lists.
+        output: `test_queries`, `test_labels`, `hole_verdicts` and `adapter_holes`; its facts name the judges.
+        budget: maximum number of pairs; 0: none.
         judges: of the runs.
-        lists: the table that has what each system finds.
+        lists: name of the table with each system's rankings.
 
     Raises:
         ValueError: a judge broke its contract, see `check_replies`.
@@ -171,7 +172,7 @@ def judge_unjudged(
 
 
 def _judge_rows(rows: pa.Table, output: Output, judges: UnjudgedJudges) -> pa.Table:
-    """Rows of `hole_verdicts`, which are written."""
+    """Judge and write rows of `hole_verdicts`."""
     tables_written, judges_used = [HOLE_VERDICTS.empty()], list[Judge]()
     with JudgingSession(output, rows.num_rows) as session:
         for number in sorted(pc.unique(rows["index"]).to_pylist()):
@@ -189,7 +190,7 @@ NOBODY = UnjudgedJudges(())
 
 @dataclass(frozen=True)
 class _UnjudgedBlock:
-    """Holes that are judged together."""
+    """A block of pairs that is judged at once."""
 
     rows: pa.Table
     judge: Judge
@@ -214,7 +215,7 @@ class _UnjudgedBlock:
 
 
 def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
-    """Holes as judges read them."""
+    """The pairs in the columns that judges read."""
     words = texts_of(list(sources), rows)
     columns = {name: rows[name] for name in ("tenant", "query_id", "query", "query_hash")}
     columns |= {name: words[name] for name in ("title", "heading", "text")}
@@ -230,9 +231,9 @@ BASE = """
 
 
 def format_unjudged(run: Run, judges: UnjudgedJudges, budget: int) -> str:
-    """About how many pairs the judge will be asked for, as a sentence after others; nothing where it is not asked.
+    """A sentence about how many pairs the judge will be asked for; empty if it is not used.
 
-    The base's lists on the queries to choose on tell how many of ten have no label; the adapted ones may have as many.
+    Estimated from the base's lists on the validation queries; adapted lists may contain as many unlabelled texts.
     """
     row = run.tables("headroom", "adaptation_queries").sql(BASE).to_pylist()[0]
     expected = min(budget, round(2 * DEPTH * (1 - row["value"]) * row["tests"]))

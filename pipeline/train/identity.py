@@ -1,4 +1,6 @@
-"""What decides an adapter's vectors, what it learned from, and what its probes find: recorded when it is saved."""
+"""What determines an adapter's vectors, what it was trained on, and what its probe queries return; recorded when it is
+saved.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 DEPTH = 10
 QUERIES, TEXTS = 16, 16
-"""Probes of each run."""
+"""Probe queries and probe texts per run."""
 
 LEARNED = "SELECT DISTINCT text FROM adaptation_queries WHERE split = 'train' ORDER BY text"
 
@@ -41,15 +43,15 @@ def record(
     learned: str,
     form: str = "encoder",
 ) -> None:
-    """Write `adapter.json` of the folder that was saved, unless it stands.
+    """Write `adapter.json` of the saved folder, unless it is up to date.
 
     Args:
-        run: where the stages are complete and the folder is saved.
-        base: the encoder whose vectors the index has, with the runs.
+        run: with complete stages and the saved folder.
+        base: the encoder of the index, with the runs.
         settings: of that encoder.
         verdict: tenant, shipped, reason and `SCORES`.
-        learned: fingerprint of what was learned from.
-        form: encoder, or head where that alone was saved.
+        learned: fingerprint of the training rows.
+        form: encoder, or head if saved alone.
     """
     tables, adapter = run.tables(*DATA), Adapter(run.store, {"form": form}, base.queries)
     data, weights = learned, weights_hash(run.store, adapter.files)
@@ -80,7 +82,7 @@ def record(
 
 
 def identity(settings: SentenceTransformersSettings) -> Facts:
-    """What decides an encoder's vectors, each by its name; `settings` open it.
+    """Everything that determines an encoder's vectors, by name; `settings` can open it.
 
     Raises:
         MissingPart: the encoder is not on this machine.
@@ -102,14 +104,14 @@ def identity(settings: SentenceTransformersSettings) -> Facts:
 
 
 def pooling(folder: Path) -> Facts:
-    """How a model's folder makes one vector of its tokens'; the mean where it does not say."""
+    """Pooling mode of a model folder; mean if not specified."""
     for path in sorted(folder.glob("*_Pooling/config.json")):
         return {name: value for name, value in json.loads(path.read_text()).items() if value is not False}
     return {"pooling_mode": "mean"}
 
 
 def fingerprint(tables: Tables, names: Sequence[str] = DATA) -> str:
-    """Identifies the rows that an adapter learned from: one tenant's queries, labels and texts, where none is named."""
+    """Fingerprint of the rows that an adapter was trained on."""
     entries = []
     for name in names:
         rows = tables.read(name)
@@ -120,25 +122,25 @@ def fingerprint(tables: Tables, names: Sequence[str] = DATA) -> str:
 
 
 def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
-    """Identifies the texts of an index, in whatever order they come."""
+    """Fingerprint of the texts of an index, independent of their order."""
     digest = Digest(2)
     digest.update(pa.table({"text_id": text_ids, "hash": hashes}).sort_by("text_id").columns)
     return digest.hexdigest()
 
 
 def weights_hash(store: Store, folder: str = FOLDER) -> str:
-    """Identifies what lies in a folder by the names and contents of its files."""
+    """Fingerprint of a folder by file names and contents."""
     files = sorted(store.sizes(folder, recursive=True))
     return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED})
 
 
 def mean_shift(base: Floats, adapted: Floats) -> float:
-    """Mean of 1 − cosine between the base's unit vectors of queries and the adapted ones; 0 of none."""
+    """Mean of 1 − cosine between base and adapted unit vectors of queries; 0 if there are none."""
     return max(0.0, float(np.mean(1 - np.einsum("ij,ij->i", base, adapted, dtype=np.float64)))) if len(base) else 0.0
 
 
 def _index(base: BaseEncoder, frozen: FrozenIndex, adapter: Adapter, tables: Tables, source: TrainingSource) -> Facts:
-    """A run's texts by their digest, some of them, and what some queries find among them."""
+    """A run's texts: digest, a sample, and the results of probe queries."""
     texts = frozen.texts.filter(pc.equal(frozen.texts["index"], source.number))
     ids = source.own_ids(texts["text_id"])
     spaced = pa.array(np.unique(np.linspace(0, len(ids) - 1, TEXTS).astype(np.int64)) if len(ids) else [], pa.int64())

@@ -1,6 +1,6 @@
-"""Queries and documents trained together (Table 1's QD): what adapting queries alone is held against.
+"""Joint training of queries and documents (Table 1's QD), the reference for adapting queries alone.
 
-Each look and each mining embeds all texts anew, and a step encodes the texts of its candidates: for small collections.
+Every evaluation and mining encodes all texts again, and each step encodes its candidates: for small collections only.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from darklode.schemas.adaptation import AdaptSettings
 
 
 class JointMethod(EncoderMethod):
-    """All of one encoder, for queries and documents alike; see `Method`.
+    """Trains one encoder for queries and documents.
 
-    It begins with the base. There are no points on the way back: each would be an index of its own.
+    It starts from the base. Shares of the way back are not evaluated, because each would need an index of its own.
 
     Source: DevRev-Search, Table 1, QD.
     """
@@ -35,7 +35,6 @@ class JointMethod(EncoderMethod):
     shares: Sequence[float] = (1.0,)
 
     def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
-        """See `Method`."""
         with deterministic(seed):
             encoder = self._open()
             lesson = JointTraining(task, self._settings, seed, encoder, tell)
@@ -43,7 +42,7 @@ class JointMethod(EncoderMethod):
             return fit_encoder(JointLoss(encoder, lesson, self._settings), task, self._settings, setting, seed)
 
     def transform_index(self, frozen: FrozenIndex, weights: Weights, share: float) -> FrozenIndex:
-        """See `Method`; all texts are encoded again."""
+        """Encodes all texts again."""
         with deterministic(0):
             encoder = self._opened or self._open()
             encoder.restore(weights, share)
@@ -51,7 +50,7 @@ class JointMethod(EncoderMethod):
 
 
 class JointTraining(TrainingLoop):
-    """A lesson whose texts move: they are encoded again before each mining and look but the first.
+    """A training loop whose texts are encoded again before each mining and evaluation except the first.
 
     Attributes:
         texts: by position.
@@ -61,7 +60,6 @@ class JointTraining(TrainingLoop):
     texts: list[str]
 
     def evaluate_step(self, step: int) -> bool:
-        """See `Lesson`."""
         settings = self.settings
         if step and (step % LOOK == 0 or step % settings.refresh_steps == 0 or step == settings.steps):
             self.task = replace(
@@ -71,7 +69,7 @@ class JointTraining(TrainingLoop):
 
 
 class JointLoss(QueryLoss):
-    """The same loss, with gradients of the candidates' texts, too; of one process."""
+    """The same loss with gradients of the candidate texts; single process only."""
 
     lesson: JointTraining
 
@@ -80,7 +78,6 @@ class JointLoss(QueryLoss):
         self._settings = settings
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """The loss of a batch."""
         pairs = labels.cpu().numpy()
         candidates = self.lesson.candidates(pairs)
         positions, candidate_index = np.unique(np.maximum(candidates, 0), return_inverse=True)
@@ -97,7 +94,7 @@ class JointLoss(QueryLoss):
 
 
 def passage_texts(base: BaseEncoder, frozen: FrozenIndex) -> list[str]:
-    """What the text at each position says, as encoders read it."""
+    """The text at each position, as encoders read it."""
     tenant = frozen.texts["tenant"][0].as_py()
     tables_of_texts = [
         pa.table([hashes, texts], ["hash", "text"])

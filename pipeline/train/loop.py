@@ -1,4 +1,4 @@
-"""How a trial goes: what happens around its steps, whoever takes them; the best weights on validation are kept."""
+"""The training loop around a step: mining, evaluation, batches, loss, early stopping; keeps the best weights."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from darklode.pipeline.train.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 LOOK = 50
-"""Steps between two looks at the validation queries."""
+"""Steps between two evaluations."""
 
 FALLS = 3
-"""So many falls of validation in a row while the loss falls, and a trial is stopped."""
+"""Consecutive falls of the validation score, with a falling loss, after which a trial is stopped."""
 
 LONGEST = 1.0
-"""Of a step's gradient."""
+"""Maximum gradient norm."""
 
 Tell = Callable[[int, str], None]
 
@@ -47,14 +47,14 @@ class EvalPoint:
 
 @dataclass
 class TrainingHistory:
-    """How a trial went.
+    """History of one trial.
 
     Attributes:
-        eval_points: at the validation queries, in order.
-        best_weights: weights of the best of them.
-        step: when they were had.
-        stopped: why it ended early.
-        is_complete: it goes to its last step, and the last weights are kept in the place of the best.
+        eval_points: evaluations, in order.
+        best_weights: weights of the best evaluation.
+        step: step of the best weights.
+        stopped: why the trial ended early, if it did.
+        is_complete: train to the last step and keep the last weights instead of the best.
     """
 
     eval_points: list[EvalPoint] = field(default_factory=list)
@@ -64,7 +64,7 @@ class TrainingHistory:
     is_complete: bool = False
 
     def add(self, look: EvalPoint, pupil: Model) -> None:
-        """Keep a look, and the weights where it is the best so far."""
+        """Add an evaluation, and keep the weights if it is the best so far."""
         if (
             self.is_complete
             or not self.eval_points
@@ -77,7 +77,7 @@ class TrainingHistory:
 
 
 def has_collapsed(looks: list[EvalPoint]) -> bool:
-    """Whether the last looks show falling validation at falling loss: what fixed negatives end in.
+    """Whether the last evaluations show a falling score at a falling loss, the typical end with fixed negatives.
 
     Source: DevRev-Search, A.4, Figure 2.
     """
@@ -91,7 +91,7 @@ def has_collapsed(looks: list[EvalPoint]) -> bool:
 
 @contextmanager
 def deterministic(seed: int) -> Iterator[None]:
-    """One thread and one seed: the same sums in the same order, and the same draws."""
+    """Run with one thread and one seed, so that sums and random draws are reproducible."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -102,25 +102,25 @@ def deterministic(seed: int) -> Iterator[None]:
 
 
 class Model(Protocol):
-    """What learns: a head on the base's vectors, or the encoder itself."""
+    """A trainable model: a head on base vectors, or the encoder itself."""
 
     def vectors(self, queries: QuerySet) -> Floats:
-        """Unit vectors of queries as it encodes them now, shape (n_queries, dimensions)."""
+        """Current unit vectors of queries, shape (n_queries, dimensions)."""
 
     def state(self) -> Weights:
-        """Copies of what it trains, by name."""
+        """Copies of the trained tensors by name."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What the queries of a step are to tell apart; of several heads at once all have a first dimension more.
+    """Inputs of the loss for a batch; for stacked heads each array has one more leading dimension.
 
     Attributes:
-        base: the queries' vectors by the base, shape (n_queries, dimensions).
-        start: where the anchor holds them, of the same shape.
-        candidates: vectors, first of each query's positive, shape (n_candidates, dimensions).
-        allowed: which count for which query, shape (n_queries, n_candidates).
-        aim: rows that sum to 1, of the same shape; None: each query's positive alone.
+        base: base vectors of the queries, shape (n_queries, dimensions).
+        start: anchor vectors of the queries, same shape.
+        candidates: vectors, each query's positive first, shape (n_candidates, dimensions).
+        allowed: which candidates count for which query, shape (n_queries, n_candidates).
+        aim: target distribution, rows sum to 1, same shape; None: the query's positive only.
     """
 
     base: Floats
@@ -131,15 +131,15 @@ class Batch:
 
 
 class TrainingLoop:
-    """What a trial does around its steps, whoever takes them: mines, looks, draws batches and weighs answers.
+    """Everything around the steps of a trial: mining, evaluation, batches and the loss.
 
     Args:
         task: queries, positives and labels.
-        settings: the loss, negatives and steps.
-        seed: of all draws.
-        pupil: whose vectors negatives are mined with, and whose best weights are kept.
-        tell: hears of each look: steps done, and what was seen.
-        anchor: where the train queries' vectors are held; None: where the pupil begins.
+        settings: loss, negatives and steps.
+        seed: of all random draws.
+        pupil: the model whose vectors are used for mining and whose best weights are kept.
+        tell: progress callback, receives steps done and a message.
+        anchor: vectors that the train queries are held near; None: where the model starts.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class TrainingLoop:
         self._replaced: float | None = None
 
     def evaluate_step(self, step: int) -> bool:
-        """Mine and look where it is time to, so many steps having been taken; whether another one follows."""
+        """Mine and evaluate if due after this many steps; returns whether another step follows."""
         if step % self.settings.refresh_steps == 0 and step < self.settings.steps:
             vectors = self.pupil.vectors(self.task.train)
             self._start = vectors if self._start is None else self._start
@@ -182,7 +182,7 @@ class TrainingLoop:
         )
 
     def candidates(self, pairs: Ints) -> Ints:
-        """Positions of the positives of a batch's pairs, then of each one's negatives, which are drawn; -1: none."""
+        """Positions of each pair's positive and of its drawn negatives; −1 is empty."""
         assert self._negatives is not None
         places = np.tile(np.arange(self.settings.negatives), (len(pairs), 1))
         places = self._draws.permuted(places, axis=1)[:, : self.settings.draw]
@@ -190,7 +190,7 @@ class TrainingLoop:
         return np.concatenate([self.task.pair_position[pairs], wrong.reshape(-1)])
 
     def turn(self, pairs: Ints, candidates: Ints) -> Batch:
-        """What the queries of a batch's pairs are to tell apart."""
+        """The loss inputs for a batch of pairs."""
         assert self._start is not None
         task, settings, query = self.task, self.settings, self.task.pair_query[pairs]
         allowed = allowed_candidates(task.labels, query, candidates, in_batch=settings.in_batch)
@@ -202,12 +202,12 @@ class TrainingLoop:
         return Batch(task.train.vectors[query], self._start[query], vectors, allowed, aim)
 
     def loss(self, adapted: torch.Tensor, pairs: Ints, first: int = 0) -> torch.Tensor:
-        """The loss of adapted query vectors, among the candidates of a whole batch.
+        """Loss of adapted query vectors against the candidates of the whole batch.
 
         Args:
             adapted: unit vectors, shape (n_queries, dimensions).
             pairs: of the batch.
-            first: place in the batch of the first adapted vector; another process may hold the others.
+            first: index in the batch of the first adapted vector; other processes may hold the others.
         """
         return batch_loss(adapted, self.turn(pairs, self.candidates(pairs)), self.settings, first).mean()
 
@@ -215,14 +215,14 @@ class TrainingLoop:
 def batch_loss(
     adapted: torch.Tensor, turn: Batch, settings: AdaptSettings, first: int = 0, texts: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """The loss of each of the adapted unit vectors, which are of shape (…, n_queries, dimensions).
+    """Loss of each adapted unit vector, shape (..., n_queries, dimensions).
 
     Args:
-        adapted: of a batch's queries, or of some that stand together.
-        turn: what they are to tell apart.
-        settings: the loss.
-        first: place in the batch of the first adapted vector.
-        texts: the candidates' vectors where they learn, too; None: those of the turn.
+        adapted: of all queries of a batch, or of a contiguous part.
+        turn: the loss inputs.
+        settings: of the loss.
+        first: index in the batch of the first adapted vector.
+        texts: candidate vectors if documents are trained, too; None: those of the inputs.
     """
     rows = slice(first, first + adapted.shape[-2])
     start, frozen = (
@@ -240,7 +240,7 @@ def batch_loss(
 
 
 def vector_spread(vectors: Floats) -> float:
-    """1 − mean cosine of two different unit vectors; 0 where all are one."""
+    """1 − mean cosine of two different unit vectors; 0 if all are equal."""
     n = len(vectors)
     if n < 2:
         return 0.0
@@ -249,7 +249,7 @@ def vector_spread(vectors: Floats) -> float:
 
 
 class BatchSampler:
-    """Whose turn it is: all queries, or all pairs, in a new order in each round."""
+    """Samples queries or pairs without replacement, reshuffled each epoch."""
 
     def __init__(self, task: Task, settings: AdaptSettings, seed: int) -> None:
         self._draws = np.random.default_rng([seed, 0])
@@ -271,13 +271,13 @@ class BatchSampler:
 def allowed_candidates(
     labels: Labels, query: Ints, candidates: Ints, *, in_batch: bool
 ) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    """Which candidates count for which query of a batch, shape (n_queries, n_candidates).
+    """Which candidates count for which query, shape (n_queries, n_candidates).
 
     Args:
-        labels: all positives of the queries: none of them is a negative.
+        labels: all positives of the queries; a positive is never a negative.
         query: of each row.
-        candidates: positions of the rows' positives, then of each row's own negatives, -1 where one lacks.
-        in_batch: whether those of other rows count.
+        candidates: positions: the rows' positives, then each row's negatives; −1 is empty.
+        in_batch: whether candidates of other rows count.
     """
     n = len(query)
     own = np.zeros((n, len(candidates)), bool)
@@ -290,7 +290,7 @@ def allowed_candidates(
 
 
 def label_positions(labels: Labels, query: Ints, candidates: Ints) -> tuple[Ints, Ints]:
-    """Rows and columns of the candidates that are known positives of a query."""
+    """Rows and columns of candidates that are known positives of a query."""
     row, position = labels.positions(query)
     order = np.argsort(candidates, kind="stable")
     low, high = (np.searchsorted(candidates[order], position, side) for side in ("left", "right"))
@@ -300,13 +300,13 @@ def label_positions(labels: Labels, query: Ints, candidates: Ints) -> tuple[Ints
 def target_distribution(
     probabilities: Probabilities, query: Ints, candidates: Ints, allowed: NDArray[np.bool_]
 ) -> Floats:
-    """The judge's probabilities of each query's candidates, which sum to 1; a positive that has none counts 1.
+    """Judge probabilities of each query's candidates, normalized to 1; a positive without a probability counts as 1.
 
     Args:
-        probabilities: what the judge said.
+        probabilities: of the judge.
         query: of each row.
-        candidates: positions, first of each query's positive; -1 where one lacks.
-        allowed: which count, shape (n_queries, n_candidates).
+        candidates: positions, each query's positive first; −1 is empty.
+        allowed: shape (n_queries, n_candidates).
     """
     values = probabilities.look_up(query[:, None], np.maximum(candidates, 0)[None, :])
     rows = np.arange(len(query))

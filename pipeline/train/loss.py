@@ -1,4 +1,4 @@
-"""InfoNCE over query vectors and frozen candidates, of one head or of several at once: each query's own loss."""
+"""Losses over query vectors and frozen candidates, for one head or several stacked heads: one value per query."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from torch.nn import functional
 
 
 def info_nce(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Tensor, temperature: float) -> Tensor:
-    """Cross-entropy of each query's positive among its candidates, shape (…, n_queries).
+    """InfoNCE: cross-entropy of each query's positive among its candidates, shape (..., n_queries).
 
-    With every candidate allowed its mean is sentence-transformers' MultipleNegativesRankingLoss at 1 / temperature.
+    If every candidate is allowed, its mean equals MultipleNegativesRankingLoss at scale 1 / temperature.
 
     Args:
-        queries: unit vectors, shape (…, n_queries, dimensions).
-        candidates: unit vectors, shape (…, n_candidates, dimensions).
-        target: each query's positive among them, shape (n_queries,).
-        allowed: which count for which query, shape (…, n_queries, n_candidates); the positive must.
+        queries: unit vectors, shape (..., n_queries, dimensions).
+        candidates: unit vectors, shape (..., n_candidates, dimensions).
+        target: index of each query's positive, shape (n_queries,).
+        allowed: shape (..., n_queries, n_candidates); must include the positive.
         temperature: τ.
 
     Source: DevRev-Search, A.4, which prints no formula; van den Oord et al. 2018.
@@ -28,13 +28,13 @@ def info_nce(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Tenso
 
 
 def divergence(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Tensor, temperature: float) -> Tensor:
-    """KL divergence of each query's candidates from a distribution; `info_nce` where that is one of them.
+    """KL divergence of each query's softmax from a target distribution; equals `info_nce` for a one-hot target.
 
     Args:
-        queries: unit vectors, shape (…, n_queries, dimensions).
-        candidates: unit vectors, shape (…, n_candidates, dimensions).
-        target: rows that sum to 1, shape (…, n_queries, n_candidates); 0 where a candidate does not count.
-        allowed: which count for which query, shape (…, n_queries, n_candidates).
+        queries: unit vectors, shape (..., n_queries, dimensions).
+        candidates: unit vectors, shape (..., n_candidates, dimensions).
+        target: rows that sum to 1, shape (..., n_queries, n_candidates); 0 where a candidate is not allowed.
+        allowed: shape (..., n_queries, n_candidates).
         temperature: τ.
     """
     logits = (queries @ candidates.mT / temperature).masked_fill(~allowed, float("-inf"))
@@ -43,5 +43,5 @@ def divergence(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Ten
 
 
 def squared_shift(queries: Tensor, base: Tensor) -> Tensor:
-    """Squared distance of each query from where the base puts them; both of shape (…, n_queries, dimensions)."""
+    """Squared distance of each query from its anchor; both of shape (..., n_queries, dimensions)."""
     return torch.sum((queries - base) ** 2, dim=-1)

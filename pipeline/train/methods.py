@@ -1,4 +1,4 @@
-"""The ways to adapt, behind one port: what is trained, and how what was trained makes vectors."""
+"""The port of adaptation methods: what is trained and how it changes query vectors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.vectors import BaseEncoder, FrozenIndex
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
-"""Of the way from the base's weights to the trained ones; Wortsman et al. 2022 (WiSE-FT)."""
+"""Shares of the way from base weights to trained weights (Wortsman et al. 2022, WiSE-FT)."""
 
 
 class Method(Protocol):
-    """A way to adapt. Weights are always those of a whole trial, a share of 0 of them is the base.
+    """An adaptation method. Weights are always those at the end of a trial; a share of 0 is the base.
 
     Attributes:
-        about: what a trial's setting is.
-        shares: of the way from the base that are looked at when a trial is over.
+        about: what a trial's setting means.
+        shares: shares of the way from the base to evaluate after a trial.
     """
 
     about: str
@@ -31,32 +31,32 @@ class Method(Protocol):
 
     @property
     def hyperparameters(self) -> Sequence[float]:
-        """The settings, one a trial."""
+        """Values to try, one trial each."""
 
     def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
-        """One trial."""
+        """Run one trial."""
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Adapted unit vectors of queries, shape (n_queries, dimensions)."""
 
     def transform_index(self, frozen: FrozenIndex, weights: Weights, share: float) -> FrozenIndex:
-        """What adapted queries search: the frozen texts themselves, wherever nothing else is trained."""
+        """The index that adapted queries search; unchanged unless the method trains documents, too."""
 
     def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
-        """Change a loaded sentence-transformers model to the adapted one; gives the layers that follow its vector."""
+        """Apply the weights to a loaded sentence-transformers model; returns layers to append."""
 
     def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
-        """What was trained, without the base: files by name."""
+        """Files with the trained tensors alone, without the base."""
 
 
 Found = TypeVar("Found")
 
 
 class PerTaskCache(Generic[Found]):
-    """What is found of a task, once for all trials on it; that of the last task is kept.
+    """Caches a computation for the last task only, so that all trials on a task share it.
 
     Args:
-        find: gives it.
+        find: the computation.
     """
 
     def __init__(self, find: Callable[[Task], Found]) -> None:
@@ -70,7 +70,7 @@ class PerTaskCache(Generic[Found]):
 
 
 def method_of(settings: AdaptSettings, base: BaseEncoder) -> Method:
-    """The method that the settings name."""
+    """The configured method."""
     from darklode.pipeline.train.head_methods import ClosedFormMethod, HeadMethod, WhiteningMethod
 
     if settings.method in HEADS:

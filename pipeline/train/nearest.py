@@ -1,6 +1,6 @@
-"""The texts that are nearest to vectors, for training: one float32 product each, the same again on one machine.
+"""Exact nearest-neighbor search for training, in float32; reproducible on one machine.
 
-`exact_search` gives the same on every machine, at several times the cost. Training's sums are one machine's anyway.
+`exact_search` is reproducible across machines but several times slower, and training itself is not.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ Keys = NDArray[np.uint64]
 
 TEXTS = 4096
 QUERIES = 4096
-"""A product's shape, whatever the machine: 64 MB of scores."""
+"""Fixed number of queries per matrix product on every machine (64 MB of scores): another shape could change the sums.
+"""
 
 _MOST_WORKERS = 8
 
 
 def nearest(queries: Floats, take: Callable[[Ints], Floats], among: range, depth: int) -> tuple[Ints, Floats]:
-    """Positions and scores of the best texts of each query, shape (n_queries, depth), equal scores by position.
+    """Positions and scores of the nearest texts of each query, shape (n_queries, depth); ties by position.
 
-    What lacks is -1, and its score not a number; a zero query finds nothing.
+    Missing entries have position −1 and score NaN; a zero query has no results.
 
     Args:
         queries: shape (n_queries, dimensions).
-        take: gives the texts' vectors at positions; threads ask it.
+        take: returns text vectors at positions; called from threads.
         among: positions of the texts.
         depth: of the lists.
     """
@@ -62,7 +63,7 @@ def _cut(among: range) -> list[range]:
 
 
 def _best(scores: Floats, start: int, depth: int) -> Keys:
-    """Rank keys of the best of each row, at most `depth` and a few, in any order."""
+    """Rank keys of the best entries of each row, unordered; ties can give a few more than `depth`."""
     floor = floor_of(scores, depth) if scores.shape[1] > depth else np.full(len(scores), -np.inf, np.float32)
     positions_above = np.flatnonzero(scores >= floor[:, None])
     query = positions_above // scores.shape[1]

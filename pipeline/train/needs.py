@@ -1,4 +1,4 @@
-"""What the ways to adapt need beside Darklode's own packages; it is looked for before any of it is imported."""
+"""Optional packages that adaptation methods need, checked before anything heavy is imported."""
 
 from importlib.util import find_spec
 
@@ -16,10 +16,10 @@ NEEDS = {
 
 
 def check_parts(method: str) -> None:
-    """Look for what a method needs.
+    """Check that a method's packages are installed.
 
     Raises:
-        MissingPart: it is not installed.
+        MissingPart: one is missing.
     """
     missing = [name for name in NEEDS.get(method, ALL) if find_spec(name) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""Mining hard negatives: what a query's present vector finds and nobody calls relevant."""
+"""Hard-negative mining with the current query vectors."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from darklode.pipeline.train.vectors import Floats, Ints
 from darklode.schemas.adaptation import AdaptSettings
 
 DEPTH = 100
-"""How far a list is looked through for negatives."""
+"""Depth of the lists that negatives are taken from."""
 
 _PAIRS = 4096  # looked at together: memory is that many times the depth
 
 
 @dataclass(frozen=True)
 class Negatives:
-    """The negatives of each pair of query and positive.
+    """Hard negatives of each (query, positive) pair.
 
     Attributes:
-        positions: hardest first, labelled ones before the others, shape (n_pairs, n_negatives); -1 where none is left.
+        positions: hardest first, labelled ones before unlabelled ones, shape (n_pairs, n_negatives); −1 if there
+            are fewer.
         judged: whether each is labelled as not relevant.
     """
 
@@ -31,7 +32,7 @@ class Negatives:
 
     @property
     def share_empty(self) -> float:
-        """Share of the places that are empty."""
+        """Share of empty slots."""
         return float((self.positions < 0).mean())
 
     @property
@@ -41,25 +42,27 @@ class Negatives:
         return float(self.judged[is_filled].mean()) if is_filled.any() else 0.0
 
     def share_replaced(self, before: Negatives) -> float:
-        """Share of the negatives that were none of their pair's before."""
+        """Share of the negatives that the pair did not have before."""
         same = (self.positions[:, :, None] == before.positions[:, None, :]).any(axis=2)
         is_filled = self.positions >= 0
         return float((~same)[is_filled].mean()) if is_filled.any() else 0.0
 
 
 def mine_negatives(task: Task, vectors: Floats, settings: AdaptSettings) -> Negatives:
-    """The negatives that the train queries have with these vectors, by one exact search.
+    """Mine negatives for the train queries by one exact search.
 
-    Texts labelled as not relevant come first; then others that score below s⁺ − |s⁺|·margin, s⁺ being the positive's
-    score. Never a known positive, whether it is learned from or not, nor a sibling of one unless the settings let it.
-    A place that nothing fits stays empty.
+    Texts labelled as not relevant come first, then texts with a score below s⁺ − |s⁺|·margin, where s⁺ is the
+    positive's
+    score. A known positive is never a negative, even if it is not trained on, nor is another chunk of its document
+    unless
+    configured. Slots without a candidate stay empty.
 
     Args:
         task: queries, positives and labels.
         vectors: of the train queries, shape (n_queries, dimensions).
-        settings: negatives and margin.
+        settings: number of negatives and margin.
 
-    Source: Xiong et al. 2021 (ANCE), whose refresh needs no second job where documents are frozen; Moreira et al. 2024
+    Source: Xiong et al. 2021 (ANCE); with frozen documents its refresh needs no second job. Moreira et al. 2024
     (NV-Retriever), TopK-PercPos.
     """
     positions, scores = task.frozen.nearest(vectors, task.train.index, DEPTH)
@@ -88,7 +91,7 @@ def mine_negatives(task: Task, vectors: Floats, settings: AdaptSettings) -> Nega
 def _take_first(
     positions: Ints, judged: NDArray[np.bool_], open_: NDArray[np.bool_], n_wanted: int
 ) -> tuple[Ints, NDArray[np.bool_]]:
-    """The first open places of each row, judged ones before the others."""
+    """The first allowed slots of each row, judged ones before the others."""
     depth = positions.shape[1]
     key = np.where(open_, np.arange(depth) + np.where(judged, 0, depth), 2 * depth)
     order = np.argsort(key, axis=1, kind="stable")[:, :n_wanted]

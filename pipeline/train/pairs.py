@@ -1,4 +1,4 @@
-"""What an encoder is adapted to: one tenant's queries with their sides, labels and searched texts, of several runs."""
+"""The stage `adaptation_pairs`: one tenant's queries with splits, labels and searched texts, from several runs."""
 
 from __future__ import annotations
 
@@ -65,20 +65,21 @@ LABELS = """
 def adaptation_pairs(
     sources: Sequence[TrainingSource], output: Output, settings: AdaptSettings, learned: Sequence[str] = ()
 ) -> None:
-    """Gather one tenant's queries, labels and texts; sides are those of the runs.
+    """Collect one tenant's queries, labels and texts; splits are those of the runs.
 
-    A train query that is near to one of validation or test is left out, whichever run it is of, and so is a validation
-    query near to one of test. A train query stays if a positive of it is learned from, another one if it has any.
+    A train query that nearly duplicates a validation or test query of any run is dropped, and so is a validation query
+    near
+    a test query. A train query stays if one of its positives is trained on, any other query if it has a positive.
 
     Args:
         sources: the runs; ids of all but the first begin with `run N:`.
-        output: takes `adaptation_queries`, `adaptation_labels` and `adaptation_texts`.
+        output: `adaptation_queries`, `adaptation_labels` and `adaptation_texts`.
         settings: tenant, sources and min_probability.
-        learned: queries that what training begins with has learned from: a held-out query near to one of them counts
-            as one that shares a positive.
+        learned: queries that the warm-start model was trained on: held-out queries near them count as sharing a
+            positive.
 
     Raises:
-        ArtifactError: there is nothing to learn from, or several tenants.
+        ArtifactError: there is nothing to train on, or several tenants.
     """
     tenant = resolve_tenant(list(sources), settings.tenant)
     output.facts["tenant"] = tenant
@@ -100,7 +101,7 @@ def adaptation_pairs(
 
 
 def give_way(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relation:
-    """The numbers n of queries that are near to one further from training: train, validation, and any other side.
+    """Row numbers of queries to drop because they nearly duplicate one of a split further from training.
 
     Args:
         connection: holds `queries`.
@@ -156,7 +157,7 @@ def _with_index(rows: pa.Table, number: int) -> pa.Table:
 
 
 def searched_texts(rows: pa.Table, number: int) -> pa.Table:
-    """Texts of a run, in the columns of `chunks`, as rows of `adaptation_texts`."""
+    """Texts of a run in the columns of `chunks`, as rows of `adaptation_texts`."""
     columns = {name: rows[name] for name in ("tenant", "doc_id", "content_hash")}
     index = pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows)
     return ADAPTATION_TEXTS.rows(columns | {"text_id": rows["chunk_id"], "index": index})

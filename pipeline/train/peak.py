@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes beyond what the process holds before it."""
+"""Peak memory of a piece of work, beyond what the process used before."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _OWN = Path("/proc/self")
 
 
 class PeakMemory:
-    """Counts from its making on. Linux forgets the peak then; elsewhere nothing is known.
+    """Measures from its creation on. Resets the peak counter on Linux; unknown elsewhere.
 
-    What was freed before is given back first, where the C library can, so that it is not used again unseen.
+    Freed memory is returned to the system first, where the C library can, so that its reuse is not overlooked.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class PeakMemory:
             self._before = _kilobytes("VmRSS")
 
     def megabytes(self) -> int | None:
-        """The most that was held since, less what was held at first; None where it cannot be known."""
+        """Peak minus initial memory in MB; None if unknown."""
         return None if self._before is None else max(0, _kilobytes("VmHWM") - self._before) // 1024
 
 

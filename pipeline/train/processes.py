@@ -1,4 +1,4 @@
-"""Several processes of one training, as torchrun or accelerate start them: one leads and writes, others go along."""
+"""Distributed training under torchrun or accelerate: the leader writes, the other processes follow."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 from darklode.pipeline.base.errors import SettingsError
 
 PATIENCE = timedelta(days=7)
-"""How long the others wait for the one that leads, which prepares and tests alone."""
+"""How long followers wait for the leader, which prepares and evaluates alone."""
 
 
 SHARED_OUT = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
-"""What accelerate sets where its configuration asks for a model that no process holds whole."""
+"""Environment variables of accelerate that mean a model is sharded over processes."""
 
 
 def demand_whole() -> None:
-    """Refuse what training here does not know: models whose numbers are shared out among processes.
+    """Refuse sharded models, which training here does not support.
 
     Raises:
-        SettingsError: accelerate is told to do so.
+        SettingsError: accelerate is configured for one.
     """
     for name, kind in SHARED_OUT.items():
         if os.environ.get(name, "").lower() == "true":
@@ -32,34 +32,34 @@ def demand_whole() -> None:
 
 
 def several() -> bool:
-    """Whether there are others."""
+    """Whether there are other processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_leader() -> bool:
-    """Whether it is this one that leads; a single one does."""
+    """Whether this process leads; a single process does."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def mine(devices: Sequence[str]) -> str:
-    """This process's device, of those of its host."""
+    """This process's device among those of its host."""
     return devices[int(os.environ.get("LOCAL_RANK", "0")) % len(devices)]
 
 
 def broadcast_order(item: Any) -> None:
-    """Tell the others what to go along with; None: nothing more. Alone there is nobody to tell."""
+    """Send the followers their next work item; None means there is no more. Without followers it does nothing."""
     if several():
         _broadcast(item)
 
 
 def orders() -> Iterator[Any]:
-    """What the one that leads tells the others, until there is nothing more."""
+    """The leader's work items until there are no more."""
     while (item := _broadcast(None)) is not None:
         yield item
 
 
 def wait_for_all() -> None:
-    """Until all are here."""
+    """Barrier over all processes."""
     import torch.distributed as processes
 
     if processes.is_initialized():
@@ -67,7 +67,7 @@ def wait_for_all() -> None:
 
 
 def _broadcast(item: Any) -> Any:
-    """What the first process gives; each joins the others at the first time, and leaves them after nothing more."""
+    """Broadcast from the first process; joins the process group on first use and leaves it after None."""
     import torch
     import torch.distributed as processes
 

@@ -1,4 +1,4 @@
-"""What is compared: methods on the labels as they are, controls on labels that teach less, and lists as bounds."""
+"""What an ablation compares: methods with the real labels, controls with weaker labels, and reference rankings."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 DEPTH = 100
 
 SOLVED = ("closed_form", "whitened")
-"""Methods that draw nothing: one seed is all."""
+"""Deterministic methods, for which one seed suffices."""
 
 SHUFFLED = ", labels: shuffled"
-"""How the control's name ends that no label can have helped."""
+"""Suffix of the control's name: no label can explain its gain."""
 
 CLOZE = ", labels: sentences of the texts"
 BM25 = ", labels: BM25's first"
 
 JOINT = "joint"
-"""Queries and documents trained together: nothing that `adapt` could hand over, since the index is another."""
+"""Trains queries and documents together; not releasable by `adapt`, because the index changes."""
 
 RRF = 60
 """The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
@@ -56,14 +56,14 @@ def _joint(settings: AdaptSettings, base: BaseEncoder) -> Method:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A method with its settings and its labels; all have the same queries to learn from, steps and seeds.
+    """A method with its settings and labels; all share the training queries, steps and seeds.
 
     Attributes:
         name: in the tables.
         settings: of the method.
-        labels: the task as it is taught, for a seed.
-        drawn: whether a seed changes anything.
-        method: makes what is trained.
+        labels: builds the training task for a seed.
+        drawn: whether the seed has an effect.
+        method: creates the method.
     """
 
     name: str
@@ -74,12 +74,13 @@ class Baseline:
 
 
 def baselines(settings: AdaptSettings, methods: Sequence[str], words: Bm25Baseline) -> list[Baseline]:
-    """The methods, and of the first that is trained the controls: fixed negatives, and labels that nobody gave.
+    """The methods and, for the first trained one, the controls: fixed negatives, BM25, inverse cloze and shuffled
+    labels.
 
     Args:
-        settings: of all; their method does not matter.
-        methods: those to compare, the first trained one being that of the controls.
-        words: gives BM25's labels, and the texts' sentences.
+        settings: shared; their method is ignored.
+        methods: names; the first trained one gets the controls.
+        words: supplies BM25 labels and the texts.
     """
     candidates = [
         Baseline(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in SOLVED)
@@ -102,12 +103,12 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], words: Bm25Baseli
 
 
 def shuffle_labels(task: Task, seed: int) -> Task:
-    """The same positives at other queries, none at one that it is a positive of: the labels say nothing any more.
+    """The same positives assigned to other queries, never to one they are a positive of: the labels carry no signal.
 
-    A pair for which there is no such place is left out.
+    Pairs for which no such query exists are dropped.
 
     Raises:
-        ArtifactError: there is none for any pair.
+        ArtifactError: no pair can be reassigned.
     """
     position = derange(task.pair_query, task.pair_position, task.labels, np.random.default_rng([seed, 2]))
     is_wrong = ~task.labels.contains(task.pair_query, position)
@@ -117,13 +118,13 @@ def shuffle_labels(task: Task, seed: int) -> Task:
 
 
 def derange(query: Ints, position: Ints, labels: Labels, random: np.random.Generator) -> Ints:
-    """Positions in a random order in which no query has one of its own, but where no exchange of two can achieve that.
+    """A random order of positions in which no query has its own, except where no swap of two can achieve that.
 
     Args:
         query: of each pair.
-        position: likewise.
+        position: of each pair.
         labels: all positives of the queries.
-        random: draws the order.
+        random: generator.
     """
     permuted = random.permutation(position)
     for pair in np.flatnonzero(labels.contains(query, permuted)).tolist():
@@ -137,11 +138,11 @@ def derange(query: Ints, position: Ints, labels: Labels, random: np.random.Gener
 
 
 class Bm25Baseline:
-    """BM25 over the runs' texts.
+    """BM25 over the texts of the runs.
 
     Attributes:
-        base: knows the runs.
-        frozen: their texts.
+        base: has the runs.
+        frozen: the index.
     """
 
     def __init__(self, base: BaseEncoder, frozen: FrozenIndex) -> None:
@@ -157,7 +158,7 @@ class Bm25Baseline:
             self._indexes[number] = first, Corpus(batches, n, Path())
 
     def lists(self, queries: QuerySet) -> pa.Table:
-        """BM25's lists: query_id, rank and text_id."""
+        """BM25 rankings: query_id, rank and text_id."""
         tables_of_hits = []
         for number in self._indexes:
             query, hits = self._hits(queries, number, DEPTH)
@@ -168,7 +169,7 @@ class Bm25Baseline:
         return pa.concat_tables(tables_of_hits)
 
     def training_pairs(self, task: Task) -> Task:
-        """Each query's first text by BM25 for its positive."""
+        """Each query with its first BM25 hit as the positive."""
         pair_tables = []
         for number in self._indexes:
             query, hits = self._hits(task.train, number, 1)
@@ -179,7 +180,7 @@ class Bm25Baseline:
         return task.from_training_pairs(pairs[:, 0], pairs[:, 1])
 
     def _hits(self, queries: QuerySet, number: int, depth: int) -> tuple[Ints, Hits]:
-        """The queries of an index, and rows of all texts."""
+        """Queries of one index, and their hits as rows of all texts."""
         first, corpus = self._indexes[number]
         query = np.flatnonzero(queries.index == number)
         hits = corpus.bm25(FIXED_SETTINGS).search([queries.texts[row] for row in query.tolist()], depth)
@@ -187,7 +188,7 @@ class Bm25Baseline:
 
 
 def reference_systems(queries: QuerySet, frozen: FrozenIndex, words: Bm25Baseline) -> dict[str, pa.Table]:
-    """Lists of what nobody trains: the base, BM25, both fused, and the judge's own order of what it labelled."""
+    """Rankings that need no training: the base, BM25, their fusion, and the judge's order of labelled texts."""
     base, bm25 = queries.ranking(frozen, queries.vectors, DEPTH).drop_columns(["score"]), words.lists(queries)
     systems = {"base": base, "BM25": bm25, "BM25 and base, fused": _fuse([base, bm25])}
     judged = queries.labels.filter(pc.is_valid(queries.labels["probability"]))

@@ -1,4 +1,4 @@
-"""Runs as training data: queries, labels and searched texts of a build or of a mined run, in one form."""
+"""Runs as training data: queries, labels and texts of a build or of a mined run in one format."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ LOG_LABELS = f"""
 
 @dataclass(frozen=True)
 class TrainingSource:
-    """A run to learn from.
+    """A run to train on.
 
     Attributes:
-        run: a build, or one that is mined from a log.
-        number: from 0; ids of all but the first carry it.
-        mined: whether it is mined.
-        text_characters: of a mined run's documents, as its triplets show them.
+        run: a build, or a run mined from a log.
+        number: from 0; ids of all runs but the first are prefixed with it.
+        mined: whether it was mined from a log.
+        text_characters: length of the documents of a mined run, as in its triplets.
     """
 
     run: Run
@@ -82,60 +82,60 @@ class TrainingSource:
 
     @property
     def tables(self) -> Tables:
-        """What is read of it.
+        """The tables that training reads.
 
         Raises:
-            ArtifactError: it is not finished.
+            ArtifactError: the run is not finished.
         """
         return self.run.tables(*(OF_A_LOG if self.mined else OF_A_BUILD))
 
     def content(self) -> str:
-        """Identifies all that is read."""
+        """Fingerprint of everything that training reads."""
         tables = self.tables
         return " ".join(tables.content(name) for name in (OF_A_LOG if self.mined else OF_A_BUILD))
 
     def tenants(self) -> list[str]:
-        """Whose rows it has, sorted."""
+        """Tenants, sorted."""
         tenant_rows = self.tables.sql("SELECT DISTINCT tenant FROM triplets ORDER BY tenant")
         return list(tenant_rows["tenant"].to_pylist())
 
     def queries(self, tenant: str) -> pa.Table:
-        """Query_id, text, group, split and kind."""
+        """Columns query_id, text, group, split and kind."""
         return self.with_prefix(self._rows(LOG_QUERIES if self.mined else BUILD_QUERIES, tenant=tenant), "query_id")
 
     def labels(self, tenant: str, sources: tuple[str, ...], least: float) -> pa.Table:
-        """Query_id, text_id, relevance, learned and probability.
+        """Columns query_id, text_id, relevance, learned and probability.
 
         Args:
-            tenant: whose.
-            sources: of the triplets that are learned from; none: all.
-            least: probability from which on a judge's positive is; see `LIKELIHOOD` of those without one.
+            tenant: the tenant.
+            sources: triplet sources to train on; empty: all.
+            least: minimum judge probability of a training positive; `LIKELIHOOD` handles positives without one.
         """
         parameters = {"tenant": tenant, "sources": list(sources)} | ({} if self.mined else {"least": least})
         rows = self._rows(LOG_LABELS if self.mined else BUILD_LABELS, **parameters)
         return self.with_prefix(self.with_prefix(rows, "query_id"), "text_id")
 
     def texts(self, tenant: str) -> Iterator[pa.Table]:
-        """What is searched, in the columns of `chunks`, piece by piece."""
+        """The searched texts in the columns of `chunks`, in pieces."""
         texts_sql = DOCUMENTS_AS_CHUNKS.format(kept="WHERE tenant = $tenant") if self.mined else _CHUNKS
         parameters = {"tenant": tenant} | ({"characters": self.text_characters} if self.mined else {})
         for rows in self.tables.stream(texts_sql, parameters, ROWS):
             yield self.with_prefix(rows, "chunk_id")
 
     def passage_rows(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
-        """What some texts say: chunk_id, doc_id, title, heading, text and content_hash, ascending by id."""
+        """Columns chunk_id, doc_id, title, heading, text and content_hash of some texts, ordered by id."""
         query = _NAMED_DOCUMENTS if self.mined else _NAMED_CHUNKS
         parameters = {"tenant": tenant, "ids": list(text_ids)}
         rows = self._rows(query, **parameters | ({"characters": self.text_characters} if self.mined else {}))
         return rows.select(["chunk_id", "doc_id", "title", "heading", "text", "content_hash"])
 
     def iterate_hashes(self, tenant: str) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Content hashes and the texts that they name, as encoders read them."""
+        """Content hashes with their texts, as encoders read them."""
         for rows in self.texts(tenant):
             yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
 
     def count(self, query: str, **parameters: object) -> int:
-        """The number `n` of a question's only row."""
+        """The value `n` of a query that returns one row."""
         return int(self._rows(query, **parameters)["n"][0].as_py())
 
     def _rows(self, query: str, **parameters: object) -> pa.Table:
@@ -143,16 +143,16 @@ class TrainingSource:
             return connection.sql(query, params=parameters).to_arrow_table()
 
     def own_ids(self, ids: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Ids as the run itself has them."""
+        """Ids as in the run itself."""
         return pc.utf8_slice_codeunits(ids, len(self.prefix))
 
     @property
     def prefix(self) -> str:
-        """What is put before the run's own ids."""
+        """Prefix of this run's ids."""
         return f"run {self.number}:" if self.number else ""
 
     def with_prefix(self, rows: pa.Table, column: str) -> pa.Table:
-        """Ids as they are unique over all runs."""
+        """Ids that are unique over all runs."""
         if not self.number:
             return rows
         column_index = rows.schema.get_field_index(column)
@@ -160,7 +160,7 @@ class TrainingSource:
 
 
 def texts_of(sources: Sequence[TrainingSource], texts: pa.Table) -> pa.Table:
-    """What rows of `adaptation_texts` say: title, heading, text and content_hash, in their order."""
+    """Title, heading, text and content_hash for rows of `adaptation_texts`, in their order."""
     numbers, source_tables, places = texts["index"].to_numpy(), [], []
     for number in np.unique(numbers):
         rows = np.flatnonzero(numbers == number)
@@ -180,10 +180,10 @@ _NAMED_DOCUMENTS = DOCUMENTS_AS_CHUNKS.format(
 
 
 def resolve_tenant(sources: list[TrainingSource], requested: str | None) -> str:
-    """Whose rows are learned from: an adapter is one tenant's.
+    """The tenant to train on; an adapter belongs to one tenant.
 
     Raises:
-        ArtifactError: the runs have no triplets, several tenants and none is named, or not the one that is.
+        ArtifactError: the runs have no triplets, or several tenants and none is named, or not the named one.
     """
     tenants = sorted({tenant for source in sources for tenant in source.tenants()})
     if not tenants:

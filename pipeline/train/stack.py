@@ -1,6 +1,6 @@
-"""The loop of heads: those of many tasks are trained as one problem, each as if it were alone.
+"""Training of heads: many tasks are trained as one batched problem, each with the result it would have alone.
 
-Heads are not trained by sentence-transformers' trainer: what it does around a head's step costs more than the step does
+The trainer of sentence-transformers is not used for heads, because its overhead per step exceeds the step itself
 (benchmarks/head_trainer.py).
 """
 
@@ -35,20 +35,20 @@ from darklode.schemas.adaptation import AdaptSettings
 Kind = TypeVar("Kind", bound=np.generic)
 
 TOGETHER = 1 << 26
-"""Bytes of weights, gradients and moments that are trained at once; what a step computes is some times as much."""
+"""Maximum bytes of weights, gradients and moments trained at once; activations take a small multiple of it."""
 
 
 @dataclass(frozen=True)
 class StackedTrial:
-    """A head to be trained.
+    """One head to train.
 
     Attributes:
         task: queries, positives and labels.
-        rate: the highest learning rate; it falls to 0 along a cosine, without warm-up.
-        seed: of all draws.
-        tell: hears of each look: steps done, and what was seen.
-        start: layers that it begins with; None: the base.
-        anchored: whether the anchor is what it begins with, not the base.
+        rate: peak learning rate; cosine decay to 0 without warm-up.
+        seed: of all random draws.
+        tell: progress callback, receives steps done and a message.
+        start: initial layers; None: the base.
+        anchored: whether the anchor is the initial head instead of the base.
     """
 
     task: Task
@@ -60,13 +60,13 @@ class StackedTrial:
 
 
 def train_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> list[TrainingHistory]:
-    """Train a head for each trial; a step reads query vectors and those of its candidates, and no text.
+    """Train one head per trial; a step reads vectors only, no text.
 
-    What comes of a trial does not depend on the others: they share neither data nor draws nor sums.
+    Trials do not influence each other: they share neither data nor random draws nor sums.
 
     Args:
-        trials: whose vectors are of one length.
-        settings: the loss, negatives and steps.
+        trials: with vectors of equal length.
+        settings: loss, negatives and steps.
     """
     with deterministic(0):
         batches = [BatchSampler(trial.task, settings, trial.seed) for trial in trials]
@@ -81,13 +81,16 @@ def train_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> li
 
 
 def _max_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> int:
-    """How many heads fit `TOGETHER`: each has weights, their gradients and AdamW's two moments."""
+    """How many heads fit into `TOGETHER`: each has weights, gradients and AdamW's two moments."""
     d = max((trial.task.frozen.dimensions for trial in trials), default=1)
     return max(1, TOGETHER // (4 * 4 * LAYERS[settings.method] * (d * d + d)))
 
 
 def _blocks(alike: Sequence[tuple[float, int]], max_size: int) -> list[list[int]]:
-    """Places of equal rates and batches, at most so many at once: a matrix of another shape may have other sums."""
+    """Groups of trials with equal rate and batch size, of limited size. Only equal shapes are batched, because a matrix
+    product
+    of another shape may sum in another order.
+    """
     blocks = []
     for key in sorted(set(alike)):
         members = [n for n, other in enumerate(alike) if other == key]
@@ -125,7 +128,7 @@ def _train_block(
 
 
 def _step_together(turns: Sequence[Batch]) -> Batch:
-    """Turns of equal shapes as one, with a first dimension more."""
+    """Stack batches of equal shape along a new first dimension."""
     aims = [batch.aim for batch in turns if batch.aim is not None]
     return Batch(
         _stack([batch.base for batch in turns]),
@@ -137,12 +140,12 @@ def _step_together(turns: Sequence[Batch]) -> Batch:
 
 
 def _stack(arrays: Sequence[NDArray[Kind]]) -> NDArray[Kind]:
-    """Arrays of one shape side by side; a single one is not copied."""
+    """Stack arrays of one shape; a single one is not copied."""
     return np.stack(arrays) if len(arrays) > 1 else arrays[0][None]
 
 
 def _clip_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Each head's gradient cut to `LONGEST`; sums that do not depend on how many heads there are."""
+    """Clip each head's gradient to `LONGEST`, with sums that do not depend on the number of heads."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     squares = [torch.linalg.vector_norm(parameter.flatten(1), dim=1).double().square() for parameter in gradients]
     length = sum(squares[1:], squares[0]).sqrt()
@@ -152,12 +155,12 @@ def _clip_gradients(parameters: Sequence[nn.Parameter]) -> None:
 
 
 class HeadStack(nn.Module):
-    """Heads side by side, each as `Head` has it; all begin as the base, or as they are told.
+    """Heads side by side, each equal to a `Head`.
 
     Args:
         dimensions: of a vector.
-        layers: of a head.
-        starts: of each head the layers that it begins with; None: the base.
+        layers: per head.
+        starts: initial layers of each head; None: the base.
     """
 
     def __init__(self, dimensions: int, layers: int, starts: Sequence[Layers | None]) -> None:
@@ -170,14 +173,14 @@ class HeadStack(nn.Module):
         )
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Adapted unit vectors, shape (n_heads, n_queries, dimensions) as the given ones."""
+        """Adapted unit vectors, shape (n_heads, n_queries, dimensions)."""
         hidden = vectors
         for number, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
             hidden = torch.baddbmm(bias, functional.gelu(hidden) if number else hidden, weight.mT)
         return functional.normalize(vectors + hidden, dim=-1)
 
     def layers(self, index: int) -> Layers:
-        """Copies of a head's weights."""
+        """Copies of one head's weights."""
         pairs = zip(self._weights, self._biases, strict=True)
         return [(w[index].detach().numpy().copy(), b[index, 0].detach().numpy().copy()) for w, b in pairs]
 
@@ -188,15 +191,13 @@ def _stack_parameters(values: Sequence[Floats]) -> nn.Parameter:
 
 @dataclass(frozen=True)
 class StackSlice:
-    """A head of a stack, as what learns; see `Pupil`."""
+    """One head of a stack as a trainable model."""
 
     stack: HeadStack
     index: int
 
     def vectors(self, queries: QuerySet) -> Floats:
-        """See `Pupil`."""
         return Head.from_layers(self.stack.layers(self.index)).vectors(queries)
 
     def state(self) -> Weights:
-        """See `Pupil`."""
         return name_tensors(self.stack.layers(self.index))

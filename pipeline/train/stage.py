@@ -1,4 +1,4 @@
-"""The trials: each setting trained or solved for, and looked at on validation queries, or on folds of what is there."""
+"""The stage `train`: one trial per setting, evaluated on validation queries or on cross-validation folds."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ Row = dict[str, Any]
 
 
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
-    """Try each learning rate, or each ridge, and write how it went, what it reached and its weights.
+    """Try each learning rate (or ridge) and write history, validation scores and weights.
 
-    One unit a trial. The base itself is a trial, too: with a share of 0. With fewer validation queries than `ENOUGH`
-    each setting is trained on every fold's clusters but its own instead (a unit each), and the one that reaches most
-    on those left out is trained on all train queries.
+    One resumable unit per trial. The base is a trial, too, with share 0. With fewer validation queries than `ENOUGH`,
+    each
+    setting is trained on every fold, one unit each, and the setting with the best held-out score is trained on all
+    train
+    queries.
 
     Args:
-        tables: those of `adaptation_pairs`.
-        output: takes `training_log`, `adaptation_trials` and `adapter_weights`.
+        tables: of `adaptation_pairs`.
+        output: `training_log`, `adaptation_trials` and `adapter_weights`.
         settings: method, loss, negatives, steps and learning rates.
-        base: the encoder that is adapted.
-        seed: of all draws, folds included.
+        base: the encoder to adapt.
+        seed: of all random draws, folds included.
 
     Raises:
-        ArtifactError: there is nothing to choose on.
+        ArtifactError: there is nothing to select on.
     """
     from darklode.pipeline.train.choice import folds
     from darklode.pipeline.train.task import Task
@@ -61,7 +63,7 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
 
 @dataclass(frozen=True)
 class _Trials:
-    """What all trials have in common."""
+    """What all trials share."""
 
     task: Task
     output: Output
@@ -72,7 +74,7 @@ class _Trials:
 
     @property
     def method(self) -> Method:
-        """A new one: it may keep what it found of a task."""
+        """A new instance each time, because a method caches what it computed of a task."""
         from darklode.pipeline.train.methods import method_of
 
         return method_of(self.settings, self.base)
@@ -130,7 +132,7 @@ class _Trials:
                 self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, weights))
 
     def _fold(self, parts: list[Task], number: int) -> list[Row]:
-        """Of each setting what it reaches on a fold, and how it went."""
+        """Scores and histories of every setting on one fold."""
         from darklode.pipeline.train.choice import score_shares
 
         method, rows = self.method, []
@@ -149,7 +151,7 @@ class _Trials:
         return rows
 
     def _tell(self, method: Method, number: int, done: int, trials: int, where: str = "") -> Tell:
-        """Reports the steps of a trial; `done` of the stage's `trials` came before it, each of as many steps."""
+        """Progress callback of a trial; `done` of `trials` trials came before it."""
         steps, setting = self.settings.steps, method.hyperparameters[number]
 
         def tell(step: int, message: str) -> None:
@@ -163,7 +165,7 @@ def _log(number: int, looks: Iterable[Row]) -> pa.Table:
 
 
 def _mean(folds: Sequence[list[Row]]) -> list[Row]:
-    """The looks of all folds, look by look."""
+    """Mean over folds of the evaluations at each step."""
     return [
         {name: None if look[0][name] is None else sum(point[name] for point in look) / len(look) for name in look[0]}
         for look in zip(*folds, strict=True)
@@ -176,20 +178,20 @@ def _trials(about: Row, scores: Iterable[ValidationScore]) -> pa.Table:
 
 
 def best(tables: Tables) -> Row:
-    """The trial that is best on validation; of equals the one nearest to the base.
+    """The trial with the best validation score; ties go to the one nearest to the base.
 
     Args:
-        tables: holds `adaptation_trials`.
+        tables: `adaptation_trials`.
     """
     rows = tables.sql("FROM adaptation_trials ORDER BY validation DESC, share, trial LIMIT 1").to_pylist()
     return dict(rows[0])
 
 
 def chosen(tables: Tables) -> tuple[Row, Weights]:
-    """The best trial, and all that it trained.
+    """The best trial and its weights.
 
     Args:
-        tables: holds `adaptation_trials` and `adapter_weights`.
+        tables: `adaptation_trials` and `adapter_weights`.
     """
     row = best(tables)
     return row, from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [row["trial"]]))

@@ -1,4 +1,4 @@
-"""Where a night's training begins: the head that was handed over before, and what it learned from."""
+"""Warm start: initialize training with the previously released head."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SAME = ("encoder", "weights", "pooling", "query prompt", "tokens", "cut")
 
 @dataclass(frozen=True)
 class InitialMap:
-    """What training begins with.
+    """The initial model.
 
     Attributes:
         url: the adapter's folder.
         weights: hash of its files.
-        layers: of its head; None: it hands the base over.
-        learned: the queries that it, and what it began with, learned from: no test for what follows.
+        layers: of its head; None: it is the base.
+        learned: queries that it and its predecessors were trained on: they must not test its successors.
     """
 
     url: str
@@ -36,7 +36,7 @@ class InitialMap:
 
 
 def demand_head(method: str) -> None:
-    """Make sure that a method can begin with what was live.
+    """Check that a method can be warm-started.
 
     Raises:
         SettingsError: it cannot.
@@ -46,17 +46,17 @@ def demand_head(method: str) -> None:
 
 
 def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> InitialMap:
-    """Begin with an adapter.
+    """Initialize from an adapter.
 
     Args:
         adapter: of the same tenant, base and method.
-        tenant: whose rows are learned from.
+        tenant: the tenant to train for.
         encoder: the base.
-        method: of what is to be trained.
+        method: the method to train.
 
     Raises:
-        SettingsError: the method cannot begin with a head, or the adapter's is another one.
-        DoesNotFit: it is another tenant's, or has another base.
+        SettingsError: the method cannot start from a head, or the adapter's method differs.
+        DoesNotFit: it belongs to another tenant or base.
     """
     from darklode.pipeline.train.heads import LAYERS, add_residual
 

@@ -1,4 +1,4 @@
-"""What is trained on, as arrays: queries by number, texts by position, labels as sorted keys of both."""
+"""Training data as arrays: queries by row, texts by position in the index, labels as sorted (query, position) keys."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DEPTH = 10
 
 @dataclass(frozen=True)
 class Labels:
-    """Pairs of a query and a position that are labelled alike.
+    """A set of (query, position) pairs with the same label.
 
     Attributes:
-        keys: query · n_positions + position, ascending, each once.
-        n_positions: of all texts.
+        keys: `query * n_positions + position`, ascending and unique; lookups use binary search.
+        n_positions: number of texts in the index.
     """
 
     keys: Ints
@@ -33,11 +33,10 @@ class Labels:
 
     @classmethod
     def from_pairs(cls, query: Ints, position: Ints, n_positions: int) -> Labels:
-        """From pairs, in any order."""
         return cls(np.unique(query * n_positions + position), n_positions)
 
     def contains(self, query: Ints, position: Ints) -> NDArray[np.bool_]:
-        """Which pairs are among them; shapes as numpy broadcasts them."""
+        """Whether each pair is in the set; `query` and `position` are broadcast."""
         wanted_keys = query * self.n_positions + position
         if not len(self.keys):
             return np.zeros(wanted_keys.shape, bool)
@@ -45,22 +44,22 @@ class Labels:
         return np.asarray(self.keys[index] == wanted_keys)
 
     def select(self, query_rows: Ints) -> Labels:
-        """Those of some queries, which are numbered anew in the order given."""
+        """The pairs of some queries, renumbered by their order in `query_rows`."""
         return Labels.from_pairs(*self.positions(query_rows), self.n_positions)
 
     def positions(self, query: Ints) -> tuple[Ints, Ints]:
-        """What is labelled so of queries, each as often as it is named: place in `query`, and position."""
+        """All pairs of some queries: index into `query`, and position; a query listed twice is returned twice."""
         low, high = (np.searchsorted(self.keys, (query + more) * self.n_positions) for more in (0, 1))
         return np.repeat(np.arange(len(query)), high - low), self.keys[spans(low, high)] % self.n_positions
 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """What a judge said of pairs of a query and a position.
+    """Judge probabilities of (query, position) pairs.
 
     Attributes:
-        pairs: those it said something of.
-        values: of each, 0 to 1, in the order of the pairs' keys.
+        pairs: the pairs with a probability.
+        values: 0 to 1, in the order of `pairs.keys`.
     """
 
     pairs: Labels
@@ -68,7 +67,7 @@ class Probabilities:
 
     @classmethod
     def from_pairs(cls, query: Ints, position: Ints, values: Floats, n_positions: int) -> Probabilities:
-        """From pairs, in any order; of several values of a pair the largest, and none that is NaN."""
+        """From pairs in any order. NaN values are dropped; of several values for a pair the largest is used."""
         not_null = np.flatnonzero(~np.isnan(values))
         keys = query[not_null] * n_positions + position[not_null]
         order = np.lexsort((-values[not_null], keys))
@@ -76,14 +75,14 @@ class Probabilities:
         return cls(Labels(unique_keys, n_positions), values[not_null][order][first].astype(np.float32))
 
     def select(self, query_rows: Ints) -> Probabilities:
-        """Those of some queries, which are numbered anew in the order given."""
+        """The values of some queries, renumbered by their order in `query_rows`."""
         query, position = self.pairs.positions(query_rows)
         return Probabilities.from_pairs(
             query, position, self.look_up(query_rows[query], position), self.pairs.n_positions
         )
 
     def look_up(self, query: Ints, position: Ints) -> Floats:
-        """Probabilities, NaN where nothing was said; shapes as numpy broadcasts them."""
+        """Probability of each pair, NaN if unknown; `query` and `position` are broadcast."""
         wanted_keys = query * self.pairs.n_positions + position
         values = np.full(wanted_keys.shape, np.nan, np.float32)
         is_known = self.pairs.contains(query, position)
@@ -92,7 +91,7 @@ class Probabilities:
 
 
 class QueryEncoder(Protocol):
-    """What gives queries their vectors."""
+    """Encodes queries."""
 
     def queries(self, texts: Sequence[str]) -> Floats:
         """Unit vectors, shape (len(texts), dimensions)."""
@@ -100,15 +99,15 @@ class QueryEncoder(Protocol):
 
 @dataclass(frozen=True)
 class QuerySet:
-    """Queries of one side.
+    """The queries of one split.
 
     Attributes:
-        ids: their ids, ascending.
-        vectors: the base's, shape (n_queries, dimensions).
-        index: number of each one's run.
-        labels: query_id, text_id and relevance of those whose text is searched.
-        texts: their words, which heads have no use for.
-        groups: the cluster of each.
+        ids: ascending.
+        vectors: of the base encoder, shape (n_queries, dimensions).
+        index: which run each query belongs to.
+        labels: query_id, text_id and relevance, for texts in the index.
+        texts: query texts; only encoder methods need them, heads work on `vectors`.
+        groups: cluster of each query.
     """
 
     ids: pa.Array
@@ -120,7 +119,7 @@ class QuerySet:
 
     @classmethod
     def from_tables(cls, tables: Tables, frozen: FrozenIndex, split: str) -> QuerySet:
-        """All queries of a side."""
+        """All queries of a split."""
         rows = tables.read("adaptation_queries")
         rows = rows.filter(pc.equal(rows["split"], split)).sort_by("query_id").combine_chunks()
         labels = tables.read("adaptation_labels", ["query_id", "text_id", "relevance", "learned", "probability"])
@@ -134,7 +133,7 @@ class QuerySet:
 
     @classmethod
     def from_texts(cls, texts: list[str], base: QueryEncoder, index: NDArray[np.int32] | None = None) -> QuerySet:
-        """Queries that nothing is labelled of; `index` is 0 where it is not given."""
+        """Queries without labels; `index` defaults to 0."""
         none = pa.table({"query_id": pa.array([], pa.string())})
         ids, zero = pa.array(map(str, range(len(texts)))), np.zeros(len(texts), np.int32)
         return cls(ids, base.queries(texts), zero if index is None else index, none, texts)

@@ -1,4 +1,4 @@
-"""How a trial goes, in one line for whoever watches: the four curves of its learning, each with where it stands."""
+"""One-line training progress with sparklines."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 HEIGHTS = "▁▂▃▄▅▆▇█"
 
 WIDTH = 16
-"""Characters of a curve; of a longer one the latest looks."""
+"""Maximum number of characters of a sparkline; the latest points are shown."""
 
 
 def format_history(looks: Sequence[EvalPoint]) -> str:
-    """Loss, nDCG@10 on validation, share of negatives that the last mining replaced, and spread of query vectors.
+    """Loss, validation nDCG@10, share of replaced negatives, and spread of query vectors.
 
     Args:
-        looks: of a trial so far, at least one.
+        looks: evaluations so far, at least one.
     """
     last = looks[-1]
     lines: list[tuple[str, str, list[float | None]]] = [
@@ -31,7 +31,7 @@ def format_history(looks: Sequence[EvalPoint]) -> str:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """The latest of the values that are known as bars, from their own least to their own most."""
+    """The latest known values as bars between their minimum and maximum."""
     values_shown = [value for value in values if value is not None][-WIDTH:]
     low, high = min(values_shown, default=0.0), max(values_shown, default=0.0)
     steps = (high - low) / (len(HEIGHTS) - 1)

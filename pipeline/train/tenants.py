@@ -1,4 +1,4 @@
-"""A head for each tenant over one base: each in a folder of its own, those of a block trained as one problem."""
+"""One head per tenant over a shared base: each in its own folder, trained together in blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
 TENANTS = Stage("adapted_tenants", 2, (), (ADAPTED_TENANTS.name,))
 
 BLOCK = 64
-"""Tenants at a time: their rows and vectors are in memory together."""
+"""Tenants per block: their rows and vectors are in memory together."""
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.together import BatchedTraining
@@ -39,9 +39,9 @@ class TenantJob:
     """One tenant's adapter.
 
     Attributes:
-        tenant: whose.
-        run: where it goes.
-        begin: gives its stages, in data order, and what writes what is taken home.
+        tenant: the tenant.
+        run: its folder.
+        begin: returns its stages in data order, and a function that writes the release.
     """
 
     tenant: str
@@ -50,23 +50,24 @@ class TenantJob:
 
 
 def place_of(tenant: str) -> str:
-    """A tenant's folder below that of all; any name is one folder's."""
+    """Folder name of a tenant; any tenant name maps to a valid and distinct name."""
     return f"tenants/{quote(tenant, safe='').replace('.', '%2E')}"
 
 
 def adapt_tenants(
     sources: Sequence[TrainingSource], output: Output, *, tenants: Sequence[str], job: Callable[[str], TenantJob]
 ) -> None:
-    """Adapt the base to each tenant's rows alone, and write what came of it: one row a tenant.
+    """Adapt the base to each tenant's rows alone, and write one row per tenant.
 
-    What stands of a tenant's folder is not done again. A tenant whose rows are of no use is told with the reason, and
-    stops nobody.
+    Folders that are up to date are skipped. A tenant with unusable rows is recorded with the reason and does not stop
+    the
+    others.
 
     Args:
         sources: the runs.
-        output: takes `adapted_tenants`.
-        tenants: whose; none: all that have triplets.
-        job: what makes a tenant's adapter.
+        output: `adapted_tenants`.
+        tenants: empty: all with triplets.
+        job: creates a tenant's adapter.
     """
     all_tenants = sorted({tenant_name for source in sources for tenant_name in source.tenants()})
     selected = sorted(set(tenants)) or all_tenants
@@ -94,7 +95,7 @@ def _block(jobs: Sequence[TenantJob], tell: Callable[[], None]) -> Iterator[Row]
 
 
 def _row(job: TenantJob, together: BatchedTraining, tell: Callable[[], None]) -> Row:
-    """A tenant's folder, made where it does not stand."""
+    """Make a tenant's folder if needed, and return its row."""
     about = {"tenant": job.tenant, "folder": place_of(job.tenant)}
     with together.working():
         try:
@@ -112,12 +113,12 @@ def _row(job: TenantJob, together: BatchedTraining, tell: Callable[[], None]) ->
 
 
 def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
-    """Write a tenant's head and its record: the base is not copied, and nothing lies there where it stands.
+    """Write a tenant's head and its record, without a copy of the base; skips an up-to-date folder.
 
     Args:
-        run: where the stages are complete.
+        run: with complete stages.
         base: the encoder that was adapted.
-        adapt: the method, one of heads.
+        adapt: a head method.
     """
     from darklode.pipeline.train.methods import method_of
 

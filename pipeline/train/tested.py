@@ -1,4 +1,4 @@
-"""The test queries' lists by the base and by the adapted encoder, as `evaluate` reads them."""
+"""Rankings of the test queries by the base and the adapted encoder, in the format of `evaluate`."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ LABELS = """
 
 
 def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder) -> None:
-    """Ask the test queries, and count that they were asked: what is chosen after that is chosen on them.
+    """Rank the test queries, and count how often this was done: later choices would be made on the test.
 
     Args:
-        tables: those of `adaptation_pairs` and of the trials.
-        output: takes `test_rankings`; its fact `queries` counts how often.
+        tables: of `adaptation_pairs` and of the trials.
+        output: `test_rankings`; the fact `queries` is the counter.
         settings: the method.
         base: the encoder that is adapted.
 
     Raises:
-        ArtifactError: there are none.
+        ArtifactError: there are no test queries.
     """
     from darklode.pipeline.train.methods import method_of
     from darklode.pipeline.train.stage import chosen
@@ -79,14 +79,14 @@ def test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
 def write_rankings(
     tables: Tables, output: Output, queries: QuerySet, frozen: FrozenIndex, systems: Mapping[str, Floats]
 ) -> None:
-    """Write what each system finds for the test queries, as `evaluate` reads it.
+    """Write each system's rankings of the test queries, in the format of `evaluate`.
 
     Args:
-        tables: those of `adaptation_pairs`.
-        output: takes `test_rankings`.
+        tables: of `adaptation_pairs`.
+        output: `test_rankings`.
         queries: the test queries.
-        frozen: what is searched.
-        systems: vectors of the queries by each system, shape (n_queries, dimensions).
+        frozen: the index.
+        systems: query vectors by each system, shape (n_queries, dimensions).
     """
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     for system, vectors in systems.items():

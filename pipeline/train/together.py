@@ -1,4 +1,4 @@
-"""Trials that many threads ask for, each for a task of its own: trained as one problem as soon as all of them wait."""
+"""Batch the head trainings that many threads request: they run as one problem once every thread waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Trainer = Callable[[StackedTrial, AdaptSettings], TrainingHistory]
 
 
 def alone(trial: StackedTrial, settings: AdaptSettings) -> TrainingHistory:
-    """Train a head by itself."""
+    """Train a single head."""
     (course,) = train_stacked([trial], settings)
     return course
 
@@ -25,15 +25,15 @@ _current: ContextVar[Trainer] = ContextVar("trainer", default=alone)
 
 
 def trainer() -> Trainer:
-    """What trains the heads that this thread asks for."""
+    """The function that trains heads for this thread."""
     return _current.get()
 
 
 class BatchedTraining:
-    """Trains what all threads ask for at once; what each gets is what it would get alone.
+    """Trains the requests of all threads at once; each gets the result it would get alone.
 
     Args:
-        threads: how many there are; each works inside `working`, one at a time.
+        threads: number of threads; each works inside `working`.
     """
 
     def __init__(self, threads: int) -> None:
@@ -42,7 +42,7 @@ class BatchedTraining:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """What a thread does, and whose trials are trained with those of the others."""
+        """Runs a thread's work with its trainings batched with those of the others."""
         token = _current.set(self._train)
         try:
             with self._turn:

@@ -1,4 +1,4 @@
-"""Trials of encoders in sentence-transformers' trainer: a step encodes queries, documents are vectors."""
+"""Train an encoder with the trainer of sentence-transformers: steps encode queries, documents are fixed vectors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from darklode.schemas.adaptation import AdaptSettings
 def train_encoder(
     task: Task, settings: AdaptSettings, rate: float, encoder: TrainableEncoder, seed: int, tell: Tell
 ) -> TrainingHistory:
-    """Train an encoder; AdamW and the cosine are those of heads, and so are mining, looks and loss.
+    """Train an encoder with AdamW and a cosine schedule, sharing mining, evaluation and loss with heads.
 
-    Started by torchrun, each process encodes its share of every batch; the steps are those of one process.
+    Under torchrun each process encodes its share of every batch; the steps equal those of a single process.
 
     Args:
         task: queries, positives and labels.
-        settings: the loss, negatives and steps.
-        rate: the highest learning rate; it falls to 0 along a cosine, without warm-up.
-        encoder: what learns.
-        seed: of all draws.
-        tell: hears of each look: steps done, and what was seen.
+        settings: loss, negatives and steps.
+        rate: peak learning rate; cosine decay to 0 without warm-up.
+        encoder: the trainable encoder.
+        seed: of all random draws.
+        tell: progress callback, receives steps done and a message.
     """
     return fit_encoder(
         QueryLoss(encoder, TrainingLoop(task, settings, seed, encoder, tell)), task, settings, rate, seed
@@ -35,11 +35,11 @@ def train_encoder(
 
 
 class QueryLoss(nn.Module):
-    """The lesson's loss, outside of mixed precision.
+    """The loss of the training loop, outside of mixed precision.
 
     Args:
-        encoder: what learns.
-        lesson: what happens around its steps.
+        encoder: the trainable encoder.
+        lesson: the training loop.
     """
 
     def __init__(self, encoder: TrainableEncoder, lesson: TrainingLoop) -> None:
@@ -47,7 +47,6 @@ class QueryLoss(nn.Module):
         self.model, self.encoder, self.lesson = encoder.loaded, encoder, lesson
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """The loss of a batch."""
         vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
             pairs, first = _all_pairs(labels)
@@ -57,7 +56,7 @@ class QueryLoss(nn.Module):
 
 
 def fit_encoder(loss: QueryLoss, task: Task, settings: AdaptSettings, rate: float, seed: int) -> TrainingHistory:
-    """Take the steps of a lesson; see `train_encoder`."""
+    """Run the steps of a training loop."""
     encoder, batches = loss.encoder, BatchSampler(task, settings, seed)
     optimiser = torch.optim.AdamW(encoder.parameters(), lr=rate, weight_decay=0.0)
     training = fitting.Training(
@@ -77,7 +76,7 @@ def fit_encoder(loss: QueryLoss, task: Task, settings: AdaptSettings, rate: floa
 
 
 def _all_pairs(labels: Tensor) -> tuple[Ints, int]:
-    """The pairs of all processes, and the place of this one's first."""
+    """The pairs of all processes, and the index of this process's first pair."""
     if not processes.is_initialized():
         return labels.cpu().numpy(), 0
     parts = [torch.empty_like(labels) for _ in range(processes.get_world_size())]

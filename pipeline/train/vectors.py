@@ -1,4 +1,6 @@
-"""The frozen side: the texts' vectors in the embedding cache, one index a run, and the queries' base vectors."""
+"""The frozen side of adaptation: text vectors from the embedding cache, one index per run, and base vectors of
+queries.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +37,19 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 HELD = 1 << 28
-"""Bytes of vectors that are kept in memory while an encoder is trained; more of them stay where they lie."""
+"""Maximum bytes of text vectors kept in memory while an encoder is trained; larger sets stay memory-mapped."""
 
 
 @dataclass(frozen=True)
 class BaseEncoder:
-    """The encoder that is adapted, and where its vectors lie.
+    """The encoder to adapt, with its cached vectors.
 
     Attributes:
-        encoder: as the settings have it.
-        cache: where its vectors are kept.
-        search: how they are searched.
-        sources: the runs, whose words are read only where a vector is missing.
-        start: what training begins with; None: the base itself.
+        encoder: as configured.
+        cache: the embedding cache.
+        search: settings of the exact search.
+        sources: the runs; their texts are read only if a vector is missing.
+        start: where training starts from; None: the base itself.
     """
 
     encoder: EncoderKind
@@ -58,26 +60,26 @@ class BaseEncoder:
 
     @cached_property
     def model(self) -> Deferred:
-        """Loaded once, and only where a vector is missing."""
+        """Loaded once, and only if a vector is missing."""
         return Deferred(self.encoder, self.cache.root)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change a vector."""
+        """Everything that can change a vector."""
         begun = {"begun with": self.start.weights} if self.start else {}
         return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype} | begun
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """The base's vectors of queries, shape (len(texts), dimensions)."""
+        """Base vectors of queries, shape (len(texts), dimensions)."""
         cache = EmbeddingCache(self.cache.root, self.cache.dtype)
         return CachedQueries(self.model, cache)(texts)
 
     def open(self, tables: Tables) -> FrozenIndex:
-        """The vectors of all texts of `adaptation_texts`."""
+        """Open the vectors of all texts of `adaptation_texts`."""
         return self.index_of_texts(tables.read("adaptation_texts"))
 
     def index_of_texts(self, texts: pa.Table) -> FrozenIndex:
-        """The vectors of texts, rows of `adaptation_texts`; those that the cache lacks are encoded first."""
+        """Open the vectors of rows of `adaptation_texts`; missing ones are encoded first."""
         encoder, cache = self.model, EmbeddingCache(self.cache.root, self.cache.dtype)
         tenant = texts["tenant"][0].as_py()
         shards = cache.open(encoder.encoder_id)
@@ -94,14 +96,14 @@ class BaseEncoder:
 
 
 class FrozenIndex:
-    """Vectors that training never changes, by position over all indexes; equal texts of an index share a position.
+    """Text vectors by position over all indexes; identical texts of an index share a position.
 
-    Positions are in the order of the texts' rows, so that they do not tell in which order the cache was filled.
+    Positions follow the order of the text rows, so they do not depend on the order in which the cache was filled.
 
     Args:
-        indexes: the runs' vectors; a query searches that of its own run.
-        texts: rows of `adaptation_texts` in the order of the indexes.
-        encode: gives queries the base's vectors.
+        indexes: vectors of the runs; a query searches the index of its own run.
+        texts: rows of `adaptation_texts`, in the order of the indexes.
+        encode: gives base vectors of queries.
         settings: of the search.
     """
 
@@ -118,7 +120,6 @@ class FrozenIndex:
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector."""
         return self._indexes[0].dimensions
 
     def __len__(self) -> int:
@@ -144,16 +145,16 @@ class FrozenIndex:
 
     @cached_property
     def _cached_vectors(self) -> Floats:
-        """All vectors where they are few, since a step takes some hundred from anywhere; none where they are many."""
+        """All vectors, if they fit `HELD`: a training step gathers hundreds from random positions. None otherwise."""
         few = len(self) * self.dimensions * 4 <= HELD
         return self._read_stored(np.arange(len(self) if few else 0))
 
     def nearest(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
-        """Positions and scores of the nearest texts of each query in its own index, by `nearest`: for training alone.
+        """Nearest texts of each query in its own index, for training only: positions and scores.
 
         Args:
             queries: shape (n_queries, dimensions).
-            of_index: number of each one's run.
+            of_index: index number of each query.
             depth: of the lists.
         """
         positions = np.full((len(queries), depth), -1, np.int64)
@@ -165,7 +166,7 @@ class FrozenIndex:
         return positions, scores
 
     def rows_of(self, positions: Ints) -> tuple[Ints, Ints]:
-        """The texts at positions of shape (n_queries, depth), -1 being none: query and row of each, in their order."""
+        """The text rows at positions of shape (n_queries, depth), where −1 is empty: query and row of each."""
         query, column = np.nonzero(positions >= 0)
         row_positions = positions[query, column]
         rows, starts = self._sharing
@@ -174,12 +175,12 @@ class FrozenIndex:
 
     @cached_property
     def _sharing(self) -> tuple[Ints, Ints]:
-        """Rows of texts by position, and where each position's begin."""
+        """Text rows grouped by position, and the start of each group."""
         rows = np.argsort(self.position_of, kind="stable")
         return rows, np.searchsorted(self.position_of[rows], np.arange(len(self) + 1))
 
     def with_vectors(self, vectors: Floats) -> FrozenIndex:
-        """The same texts at the same positions with other vectors, shape (len(self), dimensions)."""
+        """The same index with other text vectors, shape (len(self), dimensions)."""
         by_row = vectors[self.position_of]
         moved_index = copy(self)
         moved_index._searched = [ArrayVectors(by_row[low:high]) for low, high in pairwise(self._rows)]
@@ -187,11 +188,11 @@ class FrozenIndex:
         return moved_index
 
     def search(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
-        """The best texts of each query in its own index: rows of `texts` (-1: none) and scores, (n_queries, depth).
+        """Exact search of each query in its own index: text rows (−1: none) and scores, shape (n_queries, depth).
 
         Args:
             queries: shape (n_queries, dimensions).
-            of_index: number of each one's run.
+            of_index: index number of each query.
             depth: of the lists.
         """
         rows = np.full((len(queries), depth), -1, np.int64)
@@ -207,6 +208,6 @@ class FrozenIndex:
 
 
 def spans(low: Ints, high: Ints) -> Ints:
-    """All numbers from each of `low` up to its `high`, which is left out, one range after the other."""
+    """Concatenated ranges from each `low` up to but excluding its `high`."""
     counts = high - low
     return np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

@@ -1,4 +1,4 @@
-"""Whether the adapted encoder is handed over, or the base: what validation chose, and what the test queries show."""
+"""Decide whether the adapted encoder or the base is released, from validation and test results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERDICT = Stage(
 )
 
 DECIDES = "own positive"
-"""The test queries that decide: of no cluster that training has, and without any of its positives."""
+"""The deciding part of the test: queries of clusters that training does not contain, sharing none of its positives."""
 
 Row = dict[str, Any]
 
@@ -40,14 +40,14 @@ DIFFERENCE = """
 
 
 def verdict(tables: Tables, output: Output) -> None:
-    """Write what is handed over: the adapted encoder if the test queries show a lift, the base otherwise.
+    """Write the decision: the adapted encoder if the test shows a lift, the base otherwise.
 
-    A lift is shown on at least `MIN_CLUSTERS` clusters, by interval, test and lower bound (`is_gain`). The base is
-    handed over, too, where the queries that a setting is chosen on chose it.
+    A lift needs at least `MIN_CLUSTERS` clusters and must pass interval, test and lower bound (`is_gain`). The base is
+    released, too, if validation selected it.
 
     Args:
-        tables: holds `adaptation_queries`, `test_queries`, the trials and `evaluation_pairs`.
-        output: takes `adapter_verdict`.
+        tables: `adaptation_queries`, `test_queries`, the trials and `evaluation_pairs`.
+        output: `adapter_verdict`.
     """
     from darklode.pipeline.train.stage import best
 
@@ -96,7 +96,7 @@ def _undecided_reason(difference: Mapping[str, Any]) -> str | None:
 
 
 def too_few(queries: int, clusters: int) -> str:
-    """That test queries of fewer than `MIN_CLUSTERS` clusters decide nothing, and what to do about it."""
+    """The reason if there are fewer than `MIN_CLUSTERS` test clusters, and what to do."""
     return (
         f"too few clusters to decide: the {queries} test queries fall into {clusters}, at least {MIN_CLUSTERS} are "
         "needed; label test queries of other clusters"
@@ -104,7 +104,7 @@ def too_few(queries: int, clusters: int) -> str:
 
 
 def clusters_needed(difference: Mapping[str, Any]) -> int:
-    """About how many clusters would release an adapter with this lift 4 times of 5; as many as there are at least."""
+    """Approximate number of clusters that would release this lift with 80 % power; at least the present number."""
     n = int(difference["clusters"])
     gain = difference["detectable"] - 1 / n
     deviation = math.sqrt(max(0.0, (gain / POWER) ** 2 - 1 / n**2) * n)
@@ -121,7 +121,7 @@ def _format_interval(difference: Mapping[str, Any]) -> str:
 
 
 def chosen_on(queries: int, folds: int | None) -> str:
-    """What a setting was chosen on, in words."""
+    """What the selection was made on, in words."""
     if folds is None:
         return f"on {queries:,} validation queries"
     return f"by cross-validation, {folds} folds of clusters, on {queries:,} train and validation queries"
@@ -134,10 +134,10 @@ def read_verdict(tables: Tables) -> Row:
 
 
 def demand_lift(run: Run) -> str:
-    """What was decided, in a sentence.
+    """The decision as a sentence.
 
     Raises:
-        NoLift: the base is handed over; the message says why.
+        NoLift: the base is released; the message says why.
     """
     row = read_verdict(run.tables(ADAPTER_VERDICT.name))
     if row["shipped"] == "base":

@@ -1,4 +1,4 @@
-"""Trained weights as rows: a tensor is a name and its rows, whatever was trained."""
+"""Trained weights as table rows, independent of the method."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 
 Floats = NDArray[np.float32]
 Weights = Mapping[str, Floats]
-"""Tensors by name. From rows they come with two dimensions: one of a single dimension is one row."""
+"""Tensors by name. Read from rows they have two dimensions; a one-dimensional tensor becomes a single row."""
 
 
 def as_rows(trial: int, weights: Weights) -> pa.Table:
-    """Weights as rows of `adapter_weights`, tensor by tensor in the order of their names."""
+    """Rows of `adapter_weights`, tensors in the order of their names."""
     return pa.concat_tables([_rows(trial, name, weights[name]) for name in sorted(weights)])
 
 
@@ -36,7 +36,7 @@ def _rows(trial: int, name: str, values: Floats) -> pa.Table:
 
 
 def from_rows(rows: pa.Table) -> dict[str, Floats]:
-    """What `as_rows` wrote of one trial."""
+    """Inverse of `as_rows` for one trial."""
     ordered = rows.sort_by([("tensor", "ascending"), ("row", "ascending")])
     weights = {}
     for name in pc.unique(ordered["tensor"]).to_pylist():

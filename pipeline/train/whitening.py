@@ -1,7 +1,8 @@
-"""Whitening: query vectors stretched where texts and queries spread little; a linear head that needs no label.
+"""Whitening of query vectors as a linear head that needs no labels.
 
-Encoders put most of what a collection's texts have in common into few directions, which then decide every score. A map
-of the query alone takes that back: q·W·d weighs each direction by its spread to a negative power, and no text is moved.
+Encoders put what a collection's texts have in common into few directions, which then dominate every score. A map of the
+query alone reverses that: in q·W·d each direction is weighted by a negative power of its variance; no text vector
+changes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.task import Task
 
 POWERS = (0.25, 0.5, 0.75)
-"""Of the covariance: 0 would be the base, 1 whitens scores in full."""
+"""Powers of the covariance: 0 is the base, 1 whitens scores completely."""
 
 SHRUNK = 0.1
-"""Of the mean variance, added to each direction's: what hardly varies is noise."""
+"""Shrinkage: share of the mean variance added to each direction, because directions with little variance are noise."""
 
 _TEXTS = 8192
 
@@ -30,16 +31,18 @@ Doubles = NDArray[np.float64]
 
 
 def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
-    """Each power p of `POWERS` and the map C^-p, C being the mean of the texts' and the train queries' covariances.
+    """For each power p of `POWERS` the map C^-p, where C is the mean covariance of texts and train queries.
 
-    Maps are scaled so that train queries keep their mean length, shape (dimensions, dimensions), symmetric. No label is
-    read.
+    Maps are symmetric, shape (dimensions, dimensions), and scaled so that train queries keep their mean length. No
+    label is
+    used.
 
     Args:
-        task: the texts' vectors and the train queries'.
+        task: text vectors and train queries.
 
-    Source: Mu and Viswanath 2018 and Su et al. 2021 whiten both sides; here texts stay as they are, and the power is
-    the validation queries' to choose.
+    Source: Mu and Viswanath 2018 and Su et al. 2021 whiten both sides; here texts stay fixed, and validation selects
+    the
+    power.
     """
     with threadpool_limits(limits=1, user_api="blas"):
         queries = task.train.vectors.astype(np.float64)
@@ -58,7 +61,7 @@ def _texts(task: Task) -> Iterator[Doubles]:
 
 
 def _covariance(parts: Iterator[Doubles]) -> Doubles:
-    """Of rows that come in parts, about their mean."""
+    """Covariance about the mean, of rows given in parts."""
     count, total, squares = 0, np.zeros(1), np.zeros((1, 1))
     for rows in parts:
         count, total, squares = count + len(rows), total + rows.sum(axis=0), squares + rows.T @ rows
@@ -67,7 +70,7 @@ def _covariance(parts: Iterator[Doubles]) -> Doubles:
 
 
 def whiten(vectors: Floats, weight: Floats) -> Floats:
-    """Vectors after a map, of length 1; a zero vector stays zero."""
+    """Apply a map and normalize; a zero vector stays zero."""
     whitened_vectors = vectors @ weight.T
     return np.asarray(
         whitened_vectors / np.maximum(np.linalg.norm(whitened_vectors, axis=1, keepdims=True), 1e-12), np.float32
@@ -75,7 +78,7 @@ def whiten(vectors: Floats, weight: Floats) -> Floats:
 
 
 def best_whitening(task: Task) -> Floats | None:
-    """The map that is best on the validation queries; None where the base is."""
+    """The best map on the validation queries; None if the base is better."""
     queries, best_weight = task.validation, None
     best_ndcg = queries.ndcg(task.frozen, queries.vectors)
     for _, weight in whitenings(task):

@@ -235,12 +235,10 @@ class TripletShard:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"triplets {self.shard} of {self.shards}"
 
     @property
     def folder(self) -> str:
-        """See `Shard`."""
         contents = [self.tables.content(table) for table in TRIPLETS_STAGE.reads]
         content = (self.settings.model_dump(mode="json"), self.apart, self.source, self.shard, self.shards)
         return f"progress/{TRIPLETS_STAGE.name}/{key_of(TRIPLETS_STAGE.version, contents, *content)}"

@@ -1,9 +1,9 @@
-"""What the one process that works on a run on S3 knows of its files, so that it need not ask for them again.
+"""Cache of file listings and small files for the one process that writes to a run on S3.
 
-    RUN/manifests.json                all manifests, each with the size and the time that a listing gave of its own file
+    RUN/manifests.json                all manifests, each with size and modification time of its own file
 
-The manifests' own files decide: what is taken from `manifests.json` has the size and the time of the file that lies
-there now. It is written when the work ends. After a kill it is older than some files, and these are read.
+The individual manifest files are authoritative: an entry of `manifests.json` is used only if size and time still match
+the listing. The file is written when the job ends. After a kill some entries are stale, and those manifests are read.
 """
 
 import time
@@ -12,25 +12,26 @@ from collections.abc import Mapping
 from darklode.pipeline.base.artifacts.sealed import seal, unseal
 
 FOLDERS = ("manifests", "tables", "progress")
-"""Only who works on a run writes to them; workers on other machines to `progress` alone."""
+"""Folders that only the process holding the run's lock writes to; remote workers write to `progress` only."""
 
 MANIFESTS, TOGETHER = "manifests/", "manifests.json"
 SINGLE = ("inputs.json", "settings.yaml", "days.json")
-"""Files at the root that are read often, and likewise written by nobody else."""
+"""Files in the run's root that are read often and written by the same process only."""
 
 SETTLED = 2.0
-"""Seconds after which another write gives a file another time: S3's clock has seconds."""
+"""Minimum age in seconds of a cached entry: S3 timestamps have a resolution of one second, so two writes within
+that time are indistinguishable."""
 
 Stamps = dict[str, tuple[int, int]]
-"""Size and time (nanoseconds) of files by name; a time of 0 is not known."""
+"""Size and modification time (ns) by file name; time 0 means unknown."""
 
 
 class ListingCache:
-    """Follows each write and deletion of its store.
+    """In-memory listing of a store, kept up to date by its writes and deletions.
 
     Attributes:
-        stamps: of the files, by the first folder of their names; of folders that were listed.
-        files: bytes of files that were read or written whole, by name; None: the file is not there.
+        stamps: stamps of the files of each top-level folder that was listed.
+        files: contents by file name; None if the file does not exist.
     """
 
     def __init__(self) -> None:
@@ -41,16 +42,15 @@ class ListingCache:
         self._wrote: dict[str, float] = {}
 
     def is_listed(self, folder: str) -> bool:
-        """Whether what was listed of a folder stands."""
+        """Whether the cached listing of a folder may be used."""
         top = folder.partition("/")[0]
         return top in FOLDERS and top not in self._other_folders
 
     def has_bytes(self, name: str) -> bool:
-        """Whether the bytes of a file are kept."""
+        """Whether the contents of this file are cached."""
         return name.startswith(MANIFESTS) or name in SINGLE
 
     def record_write(self, name: str, data: bytes | memoryview) -> None:
-        """Follow a write."""
         top = name.partition("/")[0]
         if top in self.stamps:
             self.stamps[top][name] = len(data), 0
@@ -58,23 +58,22 @@ class ListingCache:
             self.files[name], self._wrote[name] = bytes(data), time.monotonic()
 
     def mark_deleted(self, name: str) -> None:
-        """Follow a deletion."""
         self.stamps.get(name.partition("/")[0], {}).pop(name, None)
         self.files.pop(name, None)
 
     def forget(self, name: str) -> None:
-        """Know nothing of a file or folder, and what lies beside it, until it is asked for again."""
+        """Drop everything cached of the top-level folder that holds this file or folder."""
         top = name.partition("/")[0]
         self.stamps.pop(top, None)
         self.files = {file_name: data for file_name, data in self.files.items() if file_name.partition("/")[0] != top}
 
     def mark_shared(self, top: str) -> None:
-        """From here on others write to a folder, too."""
+        """Stop caching a folder, because other processes write to it from now on."""
         self.forget(top)
         self._other_folders.add(top)
 
     def load_manifests(self, together: bytes | None, now: Stamps) -> None:
-        """Take the manifests of `manifests.json` whose own files are as they were then."""
+        """Use the entries of `manifests.json` whose files have not changed since it was written."""
         try:
             listing = unseal(together or b"{}")
             for name, (size, changed, text) in listing.items():
@@ -85,16 +84,16 @@ class ListingCache:
         self.files |= self._together
 
     def manifests(self) -> dict[str, bytes]:
-        """Those that are known."""
+        """The cached manifests."""
         return {name: data for name, data in self.files.items() if name.startswith(MANIFESTS) and data is not None}
 
     @property
     def has_listing(self) -> bool:
-        """Whether it knows of manifests what `manifests.json` did not say."""
+        """Whether `manifests.json` is out of date."""
         return self.manifests() != self._together
 
     def together(self, now: Stamps) -> bytes:
-        """What to write to `manifests.json`: the manifests that are as the listing says, and settled."""
+        """The new `manifests.json`: manifests that match the listing and were last written `SETTLED` seconds ago."""
         settled, before = time.monotonic() - SETTLED, self.stamps.get("manifests", {})
         entries: Mapping[str, object] = {
             name: [*now[name], data.decode()]

@@ -25,7 +25,6 @@ class CopiedWordsSettings(GeneratorKind):
     kind: Literal["copied_words"] = "copied_words"
 
     def writer(self, settings: Settings) -> CopiedWordsWriter:  # noqa: ARG002 (of the port)
-        """See `GeneratorKind`."""
         return CopiedWordsWriter()
 
 
@@ -35,7 +34,6 @@ class CopiedWordsWriter(QueryWriter):
     generator_id = "copied words 1"
 
     def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
-        """See `Writer`."""
         lengths = [len(query.split()) for query in examples] or [USUAL]
         pairs = zip(texts["text"].to_pylist(), texts["draw"].to_pylist(), strict=True)
         return query_table([_words(text, lengths, np.random.default_rng(draw)) for text, draw in pairs])

@@ -22,7 +22,6 @@ class IctSettings(GeneratorKind):
     kind: Literal["ict"] = "ict"
 
     def writer(self, settings: Settings) -> InverseClozeWriter:  # noqa: ARG002 (of the port)
-        """See `GeneratorKind`."""
         return InverseClozeWriter()
 
 
@@ -32,7 +31,6 @@ class InverseClozeWriter(QueryWriter):
     generator_id = "ict 1"
 
     def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
-        """See `Writer`."""
         pairs = zip(texts["text"].to_pylist(), texts["draw"].to_pylist(), strict=True)
         return query_table([longest_sentence(text, (draw >> 11) / 2**53) for text, draw in pairs])
 

@@ -27,7 +27,6 @@ class T5Settings(LocalModel, GeneratorKind):
     top_k: int = Field(10, gt=0, description="tokens that each step draws from (docT5query: 10)")
 
     def writer(self, settings: Settings) -> Seq2SeqWriter:  # noqa: ARG002 (of the port)
-        """See `GeneratorKind`."""
         from darklode.pipeline.base.models.loading import fetch_model
         from darklode.pipeline.generate.seq2seq import Seq2SeqWriter
 
@@ -35,7 +34,6 @@ class T5Settings(LocalModel, GeneratorKind):
         return Seq2SeqWriter(self)
 
     def missing(self) -> list[str]:
-        """See `KindSection`."""
         from darklode.pipeline.base.models.local import missing_for
 
         return missing_for(self)

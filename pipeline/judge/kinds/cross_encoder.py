@@ -54,7 +54,6 @@ class CrossEncoderSettings(LedgerKind):
         return LocalModel(**self.model_dump(include={"model", "revision", "device", "batch_size", "max_tokens"}))
 
     def source(self, _cache_settings: CacheSettings) -> CrossEncoderJudge:
-        """See `LedgerKind`."""
         return CrossEncoderJudge(self)
 
     def own_threshold(self) -> float:
@@ -62,7 +61,6 @@ class CrossEncoderSettings(LedgerKind):
         return self.cut
 
     def fetch(self) -> None:
-        """See `JudgeKind`."""
         fetch_model(self.local)
 
     def missing(self) -> list[str]:

@@ -76,7 +76,6 @@ class EncoderJudgeSettings(JudgeKind):
         return super().identity | {"encoder": self._resolved_encoder.encoder_id(), "kept": self._kept}
 
     def fetch(self) -> None:
-        """See `JudgeKind`."""
         self._resolved_encoder.fetch()
 
     def missing(self) -> list[str]:

@@ -87,7 +87,6 @@ class LlmSettings(ChatServer, LedgerKind):
         return self
 
     def source(self, cache_settings: CacheSettings) -> LlmJudge:
-        """See `LedgerKind`."""
         from darklode.pipeline.judge.llm.judge import LlmJudge
 
         return LlmJudge(self, _LOG.warning, cache_settings.root)
@@ -115,7 +114,6 @@ class LlmSettings(ChatServer, LedgerKind):
         return portion_settings
 
     def max_attempts_in_all(self) -> int:
-        """See `LedgerKind`."""
         return self.attempts
 
     @property
@@ -126,7 +124,6 @@ class LlmSettings(ChatServer, LedgerKind):
         return super().identity | {"prompt": load_prompt(self.prompt).digest}
 
     def prices(self) -> tuple[float, float]:
-        """See `MemberSettings`."""
         return self.prompt_price_per_million, self.completion_price_per_million
 
     def grades(self) -> dict[int, str]:

@@ -85,7 +85,6 @@ class LlmJudge(StreamingJudge):
 
     @property
     def previous_version(self) -> Earlier | None:
-        """See `RequestTemplate.earlier`."""
         return self.template.previous_version
 
     @property
@@ -173,7 +172,6 @@ class LlmJudge(StreamingJudge):
         return recall_replies(replies, self.template)
 
     async def stream(self, pairs: pa.Table) -> AsyncGenerator[ReplyBatch]:
-        """See `StreamingJudge`."""
         template = await asyncio.to_thread(lambda: self.template)
         cases, self._begun = Cases(pairs, template, self.counters), True
         async with self._client.session() as session:

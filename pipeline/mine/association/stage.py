@@ -1,4 +1,4 @@
-"""The stage that associates queries, date by date: a night works on what is new."""
+"""The stage `associate`: query associations by date, so that a nightly run computes new dates only."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ _CONTENT = """
 
 
 SHARD_QUERIES = 1 << 12
-"""Borrowers in a shard, at least: each shard numbers all queries."""
+"""Minimum number of queries in a shard: each shard has to number all queries of the log, which costs the same however
+small the shard is."""
 
 
 @dataclass(frozen=True)
 class AssociationShard:
-    """A shard: what the queries borrow that come in one place of `places`, in order of tenant and query_id."""
+    """One of `places` shards of the borrowing queries, in order of tenant and query_id."""
 
     tables: Tables
     settings: AssociateSettings
@@ -45,20 +46,18 @@ class AssociationShard:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"associate {self.number + 1} of {self.places}"
 
     @property
     def folder(self) -> str:
-        """See `Shard`."""
         return f"progress/{ASSOCIATE.name}/{key_of(self.basis, self.since.isoformat(), self.number, self.places)}"
 
 
 def associate(tables: Tables, output: Output, settings: AssociateSettings, spread: Spread = here) -> None:
-    """Write who lends to whom (ScalingNote, Algorithm 1), each date's associations in a unit of its own.
+    """Write the associations of ScalingNote, Algorithm 1, with one resumable unit per date.
 
-    An association has the date of the later of its two queries, so a date depends on the queries and terms up to it: a
-    new date leaves the earlier ones as they are, a late query redoes its date and all after it.
+    An association has the date of the later of its two queries, so a date depends on all queries and terms up to it: a
+    new date leaves earlier dates unchanged, while a late query recomputes its date and every later one.
     """
     totals: Counter[str] = Counter()
     with tables.connect() as connection:
@@ -83,13 +82,13 @@ def associate(tables: Tables, output: Output, settings: AssociateSettings, sprea
 def _shards(
     tables: Tables, settings: AssociateSettings, missing: Sequence[date], basis: str, places: int
 ) -> list[AssociationShard]:
-    """Of the first missing date and all after it; none where nothing is missing."""
+    """Shards for the first missing date and all later ones; none if no date is missing."""
     count = max(1, min(places, tables.rows("log_queries") // SHARD_QUERIES)) if missing else 0
     return [AssociationShard(tables, settings, missing[0], number, count, basis) for number in range(count)]
 
 
 def associate_shard(shard: AssociationShard) -> Pieces:
-    """How many associations of a shard the bound left out, by date; then they, by date, query, kind and lender."""
+    """First a table of how many associations exceeded the bound, by date; then the rest, ordered by date and query."""
     with shard.tables.connect() as connection:
         associations = Associations(connection, shard.settings, shard.since, (shard.number, shard.places))
         yield pa.table(
@@ -100,7 +99,7 @@ def associate_shard(shard: AssociationShard) -> Pieces:
 
 
 def _day_batches(pieces: Sequence[_Pieces], day: date) -> Iterator[pa.Table]:
-    """The associations of one date, of all shards."""
+    """The associations of one date from all shards."""
     batches = (
         batch for pieces_of_shard in pieces for rows in pieces_of_shard.of_day(day) for batch in rows.to_batches()
     )
@@ -108,7 +107,7 @@ def _day_batches(pieces: Sequence[_Pieces], day: date) -> Iterator[pa.Table]:
 
 
 def chained_fingerprints(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
-    """What each date's associations depend on: a hash of all queries and terms up to it, dates ascending."""
+    """Each date's fingerprint: a hash of all queries and terms up to that date, dates ascending."""
     digests = dict(connection.sql(_CONTENT).fetchall())
     return dict(zip(digests, accumulate(digests.values(), key_of), strict=True))
 
@@ -122,7 +121,7 @@ def _write(pieces: Iterator[pa.Table], output: Output) -> int:
 
 
 class _Pieces:
-    """A shard's pieces of ascending dates, to be asked for date by date; what it cut is counted at once."""
+    """Iterates a shard's result date by date; dates must be requested in ascending order."""
 
     def __init__(self, pieces: Pieces, cut: Counter[date]) -> None:
         cut.update({row["date"]: row["cut"] for row in next(pieces).to_pylist()})
@@ -130,7 +129,7 @@ class _Pieces:
         self._ahead = next(self._pieces, None)
 
     def of_day(self, day: date) -> Iterator[pa.Table]:
-        """The pieces of one date; those of earlier ones are passed over."""
+        """The pieces of one date; pieces of earlier dates are skipped."""
         while self._ahead and self._ahead[0] <= day:
             if self._ahead[0] == day:
                 yield self._ahead[1]

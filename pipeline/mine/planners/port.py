@@ -133,12 +133,10 @@ class Planning:
 
     @property
     def name(self) -> str:
-        """See `Shard`."""
         return f"plan {sum(part.rows for part in self.parts)} queries from {self.parts[0].day} on"
 
     @property
     def folder(self) -> str:
-        """See `Shard`."""
         return f"progress/{PLAN_QUERIES.name}/{key_of(self.basis, [part.sha256 for part in self.parts])}"
 
 

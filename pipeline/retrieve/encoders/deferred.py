@@ -54,15 +54,12 @@ class Deferred:
         return _load(self._settings, self._root).cost
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See `Encoder`."""
         return _load(self._settings, self._root).encode_queries(texts)
 
     def encode_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See `Encoder`."""
         return _load(self._settings, self._root).encode_documents(texts)
 
     def encode_batches(
         self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
     ) -> Generator[Vectors, None, None]:
-        """See `ModelEncoder`."""
         return _load(self._settings, self._root).encode_batches(texts, queries=queries, ids=ids)

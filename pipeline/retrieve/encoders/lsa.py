@@ -53,11 +53,9 @@ class TermVectors:
         self._query_map = self._document_map if query_map is None else query_map.astype(np.float32)
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See `Encoder`."""
         return self._encode(self._terms.count(texts), self._query_map)
 
     def encode_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See `Encoder`."""
         return self.encode_counts(self._terms.count(texts))
 
     def encode_counts(self, counts: sparse.csr_matrix) -> NDArray[np.float32]:

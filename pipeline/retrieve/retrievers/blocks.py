@@ -78,15 +78,12 @@ class ArrayVectors:
         return len(self._array)
 
     def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:  # noqa: ARG002 - nothing is let go here
-        """See `Vectors`."""
         return ((start, self._array[start : start + rows]) for start in range(0, self.n_chunks, rows))
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
-        """See `Vectors`."""
         return np.asarray(self._array[positions])
 
     def chunks_of(self, first_rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """See `Vectors`."""
         return first_rows, np.ones(len(first_rows), dtype=np.int64)
 
 
@@ -125,7 +122,6 @@ class CachedVectors:
         return len(self._numbers)
 
     def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:
-        """See `Vectors`."""
         starts = range(0, len(self), rows)
         in_use: deque[list[tuple[Mapped, int, int]]] = deque()
         for block, used in read_ahead(lambda start: self._load(start, min(start + rows, len(self))), starts):
@@ -138,11 +134,9 @@ class CachedVectors:
             self._shards.release()
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
-        """See `Vectors`."""
         return self._shards.take(self._numbers[positions], map_them=not self._release)
 
     def chunks_of(self, first_rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """See `Vectors`."""
         positions = self._position_of[first_rows]
         counts = self._starts[positions + 1] - self._starts[positions]
         ends = np.cumsum(counts)

@@ -163,7 +163,6 @@ class Bm25(Retriever):
         self._absent: NDArray[np.float32] | None = index.nonoccurrence_array
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
-        """See `Retriever`."""
         k = min(depth, self._n_chunks)
         keys = np.full((len(queries), k), _NOTHING, dtype=np.int64)
         blocks = score_blocks(self._n_chunks, k)

@@ -148,7 +148,6 @@ class Seeds(Retriever):
         self._lists: dict[tuple[tuple[str, ...], int], Hits] = {}
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
-        """See `Retriever`."""
         key = (tuple(queries), depth)
         if key not in self._lists:
             self._lists[key] = self._retriever.search(queries, depth)

@@ -46,7 +46,6 @@ class RankBm25(Retriever):
         self._scale = settings.k1 + 1 if settings.method in ("robertson", "lucene") else 1.0
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
-        """See `Retriever`."""
         blocks = [top_k(self._scores(query)[None, :], depth) for query in queries]
         return stack_hits(blocks, min(depth, self._n_chunks))
 

@@ -152,20 +152,16 @@ class RunSource:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `VectorSource`."""
         return self.vectors.identity
 
     @property
     def url(self) -> str:
-        """See `VectorSource`."""
         return self.source.run.store.url
 
     def content(self) -> str:
-        """See `VectorSource`."""
         return key_of(self.source.content(), self.tenant)
 
     def rows(self) -> pa.Table:
-        """See `VectorSource`."""
         return self._rows
 
     @cached_property
@@ -177,7 +173,6 @@ class RunSource:
 
     @cached_property
     def stored_vectors(self) -> StoredVectors:
-        """See `VectorSource`."""
         shards = self.vectors.open()
         if shards is None or (shards.find(keys_of(self._rows["content_hash"])) < 0).any():
             encoder = Deferred(self.vectors.encoder, self.vectors.cache.root)
@@ -185,12 +180,10 @@ class RunSource:
         return self.vectors
 
     def encode(self, stage: str, spread: Spread) -> None:
-        """See `VectorSource`."""
         texts = Encoding(self.source, self.tenant, self.vectors.encoder, self.vectors.cache, stage)
         prefetch_vectors(texts, self._rows["content_hash"], spread)
 
     def text_tables(self) -> Iterator[pa.Table]:
-        """See `VectorSource`."""
         for piece in self.source.texts(self.tenant):
             names = ["chunk_id" if name == "text_id" else name for name in WORDS.names]
             yield piece.select(names).rename_columns(WORDS.names).cast(WORDS)
@@ -221,17 +214,14 @@ class FileSource:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `VectorSource`."""
         return self.vectors.identity
 
     @cached_property
     def stored_vectors(self) -> StoredVectors:
-        """See `VectorSource`."""
         self.rows()
         return self.vectors
 
     def content(self) -> str:
-        """See `VectorSource`."""
         store, name = self._place()
         version = store.version(name)
         return key_of(self.url, self._rows_hash() if version is None else version)
@@ -244,7 +234,6 @@ class FileSource:
         return digest.hexdigest()
 
     def rows(self) -> pa.Table:
-        """See `VectorSource`."""
         return self._rows
 
     @cached_property
@@ -264,13 +253,11 @@ class FileSource:
         """See `VectorSource`: reading the file puts them there."""
 
     def text_tables(self) -> Iterator[pa.Table]:
-        """See `VectorSource`."""
         rows, none = self.rows(), pa.nulls(self.rows().num_rows, pa.string())
         columns = {name: rows[name] if name in ROWS.names else none for name in WORDS.names}
         yield pa.table(columns, schema=WORDS)
 
     def queries(self) -> list[str]:
-        """See `VectorSource`."""
         return []
 
     def _place(self) -> tuple[Store, str]:

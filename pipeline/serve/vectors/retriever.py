@@ -33,7 +33,6 @@ class IndexRetriever(Retriever):
         )
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
-        """See `Retriever`."""
         results = self._searcher.search(list(queries), depth, self._adapter)
         rows = np.where(results.rows >= 0, self._row_of[results.rows], -1)
         last = np.argsort(rows < 0, axis=1, kind="stable")

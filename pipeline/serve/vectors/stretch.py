@@ -34,12 +34,10 @@ class VectorShard:
 
     @property
     def name(self) -> str:
-        """See `VectorShard`."""
         return f"{self.stage} of texts {self.first} to {self.last - 1}"
 
     @property
     def folder(self) -> str:
-        """See `VectorShard`."""
         content = (
             self.tables.content(INDEXED_TEXTS.name),
             self.stored_vectors.identity,

@@ -37,7 +37,6 @@ class DualEval:
 
     @property
     def quality(self) -> float:
-        """See `watch.Look`."""
         return self.validation
 
 

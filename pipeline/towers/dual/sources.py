@@ -33,16 +33,13 @@ class TopicalSource(TrainingSource):
         return self.run.tables(*dict.fromkeys((*(OF_A_LOG if self.mined else OF_A_BUILD), "documents")))
 
     def content(self) -> str:
-        """See `Source`."""
         return f"{super().content()} {self.tables.content('documents')}"
 
     def texts(self, tenant: str) -> Iterator[pa.Table]:
-        """See `Source`."""
         for rows in super().texts(tenant):
             yield self._with_topics(rows, tenant)
 
     def passage_rows(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
-        """See `Source`."""
         return self._with_topics(super().passage_rows(tenant, text_ids), tenant)
 
     @cached_property

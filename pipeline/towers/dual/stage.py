@@ -1,4 +1,4 @@
-"""The trials of both towers: each rate with each temperature, looked at with validation queries."""
+"""The stage `dual_trials`: train both towers with each learning rate and temperature; select on validation."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TR
 TRAINED = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
 
 TEXTS = 5
-"""Texts of the sample for each of its queries."""
+"""Texts in the validation sample per query, besides the queries' positives."""
 
 FIRST = 512
-"""Triplets whose texts and queries the projections begin from."""
+"""Triplets from which the projections are initialized."""
 
 SAMPLED = """
     WITH asked AS (
@@ -59,12 +59,12 @@ OTHERS = f"""
 
 @dataclass(frozen=True)
 class DualInputs:
-    """What both towers begin as.
+    """The initial encoder of both towers and the runs with the texts.
 
     Attributes:
-        encoder: a sentence-transformers model, with its prompts.
-        sources: the runs, whose words are looked at.
-        prompt: what a decoder is asked, as `dual.prompt` names it.
+        encoder: a sentence-transformers model with its prompts.
+        sources: the runs whose texts are encoded.
+        prompt: name of a decoder's prompt (`dual.prompt`).
     """
 
     encoder: SentenceTransformersSettings
@@ -73,11 +73,11 @@ class DualInputs:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change a vector."""
+        """Everything that can change a vector."""
         return {"begins as": self.encoder.encoder_id(), "is asked": DecoderPrompt.load(self.prompt).digest()}
 
     def open(self, dual: DualSettings, adapt: AdaptSettings) -> DualTowers:
-        """Both towers, in float32; the projections are still at random."""
+        """Load both towers in float32; the projections are random until `initialize`."""
         from darklode.pipeline.towers.dual.towers import DualTowers
 
         return DualTowers(self.encoder, dual, adapt)
@@ -86,17 +86,10 @@ class DualInputs:
 def train_both(
     tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, beginning: DualInputs, *, seed: int
 ) -> None:
-    """Train both towers with each rate and temperature, and write how it went, what it reached, and its weights.
+    """Train both towers with each learning rate and temperature; write history, validation scores and weights.
 
-    One unit a trial; one that was killed goes on from its last checkpoint.
-
-    Args:
-        tables: those of `adaptation_pairs`, and `tower_triplets`.
-        output: takes `dual_log`, `dual_trials` and `adapter_weights`.
-        dual: views, losses, steps and rates.
-        adapt: rank, alpha and targets of LoRA.
-        beginning: what both towers begin as.
-        seed: of the order of triplets, and of what is looked at.
+    Each trial is a resumable unit: a killed trial continues from its last checkpoint. With several processes this is
+    the leader; the others run `follow_leader` and must receive the same settings and seed.
 
     Raises:
         ArtifactError: no validation query has a positive.
@@ -123,14 +116,9 @@ def train_both(
 
 
 def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, beginning: DualInputs, *, seed: int) -> None:
-    """Take the steps of each trial along with the process that leads, which alone writes.
+    """Take part in the leader's training steps from another process; only the leader writes.
 
-    Args:
-        run: where that one works; all of them reach it.
-        dual: as it has them.
-        adapt: likewise.
-        beginning: likewise.
-        seed: likewise.
+    All arguments must equal those of the leader's `train_both`, or the processes' gradients do not match.
     """
     for number, state in processes.orders():
         tables = run.tables(*READS)

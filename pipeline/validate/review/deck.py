@@ -91,7 +91,6 @@ class ReviewPair:
 
     @property
     def name(self) -> str:
-        """See `pair_name`."""
         return pair_name(self.tenant, self.query_id, self.chunk_id)
 
 

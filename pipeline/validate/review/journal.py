@@ -48,7 +48,6 @@ class ReviewAnswer:
 
     @property
     def pair(self) -> str:
-        """See `pair_name`."""
         return pair_name(self.tenant, self.query_id, self.chunk_id)
 
 

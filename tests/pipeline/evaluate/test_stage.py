@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.paired import holm
-from darklode.pipeline.evaluate.stage import EVALUATE, TestQueries, evaluate
+from darklode.pipeline.evaluate.stage import EVALUATE, EvaluationQueries, evaluate
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
@@ -100,7 +100,7 @@ def test_only_unseen_queries_count_where_their_kind_is_known(run: Run, tmp_path:
     rows = [row | {"kind": kind} for row, kind in zip(given, kinds, strict=True)]
     other = Run(str(tmp_path / "run"))
     put(other, "test_queries", TABLES["test_queries"].rows({key: [row[key] for row in rows] for key in rows[0]}))
-    parts = TestQueries.from_tables(other.tables("test_queries")).parts()
+    parts = EvaluationQueries.from_tables(other.tables("test_queries")).parts()
     assert {name: int(chosen.sum()) for name, chosen in parts.items()} == {
         "counted": 11,
         "all": 14,

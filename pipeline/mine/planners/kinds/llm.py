@@ -36,7 +36,6 @@ class LlmPlannerSettings(PlannerKind):
         return self
 
     def planner(self, _learned: Tables, cache_settings: CacheSettings) -> LlmPlanner:
-        """See `PlannerKind`."""
         from darklode.pipeline.mine.planners.llm import LlmPlanner
 
         return LlmPlanner(self, cache_settings.root)

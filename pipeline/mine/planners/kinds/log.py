@@ -20,7 +20,6 @@ class LogPlannerSettings(PlannerKind):
     kind: Literal["log"] = "log"
 
     def planner(self, learned: Tables, _cache_settings: CacheSettings) -> LogPlanner:
-        """See `PlannerKind`."""
         from darklode.pipeline.base.artifacts import digest
         from darklode.pipeline.mine.planners.log import LogPlanner
 

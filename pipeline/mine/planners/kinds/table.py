@@ -38,7 +38,6 @@ class TablePlannerSettings(PlannerKind):
         return self
 
     def planner(self, _learned: Tables, _cache_settings: CacheSettings) -> "TablePlanner":
-        """See `PlannerKind`."""
         return TablePlanner(str(self.table))
 
     def missing(self) -> list[str]:

@@ -51,13 +51,11 @@ class OpenAISettings(EncoderKind):
         )
 
     def load(self, root: str | None = None) -> OpenAIEncoder:
-        """See `EncoderKind`."""
         from darklode.pipeline.retrieve.encoders.openai import OpenAIEncoder
 
         return OpenAIEncoder(self, root)
 
     def price(self) -> float:
-        """See `EncoderSettings`."""
         return self.price_per_million
 
     def missing(self) -> list[str]:

@@ -36,13 +36,11 @@ class SentenceTransformersSettings(LocalModel, EncoderKind):
         )
 
     def load(self, _root: str | None = None) -> SentenceTransformersEncoder:
-        """See `EncoderKind`."""
         from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder
 
         return SentenceTransformersEncoder(self)
 
     def fetch(self) -> None:
-        """See `EncoderKind`."""
         from darklode.pipeline.base.models.loading import fetch_model
 
         fetch_model(self)

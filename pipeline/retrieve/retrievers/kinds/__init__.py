@@ -56,7 +56,6 @@ class FittedKind(RetrieverKind):
         """The encoder of the corpus."""
 
     def __call__(self, corpus: Corpus) -> Retriever:
-        """See `RetrieverKind`."""
         from threadpoolctl import threadpool_limits
 
         from darklode.pipeline.retrieve.retrievers.embedded import Dense, Feedback

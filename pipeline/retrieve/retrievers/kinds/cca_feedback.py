@@ -19,7 +19,6 @@ class CcaFeedback(FittedKind):
     kind: Literal["cca_feedback"] = "cca_feedback"
 
     def fit(self, corpus: Corpus) -> TermVectors:
-        """See `FittedKind`."""
         from darklode.pipeline.retrieve.encoders.cca import fit_cca
 
         return fit_cca(corpus.terms, 100)

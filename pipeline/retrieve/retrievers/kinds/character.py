@@ -17,7 +17,6 @@ class Character(FittedKind):
     kind: Literal["character"] = "character"
 
     def fit(self, corpus: Corpus) -> TermVectors:
-        """See `FittedKind`."""
         from darklode.pipeline.retrieve.encoders.lsa import character_lsa
 
         return character_lsa(corpus.terms, corpus.character_map, 300)

@@ -19,7 +19,6 @@ class CharacterFeedback(FittedKind):
     kind: Literal["character_feedback"] = "character_feedback"
 
     def fit(self, corpus: Corpus) -> TermVectors:
-        """See `FittedKind`."""
         from darklode.pipeline.retrieve.encoders.lsa import character_lsa
 
         return character_lsa(corpus.terms, corpus.character_map, 64)

@@ -19,7 +19,6 @@ class LsaFeedback(FittedKind):
     kind: Literal["lsa_feedback"] = "lsa_feedback"
 
     def fit(self, corpus: Corpus) -> TermVectors:
-        """See `FittedKind`."""
         from darklode.pipeline.retrieve.encoders.lsa import fit_lsa
 
         return fit_lsa(corpus.terms, 96)

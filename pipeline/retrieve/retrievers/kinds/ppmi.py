@@ -17,7 +17,6 @@ class Ppmi(FittedKind):
     kind: Literal["ppmi"] = "ppmi"
 
     def fit(self, corpus: Corpus) -> TermVectors:
-        """See `FittedKind`."""
         from darklode.pipeline.retrieve.encoders.ppmi import fit_ppmi_sif
 
         return fit_ppmi_sif(corpus.terms, corpus.word_vectors)

@@ -19,7 +19,6 @@ class PpmiFeedback(FittedKind):
     kind: Literal["ppmi_feedback"] = "ppmi_feedback"
 
     def fit(self, corpus: Corpus) -> TermVectors:
-        """See `FittedKind`."""
         from darklode.pipeline.retrieve.encoders.ppmi import fit_ppmi_idf
 
         return fit_ppmi_idf(corpus.terms, corpus.word_vectors)

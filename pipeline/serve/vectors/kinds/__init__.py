@@ -105,7 +105,6 @@ class IvfKind(IndexKind):
         """The part of faiss' factory string that says what the codes are."""
 
     def train(self, sample: Floats, total: int) -> Any:
-        """See `IndexKind`."""
         library, width, parts = faiss(), sample.shape[1], self.bytes * 8 // self.BITS
         if width < parts:
             raise SettingsError(
@@ -128,15 +127,12 @@ class IvfKind(IndexKind):
         return sorted({*(2**power for power in range(max_nprobe.bit_length()) if 2**power <= max_nprobe), max_nprobe})
 
     def try_hard(self, index: Any, effort: int) -> None:
-        """See `IndexKind`."""
         faiss().extract_index_ivf(index).nprobe = effort
 
     def cost(self, index: Any, effort: int) -> float:
-        """See `IndexKind`."""
         return float(effort * index.ntotal / faiss().extract_index_ivf(index).nlist / self.QUICKER)
 
     def code_bytes(self, index: Any) -> int:
-        """See `IndexKind`."""
         return int(faiss().extract_index_ivf(index).code_size)
 
 

@@ -14,7 +14,6 @@ class Flat(IndexKind):
     kind: Literal["flat"] = "flat"
 
     def train(self, sample: Floats, total: int) -> Any:  # noqa: ARG002 (there is nothing to fit)
-        """See `IndexKind`."""
         library = faiss()
         return library.IndexIDMap2(library.IndexFlatIP(sample.shape[1]))
 

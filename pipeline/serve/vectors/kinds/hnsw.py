@@ -21,18 +21,15 @@ class Hnsw(IndexKind):
     construction: int = Field(200, gt=0, description="candidates that links are chosen from (efConstruction)")
 
     def train(self, sample: Floats, total: int) -> Any:  # noqa: ARG002 (a graph is not fitted)
-        """See `IndexKind`."""
         library = faiss()
         graph = library.IndexHNSWFlat(sample.shape[1], self.links, library.METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = self.construction
         return library.IndexIDMap2(graph)
 
     def search_efforts(self, _index: Any) -> list[int]:
-        """See `IndexKind`."""
         return [128, 256, 512, 1024, 2048]
 
     def try_hard(self, index: Any, effort: int) -> None:
-        """See `IndexKind`."""
         _graph(index).efSearch = effort
 
     def search(self, index: Any, queries: Floats, depth: int, gone: Ints) -> tuple[Floats, Ints]:

@@ -25,7 +25,6 @@ class Ivfpq(IvfKind):
         return f"PQ{self.bytes}x{min(self.BITS, (sample // POINTS).bit_length() - 1)}np"
 
     def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
-        """See `IndexKind`."""
         cells = faiss().extract_index_ivf(index)
         for codes, numbers in pieces:
             cells.add_sa_codes(codes, numbers)

@@ -42,7 +42,6 @@ class IvfpqFastscan(IvfKind):
         cells.ntotal = index.ntotal = plain.ntotal
 
     def search(self, index: Any, queries: Floats, depth: int, gone: Ints) -> tuple[Floats, Ints]:
-        """See `IndexKind`."""
         if not len(gone):
             return super().search(index, queries, depth, gone)
         library = faiss()
