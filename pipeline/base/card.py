@@ -1,4 +1,4 @@
-"""A dataset card: Markdown whose front matter tells Hugging Face's tools what lies in the folder."""
+"""Dataset cards: Markdown with the front matter that Hugging Face's tools read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ Files = Mapping[str, Mapping[str, str]]
 
 
 def with_front_matter(text: str, front: Mapping[str, Any], configs: Files) -> str:
-    """A card of this text; `configs` become the last key of its front matter, where there are any."""
+    """A card with `configs` as the last key of its front matter, if there are any."""
     listed = [
         {"config_name": config, "data_files": [{"split": split, "path": path} for split, path in files.items()]}
         for config, files in configs.items()
@@ -25,7 +25,7 @@ def with_front_matter(text: str, front: Mapping[str, Any], configs: Files) -> st
 
 
 def document(sections: Sequence[str], tables: Iterable[tuple[str, pa.Table, str]], last: Sequence[str]) -> str:
-    """What comes first, each table that has rows (title, table, note), and what comes last."""
+    """An introduction, each non-empty table (title, table, note), and a closing part."""
     present_sections = list(sections)
     for title, table, note in tables:
         if table.num_rows:
@@ -34,7 +34,7 @@ def document(sections: Sequence[str], tables: Iterable[tuple[str, pa.Table, str]
 
 
 def closing(run: Run, settings: Settings, reading: str) -> list[str]:
-    """The sections with which every card ends: settings, software, licence, and how to read the run."""
+    """The closing sections of every card: settings, software, license, and how to read the run."""
     return [
         *("## Settings that differ from the defaults", changed_settings(settings)),
         *("## Software", software(run), "## Licence", f"`{cell(settings.card.license)}`"),
@@ -43,19 +43,19 @@ def closing(run: Run, settings: Settings, reading: str) -> list[str]:
 
 
 def name_of(run: Run, settings: Settings) -> str:
-    """The dataset's name: that of the settings, or the folder's."""
+    """The dataset's name: from the settings, or the folder's name."""
     return settings.card.name or run.store.url.rsplit("/", 1)[-1]
 
 
 def to_markdown(table: pa.Table) -> str:
-    """A small table as Markdown: nulls empty, floats with at most three decimals."""
+    """A small table as Markdown: nulls are empty, floats have at most three decimals."""
     lines = [f"| {' | '.join(table.column_names)} |", "|" + "---|" * table.num_columns]
     lines += [f"| {' | '.join(cell(value) for value in row.values())} |" for row in table.to_pylist()]
     return "\n".join(lines)
 
 
 def cell(value: object) -> str:
-    """A value as it stands in a Markdown table, with nothing in it that Markdown or HTML would read."""
+    """A value escaped for a Markdown table, so that neither Markdown nor HTML interprets it."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -81,7 +81,7 @@ def _changed_settings(settings: Mapping[str, Any], default: Mapping[str, Any], a
 
 
 def software(run: Run) -> str:
-    """The packages that made the run, with their versions, as a list."""
+    """Versions of the packages that made the run, as a list."""
     versions: dict[str, set[str]] = {}
     for manifest in run.manifests().values():
         for package, version in manifest.software.items():

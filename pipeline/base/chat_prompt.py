@@ -1,4 +1,4 @@
-"""A prompt to a chat model: what it is told, what is shown to it as quoted material, and how it is asked again."""
+"""A chat prompt: system text, quoted material, and the retry after an unreadable reply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_ECHO = 2000
 
 
 class PromptHead(Section):
-    """What prompt.yaml holds."""
+    """Content of prompt.yaml."""
 
     version: int
     again: str
@@ -26,7 +26,7 @@ class PromptHead(Section):
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """System text, user template, and what is said after a reply that could not be read."""
+    """System text, user template, and the message after an unreadable reply."""
 
     head: PromptHead
     system: str
@@ -34,32 +34,32 @@ class ChatPrompt:
 
     @classmethod
     def load(cls, owner: str, name: str, *needed: str) -> ChatPrompt:
-        """One of Darklode's prompts by its name, or a folder's.
+        """Load a built-in prompt by name, or one from a folder.
 
         Args:
-            owner: who reads it, as in `PromptFolder`.
-            name: the prompt.
-            needed: placeholders of the user's template.
+            owner: as in `PromptFolder`.
+            name: of the prompt.
+            needed: required placeholders of the user template.
 
         Raises:
-            SettingsError: there is no such prompt, or it cannot be used.
+            SettingsError: there is no such prompt, or it is invalid.
         """
         folder = PromptFolder.find(owner, name)
         head = folder.load("prompt.yaml", TypeAdapter(PromptHead))
         return cls(head, folder.text("system.md"), folder.template("user.md", needed=needed))
 
     def digest(self, revision: int = REVISION) -> str:
-        """Names all that the model is told, besides what is shown, by a revision of the quoting."""
+        """Hash of everything the model sees besides the quoted material; it includes the version of the quoting."""
         content = json.dumps([revision, self.head.model_dump(), self.system, self.user])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     @cached_property
     def quoting(self) -> Quoting:
-        """Keeps what is shown apart from the prompt's own marks."""
+        """Keeps quoted material apart from the prompt's own markup."""
         return Quoting(self.user)
 
     def messages(self, shown: Mapping[str, str], unreadable: str | None = None) -> list[dict[str, str]]:
-        """The messages about what is shown; `unreadable` is the reply before, if it is asked again."""
+        """The messages for the quoted material; `unreadable` is the previous reply, for a retry."""
         quoted = self.quoting.quote
         filled = Template(self.user).fill({name: quoted(value) for name, value in shown.items()})
         turns = [("system", self.system), ("user", filled)]

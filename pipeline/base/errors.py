@@ -27,10 +27,10 @@ from collections.abc import Mapping, Sequence
 
 
 class DarklodeError(Exception):
-    """Base of all errors that a user can mend; the command line prints it without a traceback and ends with `code`.
+    """Base of all errors that a user can fix; the command line prints it without a traceback and exits with `code`.
 
     Args:
-        messages: one, or several that were found at once, each whole.
+        messages: one, or several found at once, each a complete sentence.
     """
 
     code = 1
@@ -41,30 +41,30 @@ class DarklodeError(Exception):
 
 
 class SettingsError(DarklodeError):
-    """A setting that is unknown or out of bounds."""
+    """A setting is unknown or out of bounds."""
 
     code = 2
 
 
 class CommandLineError(SettingsError):
-    """An option that is wrong, or does not go with another one."""
+    """An option is wrong, or conflicts with another one."""
 
 
 class InputError(DarklodeError):
-    """An input that cannot be read at all."""
+    """An input cannot be read at all."""
 
 
 class DamagedFile(InputError):
-    """A file that cannot be decoded; of a folder of documents it alone is left out."""
+    """A file cannot be decoded; in a folder of documents only this file is left out."""
 
 
 class MissingColumns(InputError):
-    """A source lacks columns that it must have, by their names.
+    """A source lacks required columns.
 
     Args:
         messages: as for all errors.
-        present: the source's columns.
-        guesses: the likeliest column of each role that is missing, None where none speaks for itself.
+        present: columns of the source.
+        guesses: the likeliest column for each missing role; None if there is no clear candidate.
     """
 
     def __init__(self, *messages: str, present: Sequence[str] = (), guesses: Mapping[str, str | None]) -> None:
@@ -78,41 +78,41 @@ class TooManyRejects(InputError):
 
 
 class EverythingDropped(InputError):
-    """A stage dropped every row. What it wrote until then, its rejects above all, can be read; it will run again."""
+    """A stage dropped every row. Its rejects can be read; the stage will run again."""
 
 
 class ArtifactError(DarklodeError):
-    """A run folder that is locked, incomplete, damaged or not a run."""
+    """A run folder is locked, incomplete, damaged or not a run."""
 
 
 class NotWritable(ArtifactError, OSError):
-    """A file that cannot be written until somebody makes room, or gives leave."""
+    """A file cannot be written until there is space or permission."""
 
 
 class NotPublishable(DarklodeError):
-    """A benchmark that the release gate holds back: a figure of `validation` was not reached."""
+    """The release gate holds a benchmark back: a validation limit was not met."""
 
     code = 3
 
 
 class NoLift(DarklodeError):
-    """An adapted encoder that is not shown to be better than its base; the base is handed over in its place."""
+    """An adapted encoder is not shown to be better than its base, so the base is released."""
 
     code = 3
 
 
 class DoesNotFit(DarklodeError):
-    """An adapted encoder that is not for the index, or not for the tenant; the message names what differs."""
+    """An adapted encoder does not match the index or the tenant; the message names the difference."""
 
     code = 3
 
 
 class HeldBack(DarklodeError):
-    """Days of a search log that are implausible and wait for a decision; the run is complete without them.
+    """Days of a search log are implausible and wait for a decision; the run is complete without them.
 
     Args:
-        messages: which, and why; what else was held back that night.
-        days: what `--accept-day` and `--discard-day` call them.
+        messages: which days and why, and what else was held back that night.
+        days: their names for `--accept-day` and `--discard-day`.
     """
 
     code = 4
@@ -123,18 +123,18 @@ class HeldBack(DarklodeError):
 
 
 class LimitReached(DarklodeError):
-    """A limit of money or tokens that the next call could exceed."""
+    """The next call could exceed a limit of money or tokens."""
 
 
 class MissingPart(DarklodeError):
-    """Something that a setting asks for is not installed, not reachable or not configured."""
+    """A setting requires something that is not installed, reachable or configured."""
 
 
 class NotReady(DarklodeError):
-    """Several things that stand in the way, found before anything was begun.
+    """Several problems were found before any work began.
 
     Args:
-        errors: what they are; their code is its own, where all have one.
+        errors: the problems; if all have the same exit code, it is used.
     """
 
     def __init__(self, errors: Sequence[DarklodeError]) -> None:
@@ -144,10 +144,10 @@ class NotReady(DarklodeError):
 
 
 class ExportError(DarklodeError):
-    """The run does not hold what the export format needs."""
+    """The run does not contain what the export format needs."""
 
 
 class UnknownFormat(ExportError):
-    """There is no export format of the name."""
+    """The export format does not exist."""
 
     code = 2

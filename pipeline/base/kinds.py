@@ -1,4 +1,4 @@
-"""A section of the settings as the kind that it is: to `schemas`, which declares the section, it is keys alone."""
+"""Typed access to settings sections with kinds; to `schemas`, which declares the section, a kind is only keys."""
 
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ def as_kind(settings: KindSection, port: type[Port]) -> Port:
     """The settings as a kind of a port, such as `JudgeKind`.
 
     Raises:
-        SettingsError: what another package registered under this name is none.
+        SettingsError: another package registered something else under this name.
     """
     if not isinstance(settings, port):
         raise SettingsError(f"kind {settings.kind} must be a {port.__name__}, and {type(settings).__name__} is none")

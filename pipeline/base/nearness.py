@@ -1,16 +1,16 @@
-"""Which queries are near-duplicates: those that share a key.
+"""Near-duplicate queries: two queries are near-duplicates if they share a key.
 
-A query has a key for its words, and one for its letters and for what is left of them without any one of them:
+A query has one key for its words, and one for its letters and for each deletion of a single letter:
 
-- words: the stems of its words without function words, in whatever order ("how do I reset passwords", "password
-  reset");
-- letters: all its letters and digits without blanks, so that two that differ by one letter more, less, other or moved
-  share a key ("reset pasword", "login" and "log in"). Digits are never left out: PEL-1101 and PEL-1102 are not near.
+- words: stems without function words, in any order ("how do I reset passwords", "password reset");
+- letters: letters and digits without spaces, so that queries with one letter more, less, replaced or transposed share a
+  key ("reset pasword", "login" and "log in"). Digits are never deleted: PEL-1101 and PEL-1102 are distinct.
 
-To share a key is a matter of two queries alone: no third one, no later day and no threshold of a log's makes them near.
-Sharing is looked up, not compared pair by pair, so the cost grows with the queries. Deletion neighbourhoods are those
-of Bocek, Hunt and Stiller (2007), "Fast Similarity Search in Large Dictionaries"; a key stands for 63 bits of its MD5,
-so that it may be kept: it is the same in every version of DuckDB.
+Whether two queries share a key depends on these two only: no third query, later day or threshold changes it. Keys are
+looked up, not compared pairwise, so cost grows linearly with queries. Deletion neighborhoods are those of Bocek, Hunt
+and
+Stiller (2007), "Fast Similarity Search in Large Dictionaries". A key is 63 bits of an MD5, which is the same in every
+version of DuckDB, so keys can be stored.
 """
 
 import duckdb
@@ -22,10 +22,10 @@ from darklode.pipeline.base.segmentation import spaced_column
 from darklode.pipeline.base.terms import Analyzer
 
 SHORTEST = 5
-"""Letters of a query that may hold a slip of the keyboard; shorter ones are names too often (css, csv)."""
+"""Minimum letters of a query for letter keys: shorter ones are often names (css, csv)."""
 
 LONGEST = 200
-"""Letters of a query that may hold one: its keys take the square of them, and a pasted log has thousands."""
+"""Maximum letters of a query for letter keys, whose total size is quadratic in the length."""
 
 _WORDS = r"""
     SELECT n, tenant, unnest(list_distinct(regexp_extract_all(text, '[\pL\pM\pN]+'))) AS word FROM {texts}
@@ -55,12 +55,12 @@ _KEYS = f"""
 
 
 def near_keys(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relation:
-    """The keys of some queries, as rows of n and key; two queries are near where they share one.
+    """The keys of queries, as rows of n and key.
 
     Args:
-        connection: holds `queries`.
-        queries: n (a number of the caller's), tenant, text. A query without a letter or digit has no key; those of
-            different tenants share none.
+        connection: has `queries`.
+        queries: n (the caller's number), tenant, text. A query without letters and digits has no key; keys of different
+            tenants never match.
     """
     query_texts = connection.sql(f"SELECT n, tenant, text FROM {queries} ORDER BY n").to_arrow_table()
     plain = pc.utf8_lower(pc.utf8_normalize(query_texts["text"], form="NFKC"))

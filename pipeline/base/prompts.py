@@ -1,4 +1,4 @@
-"""Prompts as data: files of a folder, read into typed objects and checked."""
+"""Prompts as data: files of a folder, loaded into typed objects and validated."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class Template:
-    """A text with placeholders, such as {query}.
+    """A text with placeholders such as {query}.
 
     Attributes:
-        names: the placeholders' names, in order of place.
+        names: of the placeholders, in order of position.
     """
 
     def __init__(self, text: str) -> None:
@@ -32,7 +32,7 @@ class Template:
         self.names = tuple(self._parts[1::2])
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """The text with a value for every placeholder: in one pass, so that no value is read as a template.
+        """Fill all placeholders in one pass, so that no value is interpreted as a template.
 
         Raises:
             KeyError: a placeholder has no value.
@@ -45,8 +45,8 @@ class PromptFolder:
     """The files of one prompt.
 
     Attributes:
-        owner: who reads it, `judge` or `planner`: Darklode's own prompts are folders below prompts/OWNER.
-        folder: where its files are.
+        owner: `judge`, `planner` or another reader; built-in prompts are in prompts/OWNER.
+        folder: with the files.
     """
 
     owner: str
@@ -54,12 +54,12 @@ class PromptFolder:
 
     @classmethod
     def find(cls, owner: str, name: str, section: str | None = None) -> PromptFolder:
-        """One of Darklode's prompts by its name, or a folder by its path.
+        """Find a built-in prompt by name, or a folder by path.
 
         Args:
             owner: as above.
-            name: the name or the path.
-            section: of the settings, whose `prompt` names it; None: the owner's.
+            name: name or path.
+            section: settings section whose `prompt` names it, for errors; None: the owner's.
 
         Raises:
             SettingsError: there is neither.
@@ -76,14 +76,14 @@ class PromptFolder:
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """Name of the folder."""
         return self.folder.name
 
     def text(self, file: str) -> str:
-        """A file's text, without the white space around it.
+        """A file's text, stripped.
 
         Raises:
-            SettingsError: it is missing or no text.
+            SettingsError: it is missing or not text.
         """
         try:
             return self.folder.joinpath(file).read_text(encoding="utf-8").strip()
@@ -91,10 +91,10 @@ class PromptFolder:
             raise self.refusal(f"needs a readable file {file}: {error}") from None
 
     def load(self, file: str, kind: TypeAdapter[T]) -> T:
-        """What a YAML file holds, in the given type.
+        """A YAML file in the given type.
 
         Raises:
-            SettingsError: it is missing, no YAML, or holds something else.
+            SettingsError: it is missing, not YAML, or of another type.
         """
         try:
             return kind.validate_python(yaml.safe_load(self.text(file)))
@@ -102,10 +102,10 @@ class PromptFolder:
             raise self.refusal(f"cannot be used: {file}: {error}") from None
 
     def template(self, file: str, *, needed: tuple[str, ...], allowed: tuple[str, ...] = ()) -> str:
-        """The text of a template, with its placeholders checked.
+        """A template with validated placeholders.
 
         Raises:
-            SettingsError: it is missing, lacks a placeholder that it needs, holds an unknown one, or one twice.
+            SettingsError: it is missing, or a placeholder is missing, unknown or repeated.
         """
         text = self.text(file)
         names = Template(text).names
@@ -115,7 +115,7 @@ class PromptFolder:
         return text
 
     def refusal(self, reason: str) -> SettingsError:
-        """The error that says which prompt is wrong, and why."""
+        """The error for an invalid prompt."""
         return SettingsError(f"the {self.owner}'s prompt {self.name} {reason}")
 
 

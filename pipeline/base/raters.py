@@ -1,6 +1,7 @@
-"""How far raters agree: kappa of two, alpha of many, and the threshold at which a judge agrees best with people.
+"""Agreement of annotators: Cohen's kappa, Krippendorff's alpha, and the threshold at which a judge agrees best with
+people.
 
-Judges and people are raters alike: calibration, the agreement of a panel and human validation take their figures here.
+Judges and people are annotators alike: calibration, panels and human validation use the same measures.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _Floats = NDArray[np.float64]
 
 
 class Confusion(NamedTuple):
-    """Pairs by what judge and people say, counted or weighed; each a number, or arrays of one shape."""
+    """Confusion counts or weights of judge labels against human labels; numbers, or arrays of one shape."""
 
     true_positives: NDArray[Any]
     false_positives: NDArray[Any]
@@ -23,7 +24,7 @@ class Confusion(NamedTuple):
 
 
 def confusion(predicted: NDArray[np.bool_], positive: NDArray[np.bool_], weight: _Floats | None = None) -> Confusion:
-    """The judge's labels against people's, both of shape (n_pairs,); counts, or sums of the pairs' weights."""
+    """Confusion of predicted and human labels, both of shape (n_pairs,); counts, or sums of weights."""
     groups = [(predicted, positive), (predicted, ~positive), (~predicted, positive), (~predicted, ~positive)]
     if weight is None:
         return Confusion(*(np.asarray(np.sum(group & other)) for group, other in groups))
@@ -31,22 +32,23 @@ def confusion(predicted: NDArray[np.bool_], positive: NDArray[np.bool_], weight:
 
 
 def cohens_kappa(counts: Confusion) -> _Floats:
-    """Cohen's kappa, -1 to 1 (Cohen, 1960); NaN where both say the same of every pair, or there is none."""
+    """Cohen's kappa, −1 to 1 (Cohen, 1960); NaN if both always give the same label, or there is no pair."""
     hits, false, missed, true_negatives = (np.asarray(count, dtype=np.float64) for count in counts)
     rows = np.stack([np.stack([hits, missed], -1), np.stack([false, true_negatives], -1)], -2)
     return kappa_of_table(rows, 1 - np.eye(2))
 
 
 def kappa_of_table(table: _Floats, cost: _Floats) -> _Floats:
-    """Kappa of two raters over any values: 1 less the cost seen over that expected by chance (Cohen, 1968).
+    """Weighted kappa of two annotators: 1 − observed cost / cost expected by chance (Cohen, 1968).
 
     Args:
-        table: pairs by what one rater and the other say, shape (..., n_values, n_values).
-        cost: of each two values, 0 for equal ones, shape (n_values, n_values): 1 for Cohen's kappa, the squared
-            distance for the quadratic-weighted one.
+        table: contingency table, shape (..., n_values, n_values).
+        cost: of each two values, 0 on the diagonal, shape (n_values, n_values): 1 for Cohen's kappa, the squared
+            distance
+            for quadratic weights.
 
     Returns:
-        Shape (...); NaN where chance alone agrees.
+        Shape (...); NaN if chance alone agrees.
     """
     by_chance = table.sum(axis=-1)[..., :, None] * table.sum(axis=-2)[..., None, :]
     observed, expected = ((counts * cost).sum(axis=(-2, -1)) for counts in (table, by_chance))
@@ -55,19 +57,19 @@ def kappa_of_table(table: _Floats, cost: _Floats) -> _Floats:
 
 
 def quadratic(values: _Floats) -> _Floats:
-    """The squared distance of each two values, shape (n_values, n_values)."""
+    """Squared distances of values, shape (n_values, n_values)."""
     return np.asarray((values[:, None] - values[None, :]) ** 2, np.float64)
 
 
 def alpha(yes: NDArray[Any], no: NDArray[Any], pairs: NDArray[Any]) -> _Floats:
-    """Krippendorff's alpha of two labels; 1 is agreement, 0 is chance, NaN where only one label was ever given.
+    """Krippendorff's alpha for two labels: 1 is agreement, 0 is chance, NaN if only one label occurs.
 
-    Source: Krippendorff, 2004, chapter 11. Pairs that a rater left out count with the labels they have.
+    Source: Krippendorff, 2004, chapter 11. Pairs with missing annotators count with the labels they have.
 
     Args:
-        yes: votes for relevant of a kind of pair, shape (n_kinds,); so is no.
-        no: votes against; yes + no is at least 2.
-        pairs: how many pairs got these votes, shape (..., n_kinds).
+        yes: votes for relevant per kind of pair, shape (n_kinds,).
+        no: votes against, same shape; yes + no is at least 2.
+        pairs: number of pairs with these votes, shape (..., n_kinds).
 
     Returns:
         Shape (...).
@@ -81,15 +83,15 @@ def alpha(yes: NDArray[Any], no: NDArray[Any], pairs: NDArray[Any]) -> _Floats:
 
 MIN_LABELS = 100
 MIN_OF_EACH = 10
-"""Fewer labelled pairs with a probability, or fewer relevant or not relevant ones, and nothing is fitted."""
+"""Minimum number of relevant and of not relevant labelled pairs with a probability; with fewer, nothing is fitted."""
 
 FOLDS = 5
 _DECIMALS = 6
-"""Of a fitted threshold: no more than a judge_id shows."""
+"""Decimals of a fitted threshold, as shown in a judge_id."""
 
 
 def has_enough_labels(positive: NDArray[np.bool_]) -> bool:
-    """Whether so many human labels, shape (n_pairs,), can carry a curve and a threshold."""
+    """Whether the human labels, shape (n_pairs,), suffice for a reliability curve and a threshold."""
     yes = int(positive.sum())
     return len(positive) >= MIN_LABELS and min(yes, len(positive) - yes) >= MIN_OF_EACH
 
@@ -97,15 +99,16 @@ def has_enough_labels(positive: NDArray[np.bool_]) -> bool:
 def fit_threshold(
     probability: NDArray[np.float32], positive: NDArray[np.bool_], weight: _Floats | None = None
 ) -> tuple[float, float] | None:
-    """The threshold at which labels by probability have the highest kappa with human ones, and that kappa.
+    """The probability threshold with the highest kappa against human labels, and that kappa.
 
-    Tried is the middle between every two neighbouring probabilities; of equally good ones it is that nearest to one
-    half, the lower one of two. None where none agrees better than chance.
+    Candidates are the midpoints between neighboring probabilities; ties go to the one nearest to 0.5, then to the
+    lower.
+    None if no threshold agrees better than chance.
 
     Args:
-        probability: shape (n_pairs,), none missing.
+        probability: shape (n_pairs,), without NaN.
         positive: human labels, shape (n_pairs,).
-        weight: how many pairs each stands for, shape (n_pairs,); None: each for itself.
+        weight: number of pairs each stands for, shape (n_pairs,); None: 1.
     """
     order = np.argsort(probability, kind="stable")
     ascending = probability[order]
@@ -127,11 +130,11 @@ def _at_each(cuts: _Floats, ascending: NDArray[np.float32], positive: NDArray[np
 
 
 def folds(query: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """The fold of each pair, shape (n_pairs,): five of whole queries, fewer where there are fewer queries.
+    """Fold of each pair, shape (n_pairs,): five folds of whole queries, fewer if there are fewer queries.
 
     Args:
-        query: number of each pair's query, from 0, shape (n_pairs,).
-        seed: decides which queries share a fold.
+        query: query index of each pair, from 0, shape (n_pairs,).
+        seed: assigns queries to folds.
     """
     queries = int(query.max(initial=-1)) + 1
     return np.asarray(np.random.default_rng(seed).permutation(queries)[query] % min(FOLDS, max(queries, 1)))
@@ -144,16 +147,16 @@ def cross_validated_kappa(
     seed: int,
     weight: _Floats | None = None,
 ) -> float:
-    """Kappa of labels whose threshold was fitted on other queries: what a fitted threshold does on new ones.
+    """Kappa with thresholds fitted on other queries: an estimate for new queries.
 
-    Five folds of whole queries (fewer queries: as many folds as queries); NaN where none can be fitted for a fold.
+    Five folds of whole queries (or as many as there are queries); NaN if a fold cannot be fitted.
 
     Args:
-        probability: shape (n_pairs,); positive, query and weight too.
+        probability: shape (n_pairs,), as positive, query and weight.
         positive: human labels.
-        query: number of each pair's query, from 0.
-        seed: decides which queries share a fold.
-        weight: how many pairs each stands for; None: each for itself.
+        query: query index of each pair, from 0.
+        seed: assigns queries to folds.
+        weight: number of pairs each stands for; None: 1.
     """
     fold = folds(query, seed)
     predicted = np.zeros(len(query), dtype=bool)

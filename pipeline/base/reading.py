@@ -1,4 +1,4 @@
-"""A whole document as a page shows it, with the chunk that one came from."""
+"""A whole document for display, with one of its chunks marked."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ DOCUMENT = """
     FROM documents d LEFT JOIN chunks c ON c.tenant = d.tenant AND c.doc_id = d.doc_id AND c.chunk_id = $chunk_id
     WHERE d.tenant = $tenant AND d.doc_id = $doc_id
 """
-"""SQL of a document and the place of one of its chunks, as `Reading.of` takes them."""
+"""SQL of a document and the position of one of its chunks, for `JudgeReply.from_row`."""
 
 CHARACTERS = 100_000
-"""Most characters that are shown before the chunk, and after it."""
+"""Maximum number of characters shown before and after the chunk."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class JudgeReply:
     """A document to read.
 
     Attributes:
-        before, chunk, after: its text; `chunk` is empty where none was asked for or found.
-        cut: what is left out at the beginning and at the end, in characters.
+        before, chunk, after: its text; `chunk` is empty if none was requested or found.
+        cut: characters left out at the beginning and at the end.
     """
 
     doc_id: str

@@ -1,4 +1,4 @@
-"""A run's tables for DuckDB: as a file of views for any DuckDB, and for one query that can read nothing else."""
+"""A run's tables in DuckDB: as a file of views for any DuckDB, and for a single sandboxed query."""
 
 import duckdb
 import pyarrow as pa
@@ -22,21 +22,20 @@ S3_HEAD = (
 
 
 def literal(text: str) -> str:
-    """The text as an SQL string."""
+    """Quote a text as an SQL string."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def all_tables(run: Run) -> Tables:
-    """Every table of `schemas.tables`, empty where no complete stage has written it."""
+    """Every table of `schemas.tables`; those not written yet are empty."""
     parts = run.parts()
     return Tables(run.store, {name: parts.get(name, []) for name in TABLES})
 
 
 def views_sql(run: Run) -> str:
-    """SQL that makes a view of each table of `schemas.tables` in plain DuckDB, empty where the run has no such table.
+    """SQL that creates a view per table of `schemas.tables`; tables that the run does not have are empty.
 
-    The views take every part in a table's folder, so they follow a run that is built again; read them while no build
-    is under way.
+    Views match all parts in a table's folder, so they follow rebuilds; do not read them during a build.
     """
     parts = run.parts()
     lines = [HEAD + (S3_HEAD if run.store.local is None else "")]
@@ -56,10 +55,10 @@ def _rows(table: Table) -> str:
 
 
 def query(run: Run, sql: str) -> pa.Table:
-    """Answer one SELECT over the run's tables. It reads nothing but them, and it cannot write.
+    """Answer one SELECT over the run's tables; it can read nothing else and cannot write.
 
     Raises:
-        InputError: DuckDB cannot run it, or it is not one SELECT.
+        InputError: DuckDB cannot run it, or it is not a single SELECT.
     """
     tables = all_tables(run)
     with tables.connect() as connection:
@@ -74,13 +73,13 @@ def query(run: Run, sql: str) -> pa.Table:
 
 
 def _tables_of(tables: Tables) -> str:
-    """The tables that the run has, in data order."""
+    """The run's tables in data order."""
     names = [name for name in TABLES if tables.parts(name)]
     return f"Tables of this run: {', '.join(names)}" if names else "This run has no table yet"
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, run: Run, tables: Tables) -> None:
-    """Close the connection's way to files, extensions and Python variables; on S3, tables come through pyarrow."""
+    """Disable access to files, extensions and Python variables; on S3, tables come through pyarrow."""
     if run.store.local is not None:
         files = [literal(run.store.path(part.file)) for name in TABLES for part in tables.parts(name)]
         connection.execute(f"SET allowed_paths = [{', '.join(files)}]")
@@ -90,7 +89,7 @@ def _lock(connection: duckdb.DuckDBPyConnection, run: Run, tables: Tables) -> No
 
 
 def _select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """The query, if it is one SELECT: COPY could still overwrite the very files that may be read."""
+    """Check that the query is one SELECT: COPY could overwrite the readable files."""
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise InputError(

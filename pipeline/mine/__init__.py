@@ -1,4 +1,4 @@
-"""Mining a search log, day by day: clicks become evidence, evidence becomes pairs, pairs become triplets.
+"""Mining of a search log by day: clicks become evidence, evidence becomes pairs, pairs become triplets.
 
-Every table but the last two has parts of one day each, so that a night adds a day and leaves the others alone.
+All tables but the last two have parts of one day each, so a nightly run adds a day and leaves the others unchanged.
 """

@@ -1,6 +1,6 @@
-"""What a place in the list is worth: its share of clicks (COEC), or the chance that a user looks there (PBM).
+"""Position bias: click share by position (COEC), or examination probability (PBM).
 
-And how far clicks over those to expect differ from document to document: the prior by which few clicks are shrunk.
+Also the distribution of actual over expected clicks across documents: the prior that shrinks small counts.
 """
 
 from datetime import date
@@ -23,15 +23,18 @@ from darklode.schemas.mining import ClickSettings, LogSettings
 CLICK_MODEL_STAGE = Stage("click_model", 2, (), ("click_model", "click_prior"), consults=("impressions", "log_days"))
 
 MOST_ROWS = 2_000_000
-"""Distinct (query, document, place) that the position-based model is fitted on: the most shown ones of a tenant."""
+"""Maximum number of distinct (query, document, position) rows the position-based model is fitted on: the most frequent
+of a
+tenant.
+"""
 
 ROUNDS = 50
 
 SUREST = 0.99
-"""No click is surer than this."""
+"""Maximum probability of a click."""
 
 LOG_BOUNDS = (-5.0, 10.0)
-"""Of the logarithms of the prior's shape and rate: documents that all draw alike would send both beyond all bounds."""
+"""Bounds of the log shape and rate of the prior: without variation between documents both would diverge."""
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -78,16 +81,16 @@ MOST_SHOWN = """
 def click_model(
     tables: Tables, output: Output, click: ClickSettings, logs: LogSettings, *, through: date | None
 ) -> None:
-    """Learn what each place is worth from admitted impressions up to a day, and the prior; for `paper` nothing.
+    """Learn position bias and prior from admitted impressions up to a day; nothing for the model `paper`.
 
     Args:
-        tables: holds `impressions`.
-        output: takes `click_model` and `click_prior`.
+        tables: `impressions`.
+        output: `click_model` and `click_prior`.
         click: which model.
         logs: whose searches count.
         through: the last day to learn from; None: no day is settled yet, and any click counts.
 
-    Source: COEC: Zhang and Jones (2007); PBM by expectation maximisation: Chuklin, Markov and de Rijke (2015), 4.2.
+    Source: COEC: Zhang and Jones (2007); PBM by expectation maximization: Chuklin, Markov and de Rijke (2015), 4.2.
     """
     if click.model == "paper":
         return
@@ -109,7 +112,7 @@ def click_model(
 
 
 def _position_shares(connection: duckdb.DuckDBPyConnection, shares: pa.Table, model: str) -> pa.Table:
-    """The rows of `click_model`, tenant by tenant."""
+    """Rows of `click_model` for each tenant."""
     tenants = pc.unique(shares["tenant"]).to_pylist()
     return pa.concat_tables(
         [CLICK_MODEL.empty(), *(_tenant_model(connection, shares, tenant, model) for tenant in tenants)]
@@ -132,7 +135,7 @@ def _tenant_model(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenan
 
 
 def _priors(ratios: pa.Table) -> pa.Table:
-    """The rows of `click_prior`, from how many pairs have so many clicks where so many were to expect."""
+    """Rows of `click_prior`, from the joint counts of clicks and expected clicks."""
     rows = []
     for tenant in pc.unique(ratios["tenant"]).to_pylist():
         own = ratios.filter(pc.equal(ratios["tenant"], tenant))
@@ -142,19 +145,22 @@ def _priors(ratios: pa.Table) -> pa.Table:
 
 
 def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float, float]:
-    """Shape and rate of the gamma distribution from which ratios of clicks to expected clicks seem to be drawn.
+    """Shape and rate of the gamma distribution of actual over expected clicks.
 
-    Clicks are Poisson around ratio · expected, so that a ratio of which `clicks` and `expected` are known is gamma
-    again, with shape + clicks and rate + expected. A search tells of one click at most: a place where a click has the
-    chance p adds −ln(1 − p) to what is to expect, and half of that where there was one (a Poisson process of which
-    only is seen whether it came at all). Shape and rate are those of the greatest marginal likelihood.
+    Clicks are Poisson with mean ratio · expected, so the posterior of a ratio is gamma with shape + clicks and rate +
+    expected.
+    A search shows at most one click per document: a position with click probability p adds −ln(1 − p) to the
+    expectation, and
+    half of it if there was a click (a Poisson process observed only as zero or more). Shape and rate maximize the
+    marginal
+    likelihood.
 
     Args:
         clicks: of a query and document, shape (n_rows,).
-        expected: clicks to expect at its places, shape (n_rows,).
-        pairs: how many queries and documents have these two, shape (n_rows,).
+        expected: clicks expected at its positions, shape (n_rows,).
+        pairs: number of (query, document) pairs with these two values, shape (n_rows,).
 
-    Source: empirical Bayes after Robbins (1956); the gamma-Poisson shrinker of DuMouchel (1999), with one component.
+    Source: empirical Bayes after Robbins (1956); the gamma-Poisson shrinker of DuMouchel (1999) with one component.
     """
 
     def loss(logs: _Floats) -> tuple[float, _Floats]:
@@ -171,17 +177,16 @@ def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float
 
 
 def examination(pair: _Ints, position_index: _Ints, exposures: _Ints, clicks: _Ints, first: _Floats) -> _Floats:
-    """How likely a user looks at each place, relative to the likeliest: shape (n_places,), 0 to 1.
+    """Probability that a user examines each position, relative to the highest: shape (n_places,), 0 to 1.
 
-    A click needs a look at the place and an attractive document: P(click) = examination · attractiveness. Both are
-    fitted by expectation maximisation.
+    P(click) = examination · attractiveness; both are fitted by expectation maximization.
 
     Args:
-        pair: number of the query and document, shape (n_rows,).
-        position_index: number of the place, shape (n_rows,).
-        exposures: how often the pair was shown at the place, shape (n_rows,).
+        pair: index of the (query, document), shape (n_rows,).
+        position_index: index of the position, shape (n_rows,).
+        exposures: how often the pair was shown there, shape (n_rows,).
         clicks: how often it was clicked there, shape (n_rows,).
-        first: where examination starts from, above 0, shape (n_places,).
+        first: initial examination, above 0, shape (n_places,).
     """
     examined = np.clip(first / max(first.max(initial=0), 1e-9), 1e-3, 1)
     drawn = np.full(int(pair.max(initial=-1)) + 1, 0.5)

@@ -1,4 +1,4 @@
-"""Tables whose every part holds one day: which parts are whose, and what a day's work depends on."""
+"""Tables with parts of one day each: parts by day, and fingerprints that a day's work depends on."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
@@ -10,12 +10,12 @@ Days = Mapping[str, Sequence[Part]]
 
 
 def digests(days: Days) -> dict[str, str]:
-    """What names each day's rows: the parts' contents, in whatever order they were written."""
+    """Fingerprint of each day's rows, independent of the order of the parts."""
     return {day: key_of(*sorted(part.sha256 for part in parts)) for day, parts in days.items()}
 
 
 def chain_fingerprints(days: Mapping[str, str]) -> dict[str, str]:
-    """What names each day together with all days before it: one that changes changes all after it."""
+    """Fingerprint of each day and all days before it: a changed day changes all later ones."""
     chain, link = {}, ""
     for day, digest in sorted(days.items()):
         chain[day] = link = key_of(link, day, digest)
@@ -30,17 +30,18 @@ def days_until(days: Mapping[str, str], last: date | None) -> dict[str, str]:
 def settled_through(
     first: date, last: date, *, refresh_days: int, late_days: int, requested: date | None
 ) -> date | None:
-    """The last day from which something is learned (a planner, a click model); None: nothing is settled yet.
+    """The last day that planner and click model learn from; None if no day is settled yet.
 
-    Learning is for periods of `refresh_days` from the first day on; a period learns from what lies before it, less the
-    days for which events may still come in late. So a night, a rebuild and a day that comes late all learn the same.
+    Learning happens once per period of `refresh_days` from the first day on, from the days before the period, without
+    those
+    that may still receive late events. A nightly run, a rebuild and a late day therefore learn from the same days.
 
     Args:
         first: first day of the log.
         last: last day of the log.
-        refresh_days: length of a period in days; 0: learn anew only when asked.
-        late_days: an event may come in so many days late.
-        requested: the last day of the log when somebody asked to learn anew.
+        refresh_days: length of a period in days; 0: learn only on request.
+        late_days: events may arrive this many days late.
+        requested: last day of the log when learning was requested.
     """
     begins = first + (last - first) // timedelta(refresh_days) * timedelta(refresh_days) if refresh_days else first
     if requested is not None and requested >= begins:

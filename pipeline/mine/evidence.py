@@ -1,6 +1,6 @@
-"""What each day of the log says about a query and a document, how queries are spelled, and which it is first to hold.
+"""Daily click evidence by query and document, query spellings, and which queries a day contains first.
 
-A day's impressions, without repeats and bots, are added up.
+Repeated events and bots are removed before counting.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LOST = "SELECT count(*) FROM click_evidence ANTI JOIN present USING (tenant, que
 
 @dataclass(frozen=True)
 class LogDay:
-    """A shard: a day of the log, `log` without the others."""
+    """One day of the log as a shard; `log` has no other days."""
 
     log: AdmittedRows
     day: str
@@ -78,7 +78,7 @@ class LogDay:
 
 
 def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSettings, spread: Spread = here) -> None:
-    """Sum up each admitted day by query and document, and by spelling; a day that stands is not read again.
+    """Sum each admitted day by query and document, and by spelling; unchanged days are not read again.
 
     Source: ScalingNote, 4.1 (clicked documents; documents exposed but not clicked).
     """
@@ -107,7 +107,9 @@ def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSett
 
 
 def _contains(output: Output, unit: Unit, day: str) -> list[str]:
-    """Digests of earlier versions of the day's evidence to which this one only adds: nobody has to look for losses."""
+    """Fingerprints of earlier versions of the day's evidence that this version only adds to: nothing was removed
+    since.
+    """
     earlier = output.previous_tables("click_evidence")
     parts = earlier.by_day("click_evidence").get(day) if earlier else None
     if not earlier or not parts:
@@ -120,7 +122,7 @@ def _contains(output: Output, unit: Unit, day: str) -> list[str]:
 
 
 def summarize_day(shard: LogDay) -> Pieces:
-    """A day's rows of `click_evidence` and of `query_spellings`, its bots, and a row with its counts."""
+    """A day's rows of `click_evidence` and `query_spellings`, its bots, and a row with its counts."""
     log, day = shard.log, shard.day
     with log.tables.connect() as connection:
         impressions = log.impressions(connection, day)
@@ -136,7 +138,7 @@ def summarize_day(shard: LogDay) -> Pieces:
 
 
 def _write(output: Output, day: Pieces) -> dict[str, object]:
-    """Write what `summarize_day` gives of a day; returns its counts."""
+    """Write the result of `summarize_day`; returns the day's counts."""
     output_tables = TABLES["click_evidence"], TABLES["query_spellings"]
     ahead = iter(day)
     remaining_pieces = next(ahead)
@@ -169,7 +171,7 @@ def _counts(
 
 
 def _step(totals: list[dict[str, object]]) -> FunnelStep:
-    """The days' counts as one step. Units keep them as facts, so that days not read again count as well."""
+    """The counts of all days as one funnel step. Units keep them as facts, so that skipped days count, too."""
     dropped: dict[str, int] = {}
     for facts in totals:
         reasons = {"repeated, or a click joined to its impression": facts["repeats"], **facts["bots"]}  # type: ignore[dict-item]
@@ -181,7 +183,7 @@ def _step(totals: list[dict[str, object]]) -> FunnelStep:
 
 
 BOT_EXPOSURES = 50
-"""Exposures from which a session's share of clicks can tell a bot."""
+"""Minimum exposures of a session to detect a bot by its click share."""
 
 SHOWN = """
     SELECT tenant, search_id, query_id, doc_id, min(position) AS position, bool_or(clicked) AS clicked,
@@ -214,9 +216,9 @@ CAUGHT = """
 
 @dataclass(frozen=True)
 class Exposures:
-    """What a day's users were shown: one row per search and document.
+    """Exposures of a day's users: one row per search and document.
 
-    A click that the log holds as a row of its own, and an event that it repeats, join the impression of their search.
+    Clicks logged as separate rows, and repeated events, are merged into the impression of their search.
 
     Attributes:
         shown: tenant, search_id, query_id, doc_id, position, clicked, dwell_seconds, session_id, time.
@@ -241,16 +243,16 @@ class Exposures:
 
     @property
     def people(self) -> str:
-        """SQL of the rows of `shown` that are no bot's."""
+        """SQL of the rows of `shown` without bots."""
         return f"(SELECT * FROM {self.shown} ANTI JOIN {self.bots} USING (tenant, session_id))"
 
     def bot_rows(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-        """The bots' sessions: tenant, id, reason, rows (of `shown`)."""
+        """Sessions of bots: tenant, id, reason, rows of `shown`."""
         rows: pa.Table = connection.sql(CAUGHT.format(shown=self.shown, bots=self.bots)).to_arrow_table()
         return rows
 
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Give the rows' memory back."""
+        """Release the memory."""
         drop(connection, self.shown, self.bots)
 
 
@@ -270,9 +272,9 @@ FIRST_ON = """
 
 
 def log_queries(tables: Tables, output: Output) -> None:
-    """Write the queries that each day is the first to hold, as most people spelled them on that day.
+    """Write the queries that each day contains first, in the most frequent spelling of that day.
 
-    Which these are depends on all days before: a day that comes late is looked at with all that follow it.
+    This depends on all earlier days: a late day recomputes all days after it.
     """
     days = tables.by_day("query_spellings")
     chain = chain_fingerprints(digests(days))

@@ -1,4 +1,4 @@
-"""What the complete stages of a run tell those of the next night besides their tables."""
+"""What a nightly run needs from earlier runs besides their tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ BEFORE_PAIRS = (PLAN_QUERIES, ASSOCIATE, RELEVANCE)
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """What a night needs to know of earlier ones to make only the pairs that changed.
+    """What is known of the previous run, so that only changed pairs are made again.
 
     Attributes:
-        contains: by day, the digests of earlier versions of its click evidence that the present one only adds to.
-        made_with: the settings of the stages before, by stage: where one changes, rows may have gone.
+        contains: by day, fingerprints of earlier versions of its click evidence that the present one only adds to.
+        made_with: settings of earlier stages; if one changed, rows may have disappeared.
     """
 
     contains: Mapping[str, Sequence[str]]
@@ -34,20 +34,20 @@ class EarlierRun:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """What all pairs hang on; a day's evidence is an input of its own."""
+        """Everything that all pairs depend on; a day's evidence is a separate input."""
         return self.made_with
 
 
 @dataclass(frozen=True)
 class History:
-    """Looks things up in a run as it stands; of what is not there yet there are no days, and nothing is settled.
+    """Looks up the state of a run; a new run has no days, and nothing is settled.
 
     Attributes:
         run: the run.
-        refresh_days: see `settled`.
-        late_days: see `settled`.
+        refresh_days: see `settled_through`.
+        late_days: see `settled_through`.
         test_from: first day of the test period, from which nothing is learned.
-        requested_date: gives the last day of the log when somebody asked to learn anew.
+        requested_date: returns the last day of the log when learning was requested.
     """
 
     run: Run
@@ -61,7 +61,7 @@ class History:
         return dict(self._facts(INGEST_LOGS).get("sources", {}))
 
     def learned_through(self) -> date | None:
-        """The last day from which planner and click model learn; never one of the test period."""
+        """The last day that planner and click model learn from; never in the test period."""
         days = [date.fromisoformat(day) for day in self.admitted_days()]
         days = [day for day in days if self.test_from is None or day < self.test_from]
         if not days:
@@ -71,7 +71,7 @@ class History:
         )
 
     def admitted_days(self) -> Mapping[str, str]:
-        """What names each admitted day of the log; a decision about another day changes nothing in it."""
+        """Fingerprint of each admitted day; a decision about another day does not change it."""
         parts = self.run.parts()
         if "impressions" not in parts:
             return {}
@@ -82,29 +82,28 @@ class History:
         ).digests()
 
     def shown_until(self, through: date | None) -> Mapping[str, str]:
-        """Names the admitted days of the log up to one, as an input."""
+        """Fingerprint of the admitted days up to one, as an input."""
         return {SETTLED: key_of(days_until(self.admitted_days(), through))}
 
     def clicked_until(self, through: date | None) -> Mapping[str, str]:
-        """Names the days of evidence up to one, as an input."""
+        """Fingerprint of the evidence up to a day, as an input."""
         return {SETTLED: key_of(days_until(digests(self._days("click_evidence")), through))}
 
     def admission_state(self) -> TenantHistory:
-        """What stands outside of the tables: the days that were read, and what people decided of them."""
+        """Days that were read, and people's decisions about them."""
         read = frozenset(name for name in self.sources() if _is_day(name))
         return TenantHistory(read, Decisions(self.run.store).current(self.marks()))
 
     def marks(self) -> Mapping[str, str]:
-        """What names each day's own files, late events left out; the rows of a day that has no files of its own."""
+        """Fingerprint of each day's own files without late events; for a day without files, of its rows."""
         own = {name: basis.partition("-")[0] for name, basis in self.sources().items() if _is_day(name)}
         return {day: own.get(day, mark) for day, mark in digests(self._days("impressions", "timestamp")).items()} | own
 
     def learned_tables(self, table: str) -> Tables:
-        """A table that was learned from settled days; empty where nothing was learned yet."""
+        """A table learned from settled days; empty before the first learning."""
         return self.run.tables(table) if table in self.run.parts() else Tables.nothing(table)
 
     def earlier_run(self) -> EarlierRun:
-        """What `mined_pairs` needs to know."""
         manifests = {stage.name: self.run.manifest(stage) for stage in BEFORE_PAIRS}
         made_with = {name: manifest.settings if manifest else {} for name, manifest in manifests.items()}
         return EarlierRun(self._facts(EVIDENCE).get("contains", {}), made_with)

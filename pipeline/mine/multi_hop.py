@@ -1,4 +1,4 @@
-"""What associated queries lend one another, and the pairs that come of it all."""
+"""Multi-hop pairs: evidence borrowed from associated queries, merged with a query's own."""
 
 from typing import Literal
 
@@ -82,18 +82,18 @@ PAIRS = """
 
 
 def loans_to(connection: duckdb.DuckDBPyConnection, borrowers: Relation, *, before: str) -> Relation:
-    """The associations by which queries borrow: tenant, query_id, via_query_id, kind, terms, score, date.
+    """Associations by which queries borrow: tenant, query_id, via_query_id, kind, terms, score, date.
 
     Args:
         connection: with the table associations.
         borrowers: tenant and query_id.
-        before: ISO date; associations of that day and later ones do not count.
+        before: ISO date; associations of that day and later are ignored.
     """
     return materialize(connection, LOANS, {"before": before}, borrowers=borrowers)
 
 
 def with_lenders(connection: duckdb.DuckDBPyConnection, borrowers: Relation, loans: Relation) -> Relation:
-    """The borrowers and those who lend to them: tenant and query_id."""
+    """The borrowers and their lenders: tenant and query_id."""
     return materialize(connection, WITH_LENDERS, borrowers=borrowers, loans=loans)
 
 
@@ -106,23 +106,26 @@ def multi_hop(
     max_associations: int,
     merge: Literal["strongest", "all"],
 ) -> Relation:
-    """All pairs of the borrowers, their own and the borrowed ones, in the columns of `mined_pairs`.
+    """All pairs of the borrowers, own and borrowed, in the columns of `mined_pairs`.
 
-    A positive goes before a negative, whoever says it: a document that is a positive of a query, its own or a lent one,
-    or that was clicked for it, is the negative of none of its pairs, and the negative is drawn anew from the others of
-    the query whose evidence made the pair. A lent positive that the borrower's users merely skipped stays one.
+    A positive wins over a negative from any source: a document that is a positive of a query, own or borrowed, or was
+    clicked
+    for it, is never a negative of its pairs; the negative is then drawn again from the query whose evidence made the
+    pair. A
+    borrowed positive that the borrower's users only skipped stays a positive.
 
     Args:
-        connection: with the tables that `hop` reads; holds the relations.
+        connection: with the tables that `hop` reads; has the relations.
         borrowers: tenant and query_id.
         loans: of `loans_to`.
-        hop: makes the pairs of the borrowers and of those who lend to them.
-        max_associations: lenders of a query and kind, best match first; 0: all.
-        merge: all: a row for each query, positive and source; strongest: for each query and positive, the first of
-            own clicks, own relevance, lent clicks, lent relevance.
+        hop: makes the pairs of borrowers and lenders.
+        max_associations: lenders per query and kind, best match first; 0: all.
+        merge: all: a row for each query, positive and source; strongest: for each query and positive the first of own
+            clicks, own relevance, borrowed clicks, borrowed relevance.
 
     Source: ScalingNote, 4.1: by ClickA(q1←q2), q2's click data serve q1; by RelA, relevance data serve both ways; all
-    four are merged.
+    four
+    are merged.
     """
     queries = with_lenders(connection, borrowers, loans)
     one_hop = hop.pairs(connection, queries)

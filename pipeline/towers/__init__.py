@@ -1,1 +1,1 @@
-"""Towers of one's own: both from triplets (`dual`), or a smaller query tower from queries alone."""
+"""Training of towers: both from triplets (`dual`), or a smaller query tower distilled from queries alone."""

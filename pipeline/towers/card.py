@@ -1,4 +1,4 @@
-"""The card of a distilled query tower: what it keeps of its teacher, how near and how fast it is."""
+"""The card of a distilled query tower: retained quality, distance to its teacher, and speed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ COURSE = """
 
 
 def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) -> bytes:
-    """The page, in Markdown.
+    """The card in Markdown.
 
     Args:
-        run: where the stages are complete and the folder is saved.
+        run: with complete stages and the saved folder.
         settings: in force.
         pair: teacher and student.
-        sources: the runs and files whose queries it learned from, as they were named.
+        sources: the runs and files of its training queries, as given.
     """
     tables = run.tables()
     head = [
@@ -72,7 +72,7 @@ def _tables(run: Run, tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
 
 
 def speeds(run: Run) -> pa.Table:
-    """Numbers, milliseconds of a query and queries a second of teacher and student, and the student's megabytes."""
+    """Parameters, ms per query and queries per second of teacher and student, and the student's size in MB."""
     facts = _facts(run, TESTED.name)
     size = sum(run.store.sizes(FOLDER, recursive=True).values())
     rows = [{"tower": name, **facts[name], "megabytes": None} for name in ("teacher", "student")]

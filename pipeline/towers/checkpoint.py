@@ -1,4 +1,4 @@
-"""What a trial needs to go on after a kill, written now and then: weights, optimiser, rate, looks, the best weights."""
+"""Checkpoints of a trial: weights, optimizer, schedule, history and best weights."""
 
 from __future__ import annotations
 
@@ -18,47 +18,48 @@ if TYPE_CHECKING:
     from darklode.pipeline.towers.watch import MonitorHistory
 
 SECONDS = 600.0
-"""Between two checkpoints, at least: what a kill costs, up to the next look."""
+"""Minimum seconds between two checkpoints: an upper bound of what a kill costs, plus the time to the next evaluation.
+"""
 
 
 class CheckpointStore(Protocol):
-    """Where the state lies."""
+    """Stores one checkpoint."""
 
     def read(self) -> bytes | None:
-        """What was written last; None where nothing was."""
+        """The last checkpoint; None if there is none."""
 
     def write(self, data: bytes) -> None:
-        """Keep it in the place of what was written before."""
+        """Replace the checkpoint."""
 
 
 class NoCheckpoints:
-    """Nothing is kept."""
+    """Stores nothing."""
 
     def read(self) -> None:
-        """See `CheckpointStore`."""
+        """There is no checkpoint."""
 
     def write(self, data: bytes) -> None:
-        """See `CheckpointStore`."""
+        """Discard it."""
 
 
 class Resumable(Protocol):
-    """What learns."""
+    """A model whose state can be saved and restored."""
 
     def state(self) -> Weights:
-        """Copies of what it trains, by name."""
+        """Copies of the trained tensors by name."""
 
     def restore(self, weights: Weights) -> None:
-        """Take such copies back."""
+        """Set the trained tensors."""
 
 
 @dataclass
 class Checkpoints:
-    """Keeps the state of a trial.
+    """Saves and restores the state of a trial.
 
     Attributes:
-        store: where.
-        learner: what learns.
-        moving: optimiser and schedule of its rate.
+        store: where it is stored.
+        learner: the model.
+        moving: optimizer and learning-rate schedule.
     """
 
     store: CheckpointStore
@@ -69,7 +70,7 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def write(self, course: MonitorHistory[Any]) -> None:
-        """Keep how far it is, if it is time to; between two steps, a look having been taken."""
+        """Save a checkpoint if one is due; call it between two steps, after an evaluation."""
         if isinstance(self.store, NoCheckpoints) or not is_leader() or time.monotonic() - self._last < SECONDS:
             return
         sink = io.BytesIO()
@@ -82,11 +83,11 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def resume(self, course: MonitorHistory[Any], look: type[Any]) -> int:
-        """Go back to where it was; returns the steps done, 0 where nothing is kept.
+        """Restore the last checkpoint; returns the steps done, 0 without a checkpoint.
 
         Args:
-            course: gets what was kept.
-            look: what its looks are.
+            course: receives the saved history.
+            look: type of its evaluations.
         """
         data = self.store.read()
         wait_for_all()  # before the first of several processes writes the next

@@ -1,4 +1,4 @@
-"""How a student learns: batches of queries, looks at held-out ones, the best weights kept."""
+"""Distillation of a student: batches of queries, evaluation on held-out queries, best weights kept."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from darklode.pipeline.train.weights import Floats
 from darklode.schemas.towers import TowerSettings
 
 LOOKS = 20
-"""At the validation queries, in a trial, besides that before its first step."""
+"""Evaluations per trial, besides the one before the first step."""
 
 WARM_UP, DECAY = 0.1, 1e-3
-"""Share of the steps in which the rate rises, and weight decay (ScalingNote, Table 7)."""
+"""Warm-up share of the steps, and weight decay (ScalingNote, Table 7)."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,18 @@ class DistillationEval:
 
     @property
     def quality(self) -> float:
-        """See `watch.Look`: the nearer, the better."""
+        """Negative distance: smaller distances are better."""
         return -self.distance
 
 
 @dataclass(frozen=True)
 class DistillationTask:
-    """What is learned from.
+    """Training data of a student.
 
     Attributes:
         texts: of the queries.
-        pair: gives their teacher's vectors, from the cache.
-        validation: queries to look at, with their teacher's vectors.
+        pair: gives the teacher's vectors, from the cache.
+        validation: held-out queries with the teacher's vectors.
     """
 
     texts: pa.Array
@@ -60,18 +60,18 @@ class DistillationTask:
     validation: QuerySet
 
     def texts_at(self, rows: list[int]) -> list[str]:
-        """Texts of some of the queries."""
+        """Texts of some queries."""
         rows_of_text: list[str] = self.texts.take(pa.array(rows, pa.int64())).to_pylist()
         return rows_of_text
 
     def draw(self, max_texts: int, seed: int) -> tuple[list[str], Floats]:
-        """Texts and teacher's vectors of some queries."""
+        """Texts and teacher vectors of a random sample of queries."""
         texts_drawn = self.texts_at(np.random.default_rng([seed, 1]).permutation(len(self.texts))[:max_texts].tolist())
         return texts_drawn, self.pair.queries(texts_drawn)
 
 
 class DistillationBatches:
-    """Whose turn it is: all queries, in a new order in each round."""
+    """Batches of queries without replacement, reshuffled each epoch."""
 
     def __init__(self, n: int, batch: int, seed: int) -> None:
         self._draws, self._n = np.random.default_rng([seed, 0]), n
@@ -85,13 +85,13 @@ class DistillationBatches:
         return turns
 
     def skip(self, batches: int) -> None:
-        """Leave some out, as if they had been read."""
+        """Skip batches that were read before a restart."""
         for _ in range(batches):
             self.next()
 
 
 def distances(teacher: Floats, student: Floats) -> Floats:
-    """‖q − s‖ of each query, shape (n_queries,): the mean bounds what is lost (ScalingNote, Proposition 3.2)."""
+    """‖q − s‖ of each query, shape (n_queries,); its mean bounds the loss in quality (ScalingNote, Proposition 3.2)."""
     far = np.linalg.norm(teacher.astype(np.float64) - student.astype(np.float64), axis=1)
     return np.asarray(far, np.float32)
 
@@ -105,16 +105,16 @@ def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and w
     tell: Tell,
     checkpoint_store: CheckpointStore | None = None,
 ) -> MonitorHistory[DistillationEval]:
-    """Train a student by sentence-transformers' trainer: AdamW, the rate rises and falls along two lines.
+    """Train a student with the trainer of sentence-transformers: AdamW, linear warm-up and decay.
 
     Args:
-        lesson: queries and their teacher.
+        lesson: queries and teacher.
         settings: steps and batch.
-        rate: the highest.
-        student: learns where it is.
+        rate: peak learning rate.
+        student: trained in place.
         seed: of the order of queries.
-        tell: hears of each look: steps done, and what was seen.
-        checkpoint_store: where the trial's state lies; it goes on from there. None: nowhere.
+        tell: progress callback, receives steps done and a message.
+        checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """
     optimiser = adamw(student.parameters(), rate)
     rates = schedule(optimiser, settings.steps)
@@ -136,18 +136,18 @@ def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and w
 
 
 def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Optimizer:
-    """AdamW with the paper's weight decay, all of it in one pass over the numbers: on a CPU eight times as fast."""
+    """AdamW with the paper's weight decay, fused: eight times as fast on a CPU."""
     return torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY, fused=True)
 
 
 def schedule(optimiser: torch.optim.Optimizer, steps: int) -> Any:
-    """Of a rate that rises for `WARM_UP` of the steps, and falls to 0 along a line."""
+    """Linear warm-up for `WARM_UP` of the steps, then linear decay to 0."""
     transformers: Any = import_module("transformers")
     return transformers.get_linear_schedule_with_warmup(optimiser, round(WARM_UP * steps), steps)
 
 
 class _DistillationMonitor(TrainingMonitor[DistillationEval]):
-    """How near the student is to its teacher."""
+    """Evaluates the distance between student and teacher."""
 
     def __init__(
         self, lesson: DistillationTask, steps: int, student: Student, tell: Tell, checkpoints: Checkpoints

@@ -1,4 +1,4 @@
-"""What one takes home: the student as plain sentence-transformers loads it, and what is recorded of it."""
+"""The released folder of a student, loadable by plain sentence-transformers, and its record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from darklode.pipeline.train.vectors import BaseEncoder
 from darklode.schemas.tower_tables import TOWER_QUERIES
 
 STUDENT = "student"
-"""What is handed over, in `adapter.json`; of an adapter it is `adapted` or `base`."""
+"""`shipped` in `adapter.json` for a student; for an adapter it is `adapted` or `base`."""
 
 # What a student keeps is told of all test queries that count: it learned from no label.
 KEPT = """
@@ -30,14 +30,14 @@ KEPT = """
 
 
 def save(run: Run, pair: TeacherPair) -> None:
-    """Write `query_encoder/` unless it stands.
+    """Write `query_encoder/` unless it is up to date.
 
     Args:
-        run: where the stages are complete.
+        run: with complete stages.
         pair: teacher and student.
 
     Raises:
-        DarklodeError: the saved folder does not give the vectors that training saw.
+        DarklodeError: the saved folder does not reproduce the vectors of training.
     """
     manifest = run.manifest(DISTIL)
     mark = key_of(manifest.fingerprint if manifest else "", pair.identity)
@@ -53,11 +53,11 @@ def save(run: Run, pair: TeacherPair) -> None:
 
 
 def write_record(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings) -> None:
-    """Write `adapter.json`, by which `adapt check` and releases know it, unless it stands.
+    """Write `adapter.json`, which `adapt check` and releases read, unless it is up to date.
 
     Args:
-        run: where the folder is saved.
-        base: the index's encoder, with the runs.
+        run: with the saved folder.
+        base: the encoder of the index, with the runs.
         settings: of that encoder.
     """
     tables = run.tables()
@@ -65,7 +65,7 @@ def write_record(run: Run, base: BaseEncoder, settings: SentenceTransformersSett
 
 
 def verdict(tables: Tables) -> dict[str, Any]:
-    """What is said of the student: whose it is, what it keeps, and how its nDCG@10 differs from the teacher's."""
+    """Summary of the student: tenant, retained quality, and difference in nDCG@10 to the teacher."""
     retained = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
     scores = {name: retained["nDCG@10"][name] for name in ("queries", "difference", "low", "high")}
     rows = tables.sql(
@@ -82,7 +82,7 @@ def verdict(tables: Tables) -> dict[str, Any]:
 
 
 def sentence(tables: Tables) -> str:
-    """What the student keeps, and how near it is."""
+    """Retained quality and distance to the teacher, as a sentence."""
     retained = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
     parts = [f"{row['kept']:.3f} of {name}" for name, row in retained.items() if row["kept"] is not None]
     summary = f"it keeps {', '.join(parts)}" if parts else "there is nothing that its teacher finds"

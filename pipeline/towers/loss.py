@@ -1,4 +1,4 @@
-"""What a student learns from: how far its vector is from its teacher's (ScalingNote, Eq. 15)."""
+"""Distillation loss: distance between the vectors of student and teacher (ScalingNote, Eq. 15)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ WEIGHT = 1.0
 
 
 def parts(teacher: Tensor, student: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean over queries of ‖q − s‖², summed over dimensions, and of 1 − cos(q, s).
+    """Means over queries of ‖q − s‖², summed over dimensions, and of 1 − cos(q, s).
 
     Args:
         teacher: q, shape (n_queries, dimensions).
-        student: s, likewise.
+        student: s, same shape.
     """
     squared = (teacher - student).square().sum(dim=1).mean()
     return squared, (1 - functional.cosine_similarity(teacher, student, dim=1)).mean()
 
 
 def distillation(squared: Tensor, cosine: Tensor, weight: float = WEIGHT) -> Tensor:
-    """ScalingNote, Eq. 15, with λ(1 − cos) in the place of −λ·cos: the same gradient, and 0 where both are one.
+    """ScalingNote, Eq. 15, with λ(1 − cos) instead of −λ·cos: the same gradient, and 0 for equal vectors.
 
     Args:
-        squared: the first of `parts`.
-        cosine: the second.
+        squared: first of `parts`.
+        cosine: second of `parts`.
         weight: λ.
     """
     return squared + weight * cosine

@@ -1,4 +1,4 @@
-"""A teacher and its student: whose query vectors are learned, and what learns them."""
+"""A teacher and its student."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class TeacherPair:
     """The two query towers of an index.
 
     Attributes:
-        teacher: the index's own encoder, or an adapted one.
-        cache: keeps its query vectors, each encoded once.
-        model: the student as it begins; None: the teacher's own layers.
-        layers: of the teacher that are kept; of another model all are.
+        teacher: the encoder of the index, or an adapted one.
+        cache: caches its query vectors.
+        model: initial model of the student; None: layers of the teacher.
+        layers: number of the teacher's layers to keep; a student of another model keeps all.
     """
 
     teacher: SentenceTransformersSettings
@@ -38,17 +38,17 @@ class TeacherPair:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change a vector of either."""
+        """Everything that can change a vector of either."""
         student = self.model.encoder_id() if self.model else f"{self.layers} layers"
         return {"teacher": self.teacher.encoder_id(), "kept": self.cache.dtype, "begins as": student}
 
     @property
     def student(self) -> SentenceTransformersSettings:
-        """How the student reads queries: its prompt and cut."""
+        """How the student reads queries: prompt and maximum length."""
         return self.model or self.teacher
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """The teacher's unit vectors, shape (len(texts), dimensions); what the cache lacks is encoded first."""
+        """The teacher's unit vectors, shape (len(texts), dimensions); missing ones are encoded first."""
         return self._cached_queries(texts)
 
     @cached_property
@@ -57,7 +57,7 @@ class TeacherPair:
         return CachedQueries(encoder, EmbeddingCache(self.cache.root, self.cache.dtype))
 
     def open(self) -> Student:
-        """The student as it begins, in float32; torch's seed draws a projection."""
+        """The initial student in float32; a projection depends on torch's seed."""
         from darklode.pipeline.towers.student import Student, add_projection, keep_layers
 
         settings = self.student.model_copy(update={"dtype": "float32"})

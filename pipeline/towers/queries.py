@@ -1,4 +1,4 @@
-"""All queries there are of a tenant, and which side each is on: what a student learns from needs no label."""
+"""The stage `tower_queries`: all queries of a tenant with their split; a student needs no labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from darklode.schemas.tower_tables import TOWER_QUERIES
 QUERIES = Stage("tower_queries", 1, (INGEST_QUERIES.writes[0],), (TOWER_QUERIES.name,))
 
 HELD_SHARE = 10
-"""One query of so many is held out at most."""
+"""At most one query in this many is held out."""
 
 OF_A_BUILD = ("queries",)
 OF_A_LOG = ("query_spellings", "triplets", "mined_test")
@@ -66,14 +66,14 @@ KEPT = """
 
 
 def content(source: TrainingSource) -> str:
-    """Identifies the rows of a run that are read here."""
+    """Fingerprint of the rows of a run that are read here."""
     names = _tables(source)
     tables = source.run.tables(*names)
     return " ".join(tables.content(name) for name in names)
 
 
 def read_files(paths: Sequence[str], output: Output, settings: IngestSettings) -> None:
-    """Read files of queries as `build` reads them, one after the other, into `raw_queries` and `rejects`."""
+    """Read query files in the formats of `build` into `raw_queries` and `rejects`."""
     for path in paths:
         ingest_queries(path, output, settings)
 
@@ -81,21 +81,21 @@ def read_files(paths: Sequence[str], output: Output, settings: IngestSettings) -
 def tower_queries(
     tables: Tables, output: Output, sources: Sequence[TrainingSource], *, tenant: str | None, held_out: int, seed: int
 ) -> None:
-    """Write each query once, with its side.
+    """Write each query once, with its split.
 
-    What a run tests with is `test`; of the others some are held out twice, by seed and text. A query that is near to
-    one further from training is left out.
+    Test queries of a run are `test`; of the others two held-out sets are drawn by seed and text. Queries that nearly
+    duplicate one further from training are dropped.
 
     Args:
-        tables: holds `raw_queries`, those of files.
-        output: takes `tower_queries`.
+        tables: `raw_queries` of the files.
+        output: `tower_queries`.
         sources: the runs.
-        tenant: whose; None: the only one.
-        held_out: how many, at most a tenth of all that are not tested with.
+        tenant: None: the only one.
+        held_out: maximum size of a held-out set, and at most a tenth of the non-test queries.
         seed: of the draw.
 
     Raises:
-        ArtifactError: there is nothing to learn from, or several tenants.
+        ArtifactError: there is nothing to train on, or several tenants.
     """
     tenant_name = resolve_tenant(list(sources), tenant)
     with tables.connect(FILES) as connection:
@@ -118,7 +118,7 @@ def tower_queries(
 
 
 def _count(connection: duckdb.DuckDBPyConnection, output: Output, every: Relation, rows: pa.Table) -> None:
-    """Queries in are those that are kept, and those that are near to one that is tested with or held out."""
+    """Count kept queries, and those dropped as near-duplicates of test or held-out queries."""
     total, both = connection.sql(
         f"SELECT (SELECT count(*) FROM {every}),"
         " (SELECT count(*) FROM (SELECT text FROM given GROUP BY text HAVING bool_or(test) AND NOT bool_and(test)))"

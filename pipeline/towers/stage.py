@@ -1,4 +1,4 @@
-"""The trials: a student for each learning rate, looked at with queries that are held out."""
+"""The stage `distil`: one student per learning rate, evaluated on held-out queries."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ READS = (TOWER_QUERIES.name,)
 DISTIL = Stage("distillation_trials", 2, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name))
 
 AHEAD = 1 << 13
-"""Queries whose teacher's vectors are asked for together, so that the cache has all before training begins."""
+"""Queries whose teacher vectors are requested together, so that all are cached before training starts."""
 
 FIRST = 1 << 12
-"""Queries from whose vectors a student's projection begins."""
+"""Queries used to initialize a student's projection."""
 
 Row = dict[str, Any]
 
 
 def distil(tables: Tables, output: Output, settings: TowerSettings, pair: TeacherPair, *, seed: int) -> None:
-    """Train a student with each learning rate, and write how it went, how near it came, and its weights.
+    """Train a student with each learning rate; write history, distances and weights.
 
-    The teacher encodes each query once, into the cache. One unit a trial; one that was killed goes on
-    from its last checkpoint.
+    The teacher encodes each query once, into the cache. Each trial is a resumable unit that continues from its last
+    checkpoint.
 
     Args:
-        tables: holds `tower_queries`.
-        output: takes `distillation_log`, `distillation_trials` and `adapter_weights`.
+        tables: `tower_queries`.
+        output: `distillation_log`, `distillation_trials` and `adapter_weights`.
         settings: steps, batch and rates.
         pair: teacher and student.
-        seed: of the order of queries, and of a projection.
+        seed: of the order of queries and of a projection.
 
     Raises:
         ArtifactError: there are too few queries to hold any out.
@@ -68,7 +68,7 @@ def distil(tables: Tables, output: Output, settings: TowerSettings, pair: Teache
 
 
 def _encode_teacher(tables: Tables, output: Output, pair: TeacherPair) -> pa.Array:
-    """Texts of the train queries, whose teacher's vectors the cache has now."""
+    """Texts of the train queries, after caching the teacher's vectors."""
     texts = _texts_of_split(tables, "train")["query"].combine_chunks()
     for start in range(0, len(texts), AHEAD):
         pair.queries(texts.slice(start, AHEAD).to_pylist())
@@ -106,12 +106,12 @@ def _texts_of_split(tables: Tables, split: str) -> pa.Table:
 
 
 def query_set(tables: Tables, pair: TeacherPair, split: str) -> QuerySet:
-    """Queries of a side, with their teacher's vectors.
+    """Queries of a split with the teacher's vectors.
 
     Args:
-        tables: holds `tower_queries`.
-        pair: whose teacher.
-        split: the side.
+        tables: `tower_queries`.
+        pair: has the teacher.
+        split: the split.
     """
     from darklode.pipeline.train.task import QuerySet
 
@@ -120,20 +120,20 @@ def query_set(tables: Tables, pair: TeacherPair, split: str) -> QuerySet:
 
 
 def best(tables: Tables) -> Row:
-    """The trial that came nearest; of equals the first.
+    """The trial with the smallest distance; the first one wins ties.
 
     Args:
-        tables: holds `distillation_trials`.
+        tables: `distillation_trials`.
     """
     return dict(tables.sql("FROM distillation_trials ORDER BY distance, trial LIMIT 1").to_pylist()[0])
 
 
 def graduate(tables: Tables, pair: TeacherPair) -> Student:
-    """The student of the best trial, as it was at its best look.
+    """The student of the best trial at its best evaluation.
 
     Args:
-        tables: holds `distillation_trials` and `adapter_weights`.
-        pair: as it was trained with.
+        tables: `distillation_trials` and `adapter_weights`.
+        pair: as in training.
     """
     trial = best(tables)["trial"]
     weights = from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [trial]))

@@ -1,4 +1,4 @@
-"""Where a smaller tower begins: the linear map of its own vectors that comes nearest to those it is to give."""
+"""Initialization of a smaller tower: the least-squares map from its vectors to the target vectors."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from darklode.pipeline.train.weights import Floats
 Doubles = NDArray[np.float64]
 
 RIDGES = 10.0 ** np.arange(-6, 1)
-"""Of the mean square of a number, tried in turn."""
+"""Ridge strengths to try, relative to the mean square of an input."""
 
 
 def fit_linear_map(inputs: Floats | Doubles, targets: Floats | Doubles) -> Floats:
-    """The map W of ScalingNote, Eq. 14, by least squares with a ridge, shape (wanted numbers, given numbers).
+    """The map W of ScalingNote, Eq. 14, by ridge regression, shape (target dim, input dim).
 
-    The ridge is the one with which three quarters of the rows tell the fourth best; the paper's W begins at random.
+    The ridge is the one that predicts a held-out quarter of the rows best; the paper initializes W at random.
 
     Args:
-        inputs: vectors that a tower gives, shape (n, given numbers).
-        targets: those that it is to give, of length 1, shape (n, wanted numbers).
+        inputs: shape (n, input dim).
+        targets: unit vectors, shape (n, target dim).
     """
     has, is_to = unit(inputs), np.asarray(targets, np.float64)
     learned = np.arange(len(has)) % 4 > 0
@@ -30,7 +30,7 @@ def fit_linear_map(inputs: Floats | Doubles, targets: Floats | Doubles) -> Float
 
 
 def unit(vectors: Floats | Doubles) -> Doubles:
-    """Rows of length 1; those of zeros stay."""
+    """Normalize rows; zero rows stay zero."""
     array = np.asarray(vectors, np.float64)
     return np.asarray(array / np.linalg.norm(array, axis=1, keepdims=True).clip(1e-9))
 

@@ -1,4 +1,4 @@
-"""What learns: some of the teacher's own layers, or another model, with a projection to the index's numbers."""
+"""The student: some of the teacher's layers, or another model, with a projection to the dimensions of the index."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from darklode.schemas.adaptation import AdaptSettings
 
 
 class Student(TrainableEncoder):
-    """A loaded encoder of which all learns but a pooler, the layers that follow the transformer included.
+    """A trainable encoder: all parameters except those of a pooler.
 
     Args:
-        loaded: the sentence-transformers model, in float32.
-        settings: prompt, cut, texts of a forward pass.
+        loaded: the sentence-transformers model in float32.
+        settings: prompt, maximum length and batch size.
     """
 
     def __init__(self, loaded: Any, settings: SentenceTransformersSettings) -> None:
@@ -34,11 +34,11 @@ class Student(TrainableEncoder):
         self._base = self._copies()
 
     def initialize(self, texts: list[str], targets: Floats) -> None:
-        """Its projection becomes the map of its vectors that is nearest to its teacher's.
+        """Initialize the projection with the map nearest to the teacher's vectors.
 
         Args:
-            texts: queries that it learns from.
-            targets: their teacher's unit vectors.
+            texts: training queries.
+            targets: the teacher's unit vectors.
         """
         from sentence_transformers import SentenceTransformer
 
@@ -49,15 +49,15 @@ class Student(TrainableEncoder):
 
     @property
     def n_parameters(self) -> int:
-        """How many it has, those of the tokens included."""
+        """Number of parameters, including embeddings."""
         return sum(parameter.numel() for parameter in self.trained.values())
 
 
 def evenly_spaced(n: int, n_total: int) -> list[int]:
-    """The places of n layers of `n_total`, the first and the last among them; of a single one the first.
+    """Indices of n evenly spaced layers of `n_total`, first and last included; the first if n is 1.
 
     Raises:
-        SettingsError: there are not so many.
+        SettingsError: there are fewer layers.
     """
     if n > n_total:
         raise SettingsError(f"layers {n}: the model has only {n_total} layers")
@@ -65,14 +65,14 @@ def evenly_spaced(n: int, n_total: int) -> list[int]:
 
 
 def keep_layers(model: nn.Module, n: int) -> None:
-    """Leave a transformer n of its layers, evenly chosen.
+    """Keep n evenly spaced layers of a transformer.
 
     Args:
-        model: of transformers.
-        n: how many.
+        model: a transformers model.
+        n: number of layers.
 
     Raises:
-        SettingsError: it has fewer, or no list of layers that is known.
+        SettingsError: it has fewer, or no known list of layers.
     """
     name, config = layers_of(model), model.config
     layers = model.get_submodule(name)
@@ -90,7 +90,7 @@ def keep_layers(model: nn.Module, n: int) -> None:
 
 
 def add_projection(loaded: Any, dimensions: int) -> Any:
-    """A model whose vectors have the index's numbers, by W_stu of ScalingNote, Eq. 14, at random before `begin`."""
+    """Append W_stu of ScalingNote, Eq. 14, if the dimensions differ; random until `initialize`."""
     from sentence_transformers import SentenceTransformer
 
     has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1]

@@ -1,4 +1,4 @@
-"""How near the student is to its teacher, what it finds of its teacher's lists, and how fast both are."""
+"""Evaluation of a student: distance to its teacher, agreement of rankings, and speed."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ SIDES = ("validation", "unseen", "test")
 DEPTH = 10
 
 TIMED = 256
-"""Queries that both encode in turn, one at a time and `BATCH` together."""
+"""Number of queries for timing, one at a time and in batches of `BATCH`."""
 BATCH = 32
 
 
 def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: TeacherPair) -> None:
-    """Ask the labelled test queries by both, and measure how near they are on all that are held out.
+    """Rank the labelled test queries with both, and measure their distance on all held-out queries.
 
     Args:
-        tables: those of `adaptation_pairs`, `tower_queries` and the trials.
-        output: takes `test_queries`, `test_labels`, `test_rankings` and `tower_health`; facts are the numbers of
-            both, and what a query takes on one core of this machine, tokens included.
-        base: the index's encoder, whose vectors are searched.
+        tables: of `adaptation_pairs`, `tower_queries` and the trials.
+        output: `test_queries`, `test_labels`, `test_rankings` and `tower_health`; facts are parameters and single-core
+            speed of both, tokenization included.
+        base: the encoder of the index.
         pair: teacher and student.
 
     Raises:
@@ -64,7 +64,7 @@ def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: Teache
 
 
 def _agreement_row(frozen: FrozenIndex, student: Student, side: str, queries: QuerySet) -> dict[str, Any] | None:
-    """A row of `tower_health`; None where there is no query."""
+    """A row of `tower_health`; None without queries."""
     from darklode.pipeline.towers.course import distances
 
     if not len(queries):
@@ -82,14 +82,14 @@ def _agreement_row(frozen: FrozenIndex, student: Student, side: str, queries: Qu
 
 
 def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> float:
-    """Mean share of the first lists' texts that are in the second ones; rows of texts, -1: none."""
+    """Mean share of the first lists' texts that the second lists contain; −1 entries are empty."""
     is_hit = first >= 0
     both = ((first[:, :, None] == second[:, None, :]).any(axis=2) & is_hit).sum(axis=1)
     return float((both / np.maximum(is_hit.sum(axis=1), 1)).mean())
 
 
 def _speeds(pair: TeacherPair, student: Student, texts: list[str]) -> dict[str, Any]:
-    """Of both: numbers, milliseconds of a query alone, and queries a second in batches."""
+    """Parameters, milliseconds per single query, and queries per second in batches, of both."""
     from darklode.pipeline.base.models.loading import load_query_tower
 
     teacher = load_query_tower(pair.teacher, "cpu")
@@ -105,11 +105,11 @@ def _speeds(pair: TeacherPair, student: Student, texts: list[str]) -> dict[str, 
 
 
 def measure_speed(model: Any, texts: list[str]) -> dict[str, float]:
-    """What a model takes of one core for queries: milliseconds of one alone, queries a second of many together.
+    """Single-core speed: milliseconds per single query, and queries per second in batches.
 
     Args:
-        model: of sentence-transformers.
-        texts: queries with their prompt; processor time is measured, tokens included.
+        model: a sentence-transformers model.
+        texts: queries with their prompt; processor time, tokenization included.
     """
 
     def measure_seconds(size: int) -> float:

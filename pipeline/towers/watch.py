@@ -1,4 +1,4 @@
-"""Looks at held-out queries while towers learn: so often, what is seen, and the weights of the best look."""
+"""Periodic evaluation during training of towers; keeps the weights of the best evaluation."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Tell = Callable[[int, str], None]
 
 
 def format_loss(loss: float | None, digits: int) -> str:
-    """A loss, for the progress line; before the first step there is none."""
+    """Format a loss for the progress line; it is unknown before the first step."""
     return "–" if loss is None else f"{loss:.{digits}f}"
 
 
 class MonitorPoint(Protocol):
-    """What was seen after so many steps."""
+    """An evaluation after some steps."""
 
     @property
     def step(self) -> int:
-        """How many."""
+        """Steps done."""
 
     @property
     def quality(self) -> float:
-        """Of two looks the one with more is the better."""
+        """Greater is better."""
 
 
 Seen = TypeVar("Seen", bound=MonitorPoint)
@@ -38,12 +38,11 @@ Seen = TypeVar("Seen", bound=MonitorPoint)
 
 @dataclass
 class MonitorHistory(Generic[Seen]):
-    """How a trial went.
+    """History of a trial.
 
     Attributes:
-        eval_points: at the held-out queries, in order.
-        best_weights: weights at the best of them.
-        last_eval: the best; of equals the first.
+        eval_points: evaluations, in order.
+        best_weights: weights at the best evaluation.
     """
 
     eval_points: list[Seen] = field(default_factory=list)
@@ -51,27 +50,27 @@ class MonitorHistory(Generic[Seen]):
 
     @property
     def last_eval(self) -> Seen:
-        """The best look; of equals the first."""
+        """The best evaluation; the first one wins ties."""
         return max(self.eval_points, key=lambda look: look.quality)
 
     @property
     def step(self) -> int:
-        """When that was."""
+        """Step of the best evaluation."""
         return self.last_eval.step
 
 
 class TrainingMonitor(ABC, Generic[Seen]):
-    """Looks now and then, and keeps the best weights.
+    """Evaluates periodically and keeps the best weights.
 
     Args:
         steps: of the trial.
-        looks: how many, besides that before the first step.
-        checkpoints: of what learns, whose best weights are kept.
-        tell: hears of each look: steps done, and what was seen.
+        looks: number of evaluations, besides the one before the first step.
+        checkpoints: of the model.
+        tell: progress callback, receives steps done and a message.
 
     Attributes:
-        course: so far.
-        losses: parts of the loss at each step since the last look.
+        course: the history so far.
+        losses: loss parts of each step since the last evaluation.
     """
 
     def __init__(self, steps: int, looks: int, checkpoints: Checkpoints, tell: Tell) -> None:
@@ -80,15 +79,15 @@ class TrainingMonitor(ABC, Generic[Seen]):
         self._checkpoints, self._tell = checkpoints, tell
 
     def resume(self, look: type[Seen]) -> int:
-        """Go on where the trial was killed; returns the steps done.
+        """Continue a killed trial; returns the steps done.
 
         Args:
-            evaluate: what is seen.
+            evaluate: type of the evaluations.
         """
         return self._checkpoints.resume(self.course, look)
 
     def evaluate_step(self, step: int) -> bool:
-        """Look where it is time to, so many steps having been taken; whether another one follows."""
+        """Evaluate if due after this many steps; returns whether another step follows."""
         last = step >= self._steps
         already_evaluated = self.course.eval_points and self.course.eval_points[-1].step == step
         if (step % self._every == 0 or last) and not already_evaluated:
@@ -107,10 +106,10 @@ class TrainingMonitor(ABC, Generic[Seen]):
 
     @abstractmethod
     def evaluate(self, step: int, first: float | None, second: float | None) -> tuple[Seen, str]:
-        """What is seen now, and how it is told.
+        """Evaluate, and format the result for the progress line.
 
         Args:
             step: steps done.
-            first: mean of the loss's first part since the last look; None before the first step.
-            second: likewise.
+            first: mean of the first loss part since the last evaluation; None before the first step.
+            second: mean of the second loss part.
         """

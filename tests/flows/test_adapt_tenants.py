@@ -128,6 +128,7 @@ def test_another_tenants_rows_change_neither_fingerprint_nor_weights(root: Path,
     assert len({one.content("adapter_weights") for one in weights}) == 1
 
 
+@pytest.mark.slow
 def test_a_head_fits_its_own_tenants_index_and_no_other(root: Path, tmp_path: Path) -> None:
     acme = str(root / "out" / place_of("acme"))
     with serving.checking(acme, str(root / "both")) as check:

@@ -71,6 +71,7 @@ def test_a_changed_document_redoes_what_reads_documents(built_once: Path, inputs
     assert tables_of(run) != tables_of(built_once)
 
 
+@pytest.mark.slow
 def test_a_changed_document_with_the_same_text_redoes_the_ingest_alone(
     built_once: Path, inputs: Path, tmp_path: Path
 ) -> None:

@@ -164,6 +164,7 @@ def test_each_image_holds_what_its_service_imports(installed: Path, service: str
     assert done.stdout.splitlines()[-1] == str(installed / "darklode" / "__init__.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["prompts", "flows/presets", "flows/web/templates", "schemas"])
 def test_the_image_holds_files_that_are_no_code(installed: Path, part: str) -> None:
     def files(folder: Path) -> set[str]:

@@ -222,6 +222,7 @@ def test_a_deployed_build_runs_to_completed(site: Site, finished: Finished) -> N
     assert flow_run["name"] == f"{'/'.join(out.split('/')[-2:])} {flow_run['expected_start_time'][:10]}"
 
 
+@pytest.mark.slow
 def test_a_second_build_is_shown_as_cached(site: Site, finished: Finished) -> None:
     out, flow_run, _ = finished
     again = site.inside("build-benchmark/local", out=out)

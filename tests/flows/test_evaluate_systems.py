@@ -28,6 +28,7 @@ def ours(folder: Path) -> dict[str, bytes]:
     return {name: data for name, data in tables_of(folder).items() if name.startswith(OURS)}
 
 
+@pytest.mark.slow
 def test_a_build_is_measured_and_then_stands(copied: Path, served: Environment) -> None:
     options = ["--system", "bm25", "--system", "ppmi", "--set", "evaluate.bootstrap=50", "--set", "evaluate.flips=200"]
     done = run_inside([DARKLODE, "evaluate", str(copied), *options], served)

@@ -42,6 +42,7 @@ def test_a_night_without_anything_new_needs_no_server(
     assert "mined_test" in STANDS.findall(printed)
 
 
+@pytest.mark.slow
 def test_stages_that_stand_are_reported_once(sample_run: SampleRun, served: Environment, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(sample_run.folder, tmp_path / "run"))
     printed = built(build_command(copied, "--set", "audit.bootstrap=50"), served)

@@ -86,6 +86,7 @@ def test_other_settings_change_the_triplets_and_not_that(once: Once, tmp_path: P
     assert tables_of(run) != tables_of(once())
 
 
+@pytest.mark.slow
 def test_nothing_of_the_test_period_is_mined_and_what_is_called_unseen_is_new(once: Once) -> None:
     tables = Run(str(once(*OTHERS["a test period"]))).tables()
     counted = """

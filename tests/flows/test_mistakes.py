@@ -208,6 +208,7 @@ def words_of(command: str) -> list[str]:
     return [DARKLODE, *shlex.split(command)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", TELLS)
 def test_what_is_wrong_is_told_with_what_to_do(at_desk: Path, command: str) -> None:
     with unchanged(at_desk):

@@ -209,6 +209,7 @@ def test_days_that_wait_and_what_the_gate_refused_are_told_together() -> None:
     assert isinstance(combine_errors([NoLift("acme would fall"), DoesNotFit("birch")]), NoLift)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_asked_for(root: Path) -> None:
     with pytest.raises(SettingsError, match="a head of its own"):
         night(root, tenants=["all"], share_with=[GUARD])

@@ -33,6 +33,7 @@ def test_what_may_pass_is_tried_again_and_finished_units_are_kept(ended: Ended, 
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["an error of ours", "a mistake", "no such file", "nobody listens", "Ctrl-C"])
 def test_what_will_not_pass_is_raised_at_once(ended: Ended, case: str) -> None:
     (error,) = shaky_stage.CASES[case]

@@ -1,13 +1,14 @@
-"""The one reader and writer of tables: a run's folder (or `s3://` prefix), its manifests and its parts.
+"""Reading and writing of runs: a folder (or `s3://` prefix) with manifests and table parts.
 
     RUN/settings.yaml                 the settings in force
     RUN/manifests/<stage>.json        written last: a manifest means that the stage is complete
-    RUN/progress/<stage>/<key>.json   units of an unfinished stage that are already on disk
-    RUN/progress/<stage>/<key>.state  what a unit that is under way needs to go on
+    RUN/progress/<stage>/<key>.json   finished units of an unfinished stage
+    RUN/progress/<stage>/<key>.state  what an unfinished unit needs to continue
     RUN/tables/<table>/*.parquet      the parts, named by stage, number and content
 
-A part never changes: another content has another name, so a stage that is rebuilt leaves the finished tables readable
-until its new manifest stands. The same inputs give the same bytes, whether or not a run was killed on the way.
+Parts are immutable: other content gets another name, so while a stage is rebuilt its finished tables stay readable
+until
+the new manifest is written. The same inputs give the same bytes, whether or not a run was killed on the way.
 """
 
 from darklode.pipeline.base.artifacts.output import Output, State, Unit

@@ -1,10 +1,11 @@
-"""Whether files of tables hold what was written: by sha256, and by their stamps once that is known.
+"""Integrity of table files: by sha256, and by their stamps once a file was verified.
 
-    RUN/verified/<table>.json         the stamps of the files whose sha256 was right
+    RUN/verified/<table>.json         stamps of the files whose sha256 was correct
 
-A stamp is what the file system says of a file: its place, size and both times, one of which nobody can set. No copy
-has it, so a copied or restored run is read once. On S3 nothing is stamped: sizes are compared, and pyarrow holds each
-page that it reads against the page's checksum.
+A stamp is inode, size and both timestamps, one of which cannot be set by a program. A copy has other stamps, so a
+copied
+or restored run is verified once. On S3 there are no stamps: sizes are compared, and pyarrow verifies the checksum of
+each page that it reads.
 """
 
 import hashlib
@@ -18,14 +19,14 @@ from darklode.pipeline.base.errors import ArtifactError
 
 
 class IntegrityCheck:
-    """Looks at the files of a run's tables."""
+    """Verifies the files of a run's tables."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._stamps: dict[str, dict[str, str]] = {}
 
     def find_damaged(self, table: str, parts: Sequence[Part]) -> list[str]:
-        """The files of some of a table's parts that are gone, or hold something else than was written."""
+        """The files of some parts of a table that are missing or have other content than was written."""
         if self._store.local is None:
             sizes = self._store.sizes(f"tables/{table}", recursive=True)
             return [part.file for part in parts if sizes.get(part.file) != part.size]
@@ -39,27 +40,27 @@ class IntegrityCheck:
         return [part.file for part in parts if part.file not in hashes]
 
     def require(self, table: str, parts: Sequence[Part]) -> None:
-        """Make sure that a table's files can be trusted.
+        """Check that a table's files are intact.
 
         Raises:
-            ArtifactError: one cannot.
+            ArtifactError: one is not.
         """
         for file in self.find_damaged(table, parts):
             message = f"{self._store.path(file)} is missing or damaged"
             raise ArtifactError(f"{message}; run the command that made it again: it makes anew what is damaged")
 
     def is_sound(self, part: Part) -> bool:
-        """Whether a part's file may be taken as it is: by its stamp where that is known, else it is read now."""
+        """Whether a part's file is intact: by its stamp if it is known, else by reading it."""
         stamp = self._store.stamp(part.file)
         noted = stamp is not None and self._load_known(table_of(part.file)).get(part.file) == stamp
         return noted or self.is_unchanged(part)
 
     def is_unchanged(self, part: Part) -> bool:
-        """Whether a part's file is there and has the very bytes that were written, read now."""
+        """Whether a part's file exists and has exactly the written bytes; always reads it."""
         return self.read(part) is not None
 
     def read(self, part: Part) -> bytes | None:
-        """A part's bytes, if its file is there and they are the very ones that were written."""
+        """A part's bytes, or None if the file is missing or altered."""
         data = self._store.read(part.file)
         return data if data is not None and hashlib.sha256(data).hexdigest() == part.sha256 else None
 
@@ -69,7 +70,7 @@ class IntegrityCheck:
         return self._stamps[table]
 
     def _save_stamps(self, table: str, stamps: Mapping[str, str]) -> None:
-        """Note the stamps of the files that are still there; a run that cannot be written to is read each time."""
+        """Save the stamps of files that still exist. A read-only run is verified again each time."""
         self._stamps[table] = {file: stamp for file, stamp in stamps.items() if self._store.stamp(file) == stamp}
         with suppress(OSError):
             self._store.write(_file(table), json.dumps(self._stamps[table], indent=0).encode())
@@ -80,7 +81,7 @@ def _file(table: str) -> str:
 
 
 def _stamps(store: Store, table: str) -> dict[str, str]:
-    """The stamps that were noted; none where they cannot be read."""
+    """The saved stamps; empty if unreadable."""
     try:
         return dict(json.loads(store.read(_file(table)) or b"{}"))
     except (OSError, ValueError, TypeError):

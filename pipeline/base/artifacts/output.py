@@ -1,4 +1,4 @@
-"""Where a stage writes: parts of tables, rejects and funnel steps, in units that survive a kill and are reused."""
+"""Output of a stage: table parts, rejects and funnel steps, in resumable units."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -41,21 +41,22 @@ from darklode.schemas.tables import REJECTS, TABLES
 Report = Callable[[int, int | None, str], None]
 
 PART_ROWS = 1 << 18
-"""Rows of a part where a stage streams them: some ten megabytes."""
+"""Rows per part if a stage streams them: some ten megabytes."""
 
 ANSWER_ROWS = 1 << 19
-"""Rows of a part where DuckDB's answer becomes one: ids and numbers, no texts."""
+"""Rows per part for results of DuckDB queries, which hold ids and numbers but no texts."""
 
 PAYLOAD_CHARACTERS = 500
-"""What `rejects` keeps of a row: enough to know it again, whatever its size."""
+"""Characters of a row kept in `rejects`: enough to recognize it."""
 
 
 @dataclass
 class Unit:
-    """A piece of a stage's work, recorded when all its parts are on disk.
+    """A piece of a stage's work, recorded once all its parts are on disk.
 
-    `done` is true when the same piece was finished before: by a killed run of the stage, or by its last complete run
-    on inputs that differed elsewhere. Then there is nothing left to do; `facts` hold what was noted at the time.
+    `done` is true if the unit was finished before, by a killed run of the stage or by its last complete run with the
+    same
+    basis. Then nothing is left to do, and `facts` hold what was recorded.
     """
 
     done: bool
@@ -65,28 +66,28 @@ class Unit:
 
 @dataclass(frozen=True)
 class State:
-    """Where a unit that is under way keeps what it needs to go on after a kill; it goes with the progress records."""
+    """Saved state of an unfinished unit; deleted with the progress records."""
 
     store: Store
     name: str
 
     def read(self) -> bytes | None:
-        """What was written last; None where nothing was."""
+        """The last saved state; None if there is none."""
         return self.store.read(self.name)
 
     def write(self, data: bytes) -> None:
-        """Keep it in the place of what was written before: all of it or nothing."""
+        """Replace the state atomically."""
         self.store.write(self.name, data)
 
 
 class Output:
-    """A stage's open outputs. Parts keep the order in which the stage's code writes them.
+    """The open outputs of a running stage. Parts keep the order in which they are written.
 
     Args:
-        store: the run's files.
-        plan: the stage and what it runs on.
-        before: the stage's last complete run, whose units are used again where they stand.
-        report: told of progress as (done, total or None, note).
+        store: files of the run.
+        plan: the stage and its inputs.
+        before: the stage's last complete run; its units are reused if their basis is the same.
+        report: progress callback with (done, total or None, note).
     """
 
     def __init__(self, store: Store, plan: Plan, before: Manifest | None, report: Report) -> None:
@@ -104,17 +105,16 @@ class Output:
         self.units: dict[str, dict[str, Any]] = {}
 
     def write(self, table: str, rows: pa.Table, partition: str = "") -> None:
-        """Write rows as one part. Empty rows write nothing.
+        """Write rows as one part; no rows write nothing.
 
         Args:
             table: one that the stage declares.
             rows: in the table's schema.
-            partition: a folder of the table to write to, such as `2026-03-01`; its parts have their own numbers. A
-                folder of `partition_name`, such as `tenant-acme`, takes rows of that value only.
+            partition: folder of the table, such as `2026-03-01`, with its own part numbers. A folder made by
+                `partition_name`, such as `tenant-acme`, accepts rows with that value only.
 
         Raises:
-            ValueError: the stage does not declare the table, the rows do not have its schema, or they do not have the
-                values that the folder names.
+            ValueError: the table is not declared, the schema differs, or the rows do not belong to the partition.
         """
         self._check(table, rows, partition)
         if rows.num_rows:
@@ -133,14 +133,14 @@ class Output:
 
     @contextmanager
     def packed_writer(self, table: str, *partitions: str) -> Iterator[Callable[[pa.Table, str], None]]:
-        """Write rows that come piece by piece as files of the size that trainers like, see `packing.py`.
+        """Write streamed rows as files of the size that trainers prefer, see `packing.py`.
 
         Args:
             table: one that the stage declares.
-            partitions: the folders that rows go to; their last files are written in this order.
+            partitions: all folders that rows go to; their last files are written in this order.
 
         Yields:
-            What takes rows and their partition.
+            A function that takes rows and their partition.
 
         Raises:
             ValueError: as for `write`.
@@ -161,15 +161,15 @@ class Output:
 
     @contextmanager
     def row_group_writer(self, table: str, part_rows: int, partition: str = "") -> Iterator[Callable[[pa.Table], None]]:
-        """Write rows that come piece by piece, in parts of so many rows: the files that `write` would make of these.
+        """Write streamed rows in parts of a fixed number of rows: the same files as with `write`.
 
         Args:
             table: one that the stage declares.
-            part_rows: of each part but the last.
+            part_rows: rows of each part but the last.
             partition: as for `write`.
 
         Yields:
-            What takes rows. Memory follows a row group and a part's bytes.
+            A function that takes rows. Memory is bounded by a row group and the bytes of a part.
 
         Raises:
             ValueError: as for `write`.
@@ -198,13 +198,13 @@ class Output:
         parameters: Mapping[str, object],
         partition: str = "",
     ) -> None:
-        """Write the answer of one ordered query, in parts of `ANSWER_ROWS` rows; see `write`.
+        """Write the result of an ordered query in parts of `ANSWER_ROWS` rows.
 
         Args:
-            table: one that the stage declares; the answer has its columns, in their order.
-            connection: holds what the query reads.
-            query: SQL; order its rows.
-            parameters: the query's values.
+            table: one that the stage declares; the result has its columns in order.
+            connection: has the tables of the query.
+            query: SQL with ORDER BY.
+            parameters: of the query.
             partition: as for `write`.
         """
         with self.row_group_writer(table, ANSWER_ROWS, partition) as take:
@@ -212,9 +212,9 @@ class Output:
                 take(rows.cast(TABLES[table].schema))
 
     def previous_tables(self, *tables: str) -> Tables | None:
-        """What the stage's last complete run wrote, whatever it ran on.
+        """The output of the stage's last complete run, whatever its inputs were.
 
-        None where that is gone or damaged, or where an earlier version of Darklode wrote other columns.
+        None if it is missing or damaged, or was written with other columns by an earlier version.
         """
         if self._before is None:
             return None
@@ -225,16 +225,16 @@ class Output:
 
     @property
     def earlier_facts(self) -> Mapping[str, Any]:
-        """The facts of the stage's last complete run; empty where there is none."""
+        """The facts of the stage's last complete run; empty if there is none."""
         return self._before.facts if self._before else {}
 
     def reuse_part(self, table: str, part: Part) -> None:
-        """Take over a part of the stage's last complete run as it is, in a table with partitions."""
+        """Take over a part of the stage's last complete run, in a partitioned table."""
         self._numbers[_folder(table, partition_of(part.file))] += 1
         self.parts[table].append(part)
 
     def reject(self, stage: str, table: str, columns: dict[str, Any]) -> None:
-        """Record dropped rows: `columns` are columns of `rejects`; stage and table are filled in, payloads cut here."""
+        """Record dropped rows with columns of `rejects`; stage and table are added, payloads truncated."""
         length = len(next(iter(columns.values())))
         reject_columns = {"stage": pa.repeat(stage, length), "table": pa.repeat(table, length)}
         rows = REJECTS.rows(reject_columns | columns)
@@ -243,11 +243,11 @@ class Output:
         self.write(REJECTS.name, rows.set_column(payload_index, rows.schema.field(payload_index), cut))
 
     def rows(self, table: str) -> int:
-        """Rows of a table as written so far, its patch applied."""
+        """Rows of a table written so far, including its patch."""
         return self.so_far(table).rows(table)
 
     def so_far(self, table: str) -> Tables:
-        """A table as written so far, to read from."""
+        """A table as written so far, for reading."""
         return Tables(self._store, {name: list(self.parts[name]) for name in TABLES[table].files})
 
     def count(self, step: FunnelStep) -> None:
@@ -255,36 +255,37 @@ class Output:
         self.funnel.append(step)
 
     def progress(self, done: int, total: int | None = None, note: str = "") -> None:
-        """Say how much of the stage is done; a total that is not known is None. The note is shown beside it."""
+        """Report progress; `total` is None if unknown."""
         self._report(done, total, note)
 
     def unit_key(self, name: str, basis: str) -> str:
-        """What names the unit that `unit` opens for this name and basis."""
+        """The key of the unit with this name and basis."""
         plan = self._plan
         return key_of(SCHEMA_VERSION, plan.stage.name, plan.stage.version, plan.shaping, name, basis)
 
     def is_done(self, name: str, basis: str) -> bool:
-        """Whether `unit` will find this work done, for stages that must know it before they open the first one."""
+        """Whether `unit` will find this work done, for stages that need to know before opening the first unit."""
         raw = self._find_record(self.unit_key(name, basis))
         return raw is not None and all(
             self._intact.is_sound(Part(**part)) for parts in raw["parts"].values() for part in parts
         )
 
     def is_recorded(self, name: str, basis: str) -> bool:
-        """The same by the record alone: a look into no part, of which one may be damaged."""
+        """The same by the record alone, without verifying parts, which could be damaged."""
         return self._find_record(self.unit_key(name, basis)) is not None
 
     def state(self, name: str, basis: str) -> State:
-        """Where the unit that `unit` opens for this name and basis keeps its state."""
+        """The saved state of the unit with this name and basis."""
         return State(self._store, f"progress/{self._plan.stage.name}/{self.unit_key(name, basis)}.state")
 
     @contextmanager
     def unit(self, name: str, basis: str) -> Iterator[Unit]:
-        """Work that is not repeated while its basis stands: look at `done`, then write its parts inside the block.
+        """A unit of work that is skipped while its basis is unchanged: check `done`, then write its parts inside the
+        block.
 
         Args:
-            name: what the unit is, unique within the stage.
-            basis: a hash of everything the unit depends on, besides the stage, its version and its settings.
+            name: unique within the stage.
+            basis: hash of everything the unit depends on, besides stage, version and settings.
         """
         key = self.unit_key(name, basis)
         previous_unit = self._find(key)
@@ -298,7 +299,7 @@ class Output:
             self._store.write(self._record(key), seal(self.units[key]))
 
     def written(self, unit: Unit, table: str) -> pa.Table:
-        """The rows that a unit wrote to a table, now or when it was finished before."""
+        """The rows that a unit wrote to a table, now or earlier."""
         data = [self._store.read(part.file) for part in unit.parts.get(table, [])]
         pieces = [pq.read_table(pa.BufferReader(buffer)) for buffer in data if buffer is not None]
         return pa.concat_tables([TABLES[table].empty(), *pieces])
@@ -324,7 +325,7 @@ class Output:
         return unit
 
     def _reuse_file(self, table: str, part: Part) -> Part | None:
-        """Use a part again, under the number that it has in this run; None if it is gone or damaged."""
+        """Reuse a part under its number in this run; None if it is missing or damaged."""
         partition = partition_of(part.file)
         taken = replace(part, file=self._next_file(table, part.sha256, partition))
         if taken.file == part.file:
@@ -343,7 +344,7 @@ class Output:
     def _add(
         self, table: str, data: bytes | memoryview, rows: int, partition: str = "", *, day: str | None = None
     ) -> Part:
-        """Write a part's file, and append the part."""
+        """Write a part's file and append the part."""
         sha = hashlib.sha256(data).hexdigest()
         part = Part(self._next_file(table, sha, partition), rows, len(data), sha, day)
         self._store.write(part.file, data)
@@ -360,7 +361,9 @@ class Output:
         return part
 
     def close(self) -> dict[str, list[Part]]:
-        """Give every declared table at least one part, so that its file pattern always opens; return all parts."""
+        """Write an empty part for each declared table without one, so that its file pattern always matches; returns all
+        parts.
+        """
         for table in self._plan.stage.writes:
             if not self.parts[table]:
                 self._add(table, encode(TABLES[table].empty()), 0)
@@ -372,7 +375,7 @@ def _folder(table: str, partition: str) -> str:
 
 
 def record_of(data: bytes) -> Mapping[str, Any] | None:
-    """What the record of a finished unit says; None where it is damaged, so that the unit is worked on again."""
+    """The record of a finished unit; None if damaged, so that the unit is computed again."""
     try:
         record = unseal(data)
     except ValueError:

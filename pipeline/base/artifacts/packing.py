@@ -1,4 +1,4 @@
-"""Parts of rows that come piece by piece: memory follows a row group and a file's bytes, never the table."""
+"""Streaming rows into Parquet files: memory is bounded by a row group and a file's bytes."""
 
 from typing import Protocol
 
@@ -7,32 +7,32 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 FILE_BYTES = 64 << 20
-"""A file for trainers that has reached so many bytes is closed: 64 to 70 MB."""
+"""Size at which a file for trainers is closed: 64 to 70 MB."""
 
 GROUP_ROWS = 4096
-"""Rows of a row group for trainers, which is what a reader holds."""
+"""Rows per row group for trainers, which is what a reader holds in memory."""
 
 TABLE_GROUP_ROWS = 1 << 16
-"""Rows of a row group in all other tables."""
+"""Rows per row group in all other tables."""
 
 DATED = ("date", "timestamp")
-"""Columns that say of which day a row is."""
+"""Columns that give the day of a row."""
 
 
 class Add(Protocol):
-    """Takes a file: its bytes, its rows, and its first day where its rows have one."""
+    """Receives a finished file: bytes, rows, and the first day if the rows have one."""
 
     def __call__(self, data: memoryview, rows: int, *, day: str | None) -> object: ...
 
 
 class Packing:
-    """Rows into files: the same rows always make the same bytes, in whatever pieces they come.
+    """Packs rows into files. The same rows give the same bytes, however they are split into pieces.
 
     Args:
-        add: takes what is full.
-        group_rows: of a row group.
-        file_rows: of a file, at most; None: any number.
-        file_bytes: a file that has reached so many is closed; None: none is for its bytes.
+        add: receives full files.
+        group_rows: rows per row group.
+        file_rows: maximum rows per file; None: no limit.
+        file_bytes: size at which a file is closed; None: no limit.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Packing:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table) -> None:
-        """Take rows; those that fill no row group wait."""
+        """Add rows; an incomplete row group is buffered."""
         self._waiting.append(rows)
         if sum(some.num_rows for some in self._waiting) < self._target_rows:
             return
@@ -63,7 +63,7 @@ class Packing:
         self._waiting = [waiting_rows] if waiting_rows.num_rows else []
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write the buffered rows."""
         remaining = [some for some in self._waiting if some.num_rows]
         self._waiting = []
         if remaining:
@@ -97,7 +97,7 @@ class Packing:
 
 
 def encode(rows: pa.Table) -> memoryview:
-    """A table as one file, also where it has no rows: the same rows always give the same bytes."""
+    """A table as one Parquet file, also if empty; the same rows give the same bytes."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, compression="zstd", write_page_checksum=True) as writer:
         for start in range(0, max(rows.num_rows, 1), TABLE_GROUP_ROWS):
@@ -107,7 +107,7 @@ def encode(rows: pa.Table) -> memoryview:
 
 
 def first_day(rows: pa.Table) -> str | None:
-    """The first day of some rows, by which a day's parts are found without a look into each."""
+    """First day of some rows; it lets readers find a day's parts without opening them."""
     dated = [name for name in DATED if name in rows.column_names]
     first = pc.min(rows[dated[0]]).as_py() if dated else None
     return first.isoformat()[: len("2026-03-01")] if first else None

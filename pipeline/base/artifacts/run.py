@@ -1,4 +1,4 @@
-"""A run: its manifests decide what is complete, what stands, and what has to be redone and why."""
+"""A run: its manifests determine which stages are complete, which are up to date, and which must be redone and why."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ def _software() -> dict[str, str]:
 
 
 def no_progress(_done: int, _total: int | None, _note: str) -> None:
-    """Report progress to nobody."""
+    """Ignore progress."""
 
 
 class Run:
@@ -45,7 +45,7 @@ class Run:
 
     Args:
         url: the folder or prefix.
-        untouched: nothing is written there, not even which files were found intact.
+        untouched: write nothing, not even verification stamps.
     """
 
     def __init__(self, url: str, *, untouched: bool = False) -> None:
@@ -54,11 +54,12 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second process from writing to the same local run; a killed process leaves no lock behind.
+        """Prevent a second process from writing to the same local run; the lock of a killed process is released by the
+        system.
 
         Raises:
             ArtifactError: another process is writing to the run.
-            NotWritable: its folder cannot be made or written to.
+            NotWritable: the folder cannot be created or written to.
         """
         if self.store.local is None:
             with self.store.alone():
@@ -79,10 +80,10 @@ class Run:
             guard.release()
 
     def manifests(self) -> dict[str, Manifest]:
-        """The manifests of all complete stages, by stage.
+        """Manifests of all complete stages, by stage.
 
         Raises:
-            ArtifactError: a manifest that cannot be understood.
+            ArtifactError: a manifest is invalid.
         """
         manifests = {}
         for name in sorted(self.store.sizes("manifests")):
@@ -99,7 +100,7 @@ class Run:
             raise ArtifactError(message) from error
 
     def parts(self) -> dict[str, list[Part]]:
-        """The parts of every table that a complete stage wrote."""
+        """Parts of every table of a complete stage."""
         tables: dict[str, list[Part]] = {}
         for _, manifest in sorted(self.manifests().items()):
             for table, parts in manifest.outputs.items():
@@ -107,10 +108,10 @@ class Run:
         return tables
 
     def tables(self, *names: str) -> Tables:
-        """Open tables for reading; without names, all there are.
+        """Open tables for reading; without names, all tables.
 
         Raises:
-            ArtifactError: a table that no complete stage has written.
+            ArtifactError: no complete stage has written a table.
         """
         parts = self.parts()
         missing = [name for name in names if name not in parts]
@@ -130,9 +131,9 @@ class Run:
 
         Args:
             stage: the stage.
-            settings: what it hangs on, as plain values.
-            external: fingerprints of what is not a table.
-            bounds: the settings among them that only decide whether it fails.
+            settings: that it depends on, as plain values.
+            external: fingerprints of inputs that are not tables.
+            bounds: names of settings that only decide whether the stage fails.
         """
         parts = self.parts()
         inputs = dict(external or {}) | {name: content(parts, name) for name in stage.reads if name in parts}
@@ -140,7 +141,7 @@ class Run:
         return Plan(stage, mark, inputs, dict(settings), self._reason(stage, mark, inputs, dict(settings)), bounds)
 
     def manifest(self, stage: Stage) -> Manifest | None:
-        """A stage's manifest, or None where it is not complete."""
+        """A stage's manifest, or None if it is not complete."""
         name = f"manifests/{stage.name}.json"
         data = self.store.read(name)
         return None if data is None else self._parse(name, data)
@@ -162,10 +163,10 @@ class Run:
         return None
 
     def execute(self, plan: Plan, work: Callable[[Tables, Output], None], report: Report = no_progress) -> Manifest:
-        """Run a stage's work and write its manifest last; then delete what the manifest no longer names.
+        """Execute a stage's work, write its manifest last, then delete files that the manifest no longer names.
 
         Raises:
-            EverythingDropped: the stage did; its rejects are written, and it is not up to date.
+            EverythingDropped: every row was dropped; the rejects are written, and the stage is not up to date.
         """
         stage, began = plan.stage, time.perf_counter()
         self.store.mark_shared("progress")

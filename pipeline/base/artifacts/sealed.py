@@ -1,4 +1,4 @@
-"""Small JSON files that tell when a byte of them changed: their last key is the sha256 of all that stands before it."""
+"""Small JSON files with a checksum: the last key is the sha256 of everything before it."""
 
 import hashlib
 import json
@@ -11,17 +11,17 @@ _SEAL = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\Z')
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
-    """JSON of a mapping that does not have the key itself, with its seal."""
+    """Serialize a mapping with its checksum."""
     text = json.dumps({**content, KEY: ""}, indent=1, ensure_ascii=False).encode()
     before = text[: -len(b'"sha256": ""\n}')]
     return before + f'"{KEY}": "{hashlib.sha256(before).hexdigest()}"\n}}'.encode()
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """What was sealed; a file of an earlier version, which has no seal, is taken as it is.
+    """Parse and verify; a file without a checksum, from an earlier version, is accepted.
 
     Raises:
-        ValueError: it is no JSON object, or not the one that was written.
+        ValueError: it is not a JSON object, or the checksum differs.
     """
     content = json.loads(data)
     if not isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""What a stage declares about itself, and what its manifest records."""
+"""Declarations of stages and their manifests."""
 
 import hashlib
 import json
@@ -15,10 +15,10 @@ from darklode.schemas.table import SCHEMA_VERSION
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage's name, what it reads and writes. Raise `version` whenever its output changes for the same input.
+    """A stage's name, inputs and outputs. Increase `version` whenever the output changes for the same input.
 
     Attributes:
-        consults: tables that it looks at as they stand when it runs: what changes in them alone redoes nothing.
+        consults: tables that are read but do not count as inputs: changes in them redo nothing.
     """
 
     name: str
@@ -28,15 +28,15 @@ class Stage:
     consults: tuple[str, ...] = ()
 
     def reading(self, *tables: str) -> "Stage":
-        """The same stage with these tables among those that it reads."""
+        """The same stage with additional inputs."""
         return replace(self, reads=tuple(dict.fromkeys((*self.reads, *tables))))
 
 
 @dataclass(frozen=True)
 class Part:
-    """One Parquet file of a table; `day` is the ISO date of its first rows, where these have one.
+    """One Parquet file of a table; `day` is the ISO date of its first rows, if they have one.
 
-    In records of older versions no part has a day.
+    Records of older versions have no day.
     """
 
     file: str
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(frozen=True)
 class FunnelStep:
-    """Rows into and out of one step, with the dropped ones by reason. A filter's rows add up."""
+    """Rows into and out of one step, and dropped rows by reason. For filters, the numbers add up."""
 
     step: str
     unit_in: str
@@ -65,7 +65,7 @@ class FunnelStep:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The record of a complete stage; `finished` is when, in UTC (ISO 8601), and empty in records of older versions."""
+    """The record of a complete stage; `finished` is an ISO 8601 time in UTC, empty in records of older versions."""
 
     stage: str
     fingerprint: str
@@ -81,7 +81,7 @@ class Manifest:
     schema_version: int = SCHEMA_VERSION
 
     def rows(self, table: str) -> int:
-        """Rows in the files of a table; its patch, where it has one, is a table of its own."""
+        """Rows in the files of a table, without its patch, which is a table of its own."""
         return sum(part.rows for part in self.outputs.get(table, []))
 
     def to_json(self) -> bytes:
@@ -89,10 +89,10 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes) -> "Manifest":
-        """Read what `to_json` wrote.
+        """Inverse of `to_json`.
 
         Raises:
-            ValueError: it is something else, or not all of it.
+            ValueError: the text is invalid or incomplete.
         """
         try:
             raw = unseal(data)
@@ -105,10 +105,10 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a stage would run on, whether it stands, and if not, why it has to run.
+    """A stage's inputs, whether it is up to date, and if not, why.
 
     Attributes:
-        bounds: the settings that only decide whether the stage fails; its finished units stand whatever they are.
+        bounds: settings that only decide whether the stage fails; finished units stay valid when they change.
     """
 
     stage: Stage
@@ -129,12 +129,12 @@ class Plan:
 
 
 def fingerprint(stage: Stage, inputs: dict[str, str], settings: dict[str, Any]) -> str:
-    """Identify all that can change a stage's output: the stage, its version, its inputs and its settings."""
+    """Hash of everything that can change the output: stage, version, inputs and settings."""
     return key_of(SCHEMA_VERSION, stage.name, stage.version, inputs, settings)
 
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-"""What JSON can hold; a scalar of pyarrow or numpy is none."""
+"""What JSON can hold; scalars of pyarrow or NumPy are not allowed."""
 
 
 def key_of(*basis: Json) -> str:
@@ -143,38 +143,38 @@ def key_of(*basis: Json) -> str:
 
 
 def part_file(table: str, stage: str, number: int, sha256: str, partition: str = "") -> str:
-    """Where a part lies: another content has another name. `partition` is a folder such as `2026-03-01`."""
+    """File name of a part: other content gets another name. `partition` is a folder such as `2026-03-01`."""
     folder = f"tables/{table}/{partition}" if partition else f"tables/{table}"
     return f"{folder}/{stage}-{number:05d}-{sha256[:8]}.parquet"
 
 
 def partition_of(file: str) -> str:
-    """The partition that a part's file lies in; empty where its table has none."""
+    """The partition of a part's file; empty if its table has none."""
     return "/".join(file.split("/")[2:-1])
 
 
 def table_of(file: str) -> str:
-    """The table that a part's file belongs to."""
+    """The table of a part's file."""
     return file.split("/")[1]
 
 
 def partition_name(values: Mapping[str, object]) -> str:
-    """Folders that name the values of columns, such as `tenant-acme/date-2026-03-01`, safe for any value.
+    """Folders that name column values, such as `tenant-acme/date-2026-03-01`, escaped for any value.
 
-    Not Hive's `tenant=acme`: the files hold the columns too, and pyarrow and pandas refuse a column that stands in both
-    places.
+    Not Hive's `tenant=acme`: the files also contain the columns, and pyarrow and pandas refuse a column that occurs in
+    both.
     """
     return "/".join(f"{column}-{quote(str(value), safe='')}" for column, value in values.items())
 
 
 def partition_values(partition: str) -> dict[str, str]:
-    """The values that the folders of `partition_name` name, by column; a folder such as `2026-03-01` names none."""
+    """Column values named by folders of `partition_name`; a folder such as `2026-03-01` names none."""
     pairs = (folder.partition("-") for folder in partition.split("/") if "-" in folder)
     return {column: unquote(value) for column, _, value in pairs if not column.isdecimal()}
 
 
 def parts_of(stage: str) -> re.Pattern[str]:
-    """Matches the names of a stage's part files, and of what a killed write left of one."""
+    """Pattern of a stage's part files and of leftovers of killed writes."""
     return re.compile(rf"\.?{re.escape(stage)}-\d{{5,}}-[0-9a-f]{{8}}\.parquet({TEMPORARY})?")
 
 
@@ -189,5 +189,5 @@ def difference(manifest: Manifest, inputs: dict[str, str], settings: dict[str, A
 
 
 def digest(parts: list[Part]) -> str:
-    """Identify a table's content by that of its parts."""
+    """Fingerprint of a table by its parts."""
     return key_of(*(part.sha256 for part in parts))

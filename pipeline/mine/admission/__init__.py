@@ -1,5 +1,5 @@
-"""Which days of the log may be learned from: what each was like, what is implausible of it, what somebody decided.
+"""Admission of log days: daily statistics, implausible days, and people's decisions.
 
-In data order: `figures`, `measures`, `plausible`, `stage`; `decisions` are people's, and `admitted` is what the other
-stages ask.
+In data order: `figures`, `measures`, `plausible`, `stage`. `decisions` holds people's decisions, and other stages read
+`admitted`.
 """

@@ -1,4 +1,4 @@
-"""The days of the log without what is held or discarded: what other stages make evidence from."""
+"""The admitted rows of the log: its days without what is held back or discarded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from darklode.pipeline.mine.days import digests
 
 OUT = ("held", "discarded")
 WITHOUT = "left out"
-"""A fact of the stage: the tenants of which a day is left out, and whether that day has other rows."""
+"""A fact of the stage: for each day the tenants left out, and whether the day has other rows."""
 
 
 @dataclass(frozen=True)
 class AdmittedRows:
-    """The log's days of which something is admitted.
+    """The days of the log with admitted rows.
 
     Attributes:
-        tables: holds `impressions`.
+        tables: `impressions`.
         days: parts of `impressions` by ISO date.
-        without: the tenants whose rows of a day are left out.
+        without: tenants whose rows of a day are left out.
     """
 
     tables: Tables
@@ -33,7 +33,7 @@ class AdmittedRows:
 
     @classmethod
     def from_tables(cls, tables: Tables) -> "AdmittedRows":
-        """By `log_days`; where there is no such table, all days."""
+        """From `log_days`; without that table, all days are admitted."""
         if "log_days" not in tables:
             return cls(tables, tables.by_day("impressions", "timestamp"), {})
         states = tables.read("log_days", ["tenant", "date", "state", "rows"])
@@ -49,23 +49,23 @@ class AdmittedRows:
 
     @classmethod
     def without_days(cls, tables: Tables, without: Mapping[str, Mapping[str, Any]]) -> "AdmittedRows":
-        """By what the stage noted (`WITHOUT`) of the days with tenants that are left out."""
+        """From the stage's fact `WITHOUT`."""
         days = tables.by_day("impressions", "timestamp")
         some = {day: held_back["tenants"] for day, held_back in without.items() if held_back["some"]}
         return cls(tables, {day: parts for day, parts in days.items() if day in some or day not in without}, some)
 
     def only_day(self, day: str) -> "AdmittedRows":
-        """One of the days."""
+        """Restrict to one day."""
         without = {day: self.without[day]} if day in self.without else {}
         return AdmittedRows(self.tables.with_parts("impressions", self.days[day]), {day: self.days[day]}, without)
 
     def digests(self) -> dict[str, str]:
-        """What names each day's admitted rows."""
+        """Fingerprint of each day's admitted rows."""
         names = digests(self.days)
         return names | {day: key_of(names[day], out) for day, out in self.without.items() if day in names}
 
     def impressions(self, connection: duckdb.DuckDBPyConnection, day: str) -> Relation:
-        """The rows of a day that are admitted."""
+        """The admitted rows of a day."""
         rows = view(connection, self.tables.with_parts("impressions", self.days[day]), "impressions")
         if day not in self.without:
             return rows
@@ -74,7 +74,7 @@ class AdmittedRows:
 
 
 def _by_day(states: pa.Table) -> dict[str, list[str]]:
-    """The tenants of each day, both in order."""
+    """The tenants of each day, both sorted."""
     rows = states.select(["date", "tenant"]).sort_by([("date", "ascending"), ("tenant", "ascending")])
     tenants_by_day: dict[str, list[str]] = {}
     for day, tenant in zip(rows["date"].cast(pa.string()).to_pylist(), rows["tenant"].to_pylist(), strict=True):

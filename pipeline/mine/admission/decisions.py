@@ -1,4 +1,4 @@
-"""What people decided of days of the log: a journal beside the tables, of which the last word on a day counts."""
+"""People's decisions about days of the log: a journal in which the last decision about a day counts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,15 +16,15 @@ Verdict = Literal["accepted", "discarded"]
 
 @dataclass(frozen=True)
 class Decision:
-    """What somebody decided of a day.
+    """A decision about a day.
 
     Attributes:
         day: ISO date.
-        tenant: whose day; None: everybody's.
+        tenant: None: all tenants.
         verdict: accepted or discarded.
-        because: why, in their words.
-        at: when, UTC.
-        file_fingerprint: names the files that it was about: others in their place are judged anew.
+        because: reason given.
+        at: time, UTC.
+        file_fingerprint: of the day's files; if other files replace them, the decision no longer applies.
     """
 
     day: str
@@ -35,26 +35,26 @@ class Decision:
     file_fingerprint: str
 
     def is_same(self, other: "Decision") -> bool:
-        """Whether two say the same, whenever they were made."""
+        """Whether two decisions are equal except for their time."""
         return asdict(self) | {"at": ""} == asdict(other) | {"at": ""}
 
 
 @dataclass(frozen=True)
 class DecisionRequest:
-    """What somebody asks to decide: days as `2026-03-11`, or `TENANT:2026-03-11` for one tenant's."""
+    """Requested decisions: days as `2026-03-11`, or `TENANT:2026-03-11` for one tenant."""
 
     accept: Sequence[str] = ()
     discard: Sequence[str] = ()
     because: str | None = None
 
     def decisions(self, marks: Mapping[str, str]) -> Iterator[Decision]:
-        """The decisions, of the files as they are now.
+        """The decisions, for the present files.
 
         Args:
-            marks: names each day's files; the days that the log holds.
+            marks: fingerprint of each day's files, for all days of the log.
 
         Raises:
-            SettingsError: no date, a day that the log does not hold, or one that is to be both.
+            SettingsError: an invalid date, a day that is not in the log, or one that is both accepted and discarded.
         """
         if both := sorted(set(self.accept) & set(self.discard)):
             raise SettingsError(f"{both[0]} cannot be accepted and discarded at once")
@@ -83,7 +83,7 @@ class Decisions:
         self._store = store
 
     def all(self) -> list[Decision]:
-        """In the order made.
+        """All decisions, oldest first.
 
         Raises:
             ArtifactError: the file is damaged.
@@ -96,7 +96,7 @@ class Decisions:
             raise ArtifactError(f"{message}; mend it by hand or delete it, and decide anew about days held") from error
 
     def add(self, made: Iterable[Decision]) -> None:
-        """Append what is not the last word already."""
+        """Append decisions that change something."""
         existing = self.all()
         last = {(decision.day, decision.tenant): decision for decision in existing}
         new = [
@@ -109,7 +109,7 @@ class Decisions:
             self._store.write(FILE, seal({"decisions": rows}))
 
     def current(self, marks: Mapping[str, str]) -> dict[str, list[Decision]]:
-        """By day, the decisions about the files that are there now, in the order made: the last one counts."""
+        """Decisions about the present files by day, oldest first: the last one counts."""
         by_day: dict[str, list[Decision]] = {}
         for decision in self.all():
             if marks.get(decision.day) == decision.file_fingerprint:
@@ -118,5 +118,5 @@ class Decisions:
 
 
 def identity(standing: Mapping[str, Sequence[Decision]]) -> list[Json]:
-    """All that decisions change, as plain values."""
+    """Everything that decisions can change, as plain values."""
     return [[asdict(decision) for decision in made] for _, made in sorted(standing.items())]

@@ -1,4 +1,4 @@
-"""What each day's searches add up to, and a sample of what they were about; a day that stands is not read again."""
+"""Daily statistics of searches, and a hash sample of queries and documents; unchanged days are not read again."""
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.relations import drop, materialize, view
@@ -10,9 +10,9 @@ DAY_FIGURES_STAGE = Stage("day_figures", 1, ("impressions",), ("day_figures", "d
 
 PLACES = 20
 MARKS = 4096
-"""Queries, and documents, that are marked a day: those with the smallest hashes, the same ones every day."""
+"""Sampled queries and documents per day: those with the smallest hashes, so that every day samples the same ones."""
 HEAD = 500
-"""Queries whose shown documents are marked: the day's most searched."""
+"""Number of most frequent queries of a day whose shown documents are sampled."""
 
 FIGURES = """
     WITH searched AS (
@@ -91,12 +91,12 @@ MARKED = """
 
 
 def day_figures(tables: Tables, output: Output, logs: LogSettings) -> None:
-    """Sum up each day of the log, tenant by tenant.
+    """Summarize each day of the log by tenant.
 
     Args:
-        tables: holds `impressions`.
-        output: takes `day_figures` and `day_marks`, a part a day.
-        logs: who is a bot.
+        tables: `impressions`.
+        output: `day_figures` and `day_marks`, one part per day.
+        logs: bot rules.
     """
     days = tables.by_day("impressions", "timestamp")
     for number, (day, mark) in enumerate(digests(days).items()):

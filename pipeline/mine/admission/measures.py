@@ -1,7 +1,8 @@
-"""What is watched of a day, each on a scale on which an ordinary day's noise is the same wherever it lies.
+"""Measures of a day, each on a scale with constant variance for ordinary days.
 
-Counts are logarithms, so that differences are log-ratios; shares are the arcsine of their root; a profile (clicks by
-place, searches by hour) is the root of its likelihood ratio a count against admitted days before it.
+Counts are on a log scale, so differences are log ratios. Shares are transformed by arcsine of the square root. A
+profile
+(clicks by position, searches by hour) is the root of its likelihood ratio per count against earlier admitted days.
 """
 
 from dataclasses import dataclass
@@ -21,14 +22,14 @@ Columns = dict[str, Floats]
 
 @dataclass(frozen=True)
 class AdmissionMeasure:
-    """Something that is watched.
+    """A monitored measure.
 
     Attributes:
         name: in `day_measures`.
-        scale: ratio (a logarithm), share (of a whole), profile (a distance).
-        sides: low, high, both: where it is implausible.
-        spread: the least that ordinary days are taken to spread, on the scale; floor of the median deviation.
-        words: what it is, in a reason.
+        scale: ratio (log), share (of a total), profile (distance).
+        sides: low, high or both: where it is implausible.
+        spread: minimum spread of ordinary days on the scale; lower bound of the median absolute deviation.
+        words: description for reasons.
     """
 
     name: str
@@ -38,14 +39,14 @@ class AdmissionMeasure:
     words: str
 
     def plain(self, value: float) -> str:
-        """A value of the scale in words."""
+        """Format a value of the scale."""
         if self.scale == "ratio":
             return f"{np.exp(value):,.3g}" if value < np.log(1000) else f"{np.exp(value):,.0f}"
         return f"{np.sin(value) ** 2:.0%}" if self.scale == "share" else f"{value:.2f}"
 
 
 RATIO, SHARE, PROFILE = 0.10, 0.05, 0.07
-"""Least spreads: a tenth of a count; a share of a half spreads by 5 points, one of 5 % by 2."""
+"""Minimum spreads: 10 % of a count; 5 points for a share of one half, 2 points for a share of 5 %."""
 
 MEASURES = (
     AdmissionMeasure("searches", "ratio", "both", RATIO, "searches"),
@@ -125,11 +126,11 @@ KNOWN = """
 
 PROFILES = {"clicks_by_place": ("clicked_at", "shown_at"), "searches_by_hour": ("searched_at", None)}
 DAYS = 28
-"""Days before, of which queries, documents and profiles are known."""
+"""Number of earlier days whose queries, documents and profiles count as known."""
 
 
 def compute_measures(connection: duckdb.DuckDBPyConnection, day: str) -> pa.Table:
-    """Measure a day: tenant, measure, value, size, without measures of which the day says nothing.
+    """Measures of a day: tenant, measure, value, size; undefined measures are left out.
 
     Args:
         connection: with `figures` and `marks` of the day, `figures_before` and `marks_before` of admitted days.
@@ -179,7 +180,7 @@ def _known_query_shares(connection: duckdb.DuckDBPyConnection, day: str) -> pa.T
 def _profile(
     connection: duckdb.DuckDBPyConnection, day: str, today: pa.Table, column: str, exposed: str | None
 ) -> tuple[Floats, Floats]:
-    """How far each tenant's counts are from the earlier ones, and how many they are; 0 where there are none before."""
+    """Distance of each tenant's counts from the earlier ones, and their number; 0 without earlier counts."""
     observed, before = _lists(today[column]), _earlier_values(connection, day, today, column)
     if exposed is None:
         expected = before + 0.5
@@ -208,11 +209,11 @@ def _earlier_values(connection: duckdb.DuckDBPyConnection, day: str, today: pa.T
 
 
 def divergence(observed: Floats, expected: Floats) -> Floats:
-    """Root of the likelihood ratio statistic a count (G / n), less what chance alone gives; shape (n_rows,).
+    """Root of the likelihood ratio statistic per count (G / n) minus its expectation by chance, shape (n_rows,).
 
     Args:
         observed: counts, shape (n_rows, n_places).
-        expected: in any unit, same shape; a place where nothing is expected and nothing is counted tells nothing.
+        expected: in any unit, same shape; cells with neither expected nor observed counts are ignored.
     """
     size = np.maximum(observed.sum(axis=1, keepdims=True), 1)
     share = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-12)

@@ -1,4 +1,4 @@
-"""How far a day's measures lie from those of admitted days before it, in robust standard deviations."""
+"""Distance of a day's measures from earlier admitted days, in robust standard deviations."""
 
 import duckdb
 import pyarrow as pa
@@ -6,18 +6,20 @@ import pyarrow as pa
 from darklode.pipeline.mine.admission.measures import DAYS, MEASURES
 
 WEEKS = 8
-"""The same weekday of so many weeks is what a day is held against."""
+"""A day is compared with the same weekday of this many weeks."""
 LEAST_WEEKS = 3
 LEAST_DAYS = 5
-"""Below so many days nothing is said."""
+"""Minimum number of earlier days for a comparison."""
 RECENT = 3
-"""Median of so many admitted days: a level that was reached and accepted is expected from then on."""
+"""Number of latest admitted days whose median deviation shifts the expectation: an accepted new level is expected from
+then on.
+"""
 UNEVEN = 0.25
-"""Spread of the searches where weekdays cannot be told apart yet: a weekend may have a third of them."""
+"""Spread of search counts until weekdays can be told apart: a weekend may have a third of the searches."""
 CLUSTERED = 2.0
-"""Searches of a session are alike: counts vary by so much more than independent ones."""
+"""Overdispersion: searches of a session are alike, so counts vary by this factor more than independent ones."""
 NORMAL = 1.4826
-"""Median absolute deviation to standard deviation, for the normal distribution."""
+"""Factor from median absolute deviation to standard deviation under normality."""
 
 DISTANCES = f"""
     WITH reference AS (
@@ -61,16 +63,18 @@ DISTANCES = f"""
 
 
 def distances(connection: duckdb.DuckDBPyConnection, measures: pa.Table, day: str) -> pa.Table:
-    """Rows of `day_measures` for a day's measures.
+    """Rows of `day_measures` for a day.
 
-    A value is held against the same weekday of the last weeks and, before there are three of these, against all days
-    of the last four weeks as well; the nearer one counts. Where the last three days lay apart from what was expected
-    of them, the day may lie as far apart. The distance is divided by the median absolute deviation, or the measure's
-    least spread where that is more, and by what chance does to so many counts.
+    A value is compared with the same weekday of earlier weeks and, until there are three of these, also with all days
+    of the
+    last four weeks; the smaller distance counts. If the last three days deviated from their expectation, the day may
+    deviate
+    as much. The distance is divided by the median absolute deviation (at least the measure's minimum spread) and by the
+    sampling error of its counts.
 
     Args:
-        connection: with `measures_before`: rows of `day_measures` of admitted days, of the last eight weeks.
-        measures: the day's: tenant, measure, value, size.
+        connection: with `measures_before`: rows of `day_measures` of admitted days of the last eight weeks.
+        measures: of the day: tenant, measure, value, size.
         day: ISO date.
     """
     watched = {name: [getattr(measure, name) for measure in MEASURES] for name in ("scale", "sides", "spread")}

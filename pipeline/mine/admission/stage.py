@@ -1,4 +1,4 @@
-"""The stage that admits days of the log or holds them back, each by admitted days before it alone."""
+"""The stage that admits days of the log or holds them back, based on earlier admitted days only."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -37,11 +37,11 @@ SEEN = """
 
 @dataclass(frozen=True)
 class TenantHistory:
-    """What stands outside of the tables.
+    """Inputs of the stage that are not tables.
 
     Attributes:
-        read: the days whose files were read, whatever was in them.
-        decided: by day, what people decided of it.
+        read: days whose files were read, even if empty.
+        decided: people's decisions by day.
     """
 
     read: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class TenantHistory:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """All that can change a day's state."""
+        """Everything that can change a day's state."""
         return {"read": sorted(self.read), "decided": identity(self.decided)}
 
     def verdict(self, day: str, tenant: str) -> Decision | None:
@@ -59,15 +59,16 @@ class TenantHistory:
 
 
 def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, standing: TenantHistory) -> None:
-    """Hold each tenant's day against its admitted days before, in the order of the days, whenever they came.
+    """Compare each tenant's day with its earlier admitted days, in calendar order, whenever the days arrived.
 
-    A day hangs on the eight weeks before it: a night works on its own day, and a late one on those that follow.
+    A day depends on the eight weeks before it: a nightly run computes its own day, and a late day recomputes those
+    after it.
 
     Args:
-        tables: holds `day_figures` and `day_marks`.
-        output: takes `day_measures` and `log_days`, a part a day.
-        settings: how far apart is implausible, and whether such a day is held.
-        standing: files that were read, and people's decisions.
+        tables: `day_figures` and `day_marks`.
+        output: `day_measures` and `log_days`, one part per day.
+        settings: the limit, and whether implausible days are held back.
+        standing: files read, and people's decisions.
     """
     figures, marks = tables.by_day("day_figures"), tables.by_day("day_marks")
     counts, without = Counter[str](), dict[str, Any]()
@@ -94,7 +95,7 @@ def _outside_range(standing: TenantHistory, day: str) -> list[Json]:
 
 
 def _calendar(figures: Days, standing: TenantHistory) -> list[str]:
-    """The log's days and those between them; of a gap its first eight weeks, as a wrong clock may say 1970."""
+    """The days of the log and those between them; at most eight weeks of a gap, since a wrong clock may say 1970."""
     day_dates = sorted(date.fromisoformat(day) for day in {*figures, *standing.read})
     gaps = (
         current + timedelta(number)
@@ -111,7 +112,7 @@ def _judge(
     settings: AdmissionSettings,
     standing: TenantHistory,
 ) -> dict[str, Any]:
-    """Write a day's measures and states; the tenants that are left out, and whether any rows are left."""
+    """Write a day's measures and states; returns the tenants left out, and whether any rows remain."""
     measures = distances(connection, compute_measures(connection, day), day)
     output.write("day_measures", measures.cast(TABLES["day_measures"].schema))
     connection.register("measures", measures)
@@ -139,13 +140,13 @@ def _state(is_present: bool, implausible: bool, decision: Decision | None) -> st
 
 
 def reason(row: Mapping[str, Any]) -> str:
-    """A measure that is far from what was expected, in words."""
+    """Describe a measure that deviates."""
     measure = WORDS[row["measure"]]
     return f"{measure.plain(row['value'])} {measure.words}, {measure.plain(row['expected'])} expected"
 
 
 class PastDays:
-    """The admitted days before the one that is judged, in the connection's tables: what it is held against."""
+    """The earlier admitted days, as tables of the connection."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, figures: Days, marks: Days
@@ -161,12 +162,12 @@ class PastDays:
             connection.execute(f"CREATE TEMP TABLE {name}_before AS FROM no_rows")
 
     def basis(self, day: str) -> list[Json]:
-        """What a day's state hangs on: its own figures, and what is known of the days of eight weeks before."""
+        """Fingerprint of what a day's state depends on: its own statistics, and those of the eight weeks before."""
         own: list[Json] = [self._digests[name].get(day, "") for name in ("figures", "marks")]
         return [own, [[other, self._links[other]] for other in self._window(day)]]
 
     def add(self, day: str, unit: Unit) -> Counter[str]:
-        """Note what became of a day; returns its rows by state."""
+        """Add a judged day; returns its rows by state."""
         states = self._output.written(unit, "log_days").to_pylist()
         self._out[day] = sorted(row["tenant"] for row in states if row["state"] in (*OUT, "missing"))
         measures = unit.parts.get("day_measures", [])
@@ -175,7 +176,7 @@ class PastDays:
         return Counter({row["state"]: 0 for row in states}) + _rows_by_state(states)
 
     def load(self, day: str) -> None:
-        """Bring the connection's tables to a day: `figures` and `marks` of its own, and those before it."""
+        """Move the tables to a day: `figures` and `marks` of the day, and of the days before it."""
         wanted_days = set(self._window(day))
         for name in self._parts:
             self._forget(name, sorted(self._loaded - wanted_days))

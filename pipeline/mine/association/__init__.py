@@ -1,1 +1,1 @@
-"""Which queries lend one another their evidence (ScalingNote, 4.1.1, Algorithm 1)."""
+"""Which queries share evidence (ScalingNote, 4.1.1, Algorithm 1)."""

@@ -1,7 +1,7 @@
-"""Algorithm 1 of ScalingNote over a whole log, without looking at all pairs.
+"""Algorithm 1 of ScalingNote over a whole log, without comparing all pairs of queries.
 
-Queries and terms become numbers, queries meet by the keys that they share (`lenders`), and the pairs become rows of
-`associations`. Queries whose Top4 differ share no key; `wide_pairs` finds those that are associated nevertheless.
+Queries and terms are numbered, queries are joined by shared keys (`lenders`), and the pairs become rows of
+`associations`. Associated queries with different Top4 share no key; `wide_pairs` finds those.
 """
 
 from collections.abc import Iterator
@@ -41,13 +41,13 @@ _PLACED = """
 
 
 class TermNumbers(NamedTuple):
-    """Queries and terms as numbers: what the joins run on.
+    """Queries and terms as integers, which joins use.
 
     Attributes:
         queries: q, tenant, query_id, date; q from 0 in order of tenant and query_id.
-        terms: t, tenant, term, in the same way: a term of another tenant is another term.
-        placed: q, date, t, importance, place; place 1 for a query's most important term, equal ones in the order of
-            their terms' UTF-8 bytes.
+        terms: t, tenant, term, numbered likewise; the same term of another tenant is another term.
+        placed: q, date, t, importance, place; place 1 is a query's most important term, ties in the order of UTF-8
+            bytes.
     """
 
     queries: Relation
@@ -72,13 +72,13 @@ _TOPS = """
 
 
 class TermNames:
-    """What the numbers stand for, in memory: about 60 bytes a query, and the best terms' numbers of those that borrow.
+    """Names of the numbers, in memory: about 60 bytes per query, plus the top terms of borrowing queries.
 
     Args:
-        connection: holds the relations.
+        connection: has the relations.
         numbers: of all queries and terms.
-        wanted: `Keys.wanted`.
-        borrowing: q: the queries whose terms are asked for.
+        wanted: `TermKeys.required`.
+        borrowing: q: the queries whose terms are needed.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class TermNames:
         self._terms = terms["term"].cast(pa.large_string()).combine_chunks()
 
     def rows(self, pairs: pa.Table) -> pa.Table:
-        """Rows of `associations` for pairs of numbers (date, q, lender, kind, score)."""
+        """Rows of `associations` for number pairs (date, q, lender, kind, score)."""
         columns = {
             "tenant": self._tenants.take(pairs["q"]).cast(pa.string()),
             "query_id": self._ids.take(pairs["q"]).cast(pa.string()),
@@ -106,7 +106,7 @@ class TermNames:
         return ASSOCIATIONS.rows(columns)
 
     def _match_terms(self, pairs: pa.Table) -> pa.Array:
-        """The borrower's terms that its kind of association asks for, the best first."""
+        """The borrower's terms that its kind of association matched, most important first."""
         borrowers = pairs["q"].combine_chunks()
         click = pc.equal(pairs["kind"].combine_chunks(), "click")
         numbers = pc.if_else(click, self._clicks.take(borrowers), self._tops.take(borrowers))
@@ -165,13 +165,13 @@ _PAIRS = """
 def wide_pairs(
     connection: duckdb.DuckDBPyConnection, placed: Relation, keys: TermKeys, settings: AssociateSettings, borrow: range
 ) -> Relation:
-    """Relevance associations of queries whose Top4 differ: only where both score more than 4 terms above th_rel.
+    """Relevance associations of queries with different Top4, which requires more than 4 terms above th_rel in both.
 
-    They need importances that order the same terms differently in two queries, so a planner with one weight per term
-    gives none. They are few, found without looking at all pairs: by the two rarest terms of a Top4.
+    They need importances that rank the same terms differently in two queries, so a planner with one weight per term has
+    none. They are rare and found by the two rarest terms of a Top4 instead of by comparing all pairs.
 
     Returns:
-        q, lender, date, lender_date, score; both directions, of those who `borrow`.
+        q, lender, date, lender_date, score; both directions, for the borrowing queries.
     """
     terms = materialize(connection, _STRONG, {"th_rel": settings.th_rel}, placed=placed)
     wide = materialize(connection, _WIDE, terms=terms, borrowers=keys.relevance)
@@ -189,17 +189,18 @@ PART_ROWS = 200_000
 class Associations:
     """The associations of the queries in a connection's `log_queries` and `query_terms`.
 
-    Everything grows with the queries and their associations, none with the pairs of queries, and spills to disk past
-    the connection's memory limit; only the queries' ids and best terms are kept in memory (`TermNames`).
+    Cost grows with queries and associations, not with pairs of queries, and spills to disk at the connection's memory
+    limit;
+    only query ids and top terms are kept in memory (`TermNames`).
 
     Args:
         connection: with the tables.
         settings: rule, thresholds and bound.
-        since: only those of which one query was first searched on that day or later.
-        share: only those of the borrowers in one place of so many, in order of tenant and query_id: (place, of all).
+        since: only associations with a query first searched on that day or later.
+        share: only the borrowers of one of n equal shares, in order of tenant and query_id: (index, n).
 
     Attributes:
-        cut: how many associations `max_lenders` left out, by date; of dates before `since` not all.
+        cut: associations dropped by `max_lenders`, by date; incomplete for dates before `since`.
     """
 
     def __init__(
@@ -239,9 +240,9 @@ def _borrow(connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, shard_n
 
 
 def by_date(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[date, pa.Table]]:
-    """Cut rows that are ordered by `date` into pieces of one date and at most `PART_ROWS` rows.
+    """Split rows ordered by `date` into pieces of one date and at most `PART_ROWS` rows.
 
-    DuckDB cuts its batches by its number of threads; cut here, the pieces are the same on every machine.
+    DuckDB's batches depend on its number of threads; pieces split here are the same on every machine.
     """
     waiting: pa.Table | None = None
     for batch in batches:

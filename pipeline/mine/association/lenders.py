@@ -1,16 +1,18 @@
-"""Who may borrow and who may lend, by key, and the bound on lenders: of those of one key, those searched first.
+"""Keys by which queries borrow and lend evidence, and the bound on lenders per key: those searched first.
 
 Two queries with the same key are associated (ScalingNote, Algorithm 1).
 
-A click key is up to three terms. By the paper's rule a query borrows by its Top2, and lends by every one and two of the
-terms that score above th_click in it. By the guarded rule two terms are not always enough, and one is too little where
-the lender has another strong one (`GUARDED`). A relevance key is a set of up to 4 terms. If each query's Top4 lies in
-the other's terms above th_rel, and these are no more than 4 in one of the two, then the two Top4 are the same set: such
-queries share the key. `algorithm.wide_pairs` finds the others.
+A click key has up to three terms. By the paper's rule a query borrows by its Top2, and lends by every one or two of its
+terms above th_click. The guarded rule asks for a third term where two are not distinctive, and refuses a single term if
+the lender has another strong one (`GUARDED`). A relevance key is a set of up to 4 terms: if each query's Top4 lies in
+the
+other's terms above th_rel, and one of them has at most 4 such terms, both Top4 are the same set, so the queries share
+the
+key. `algorithm.wide_pairs` finds the others.
 
-Queries of frequent terms would make associations without end: a million queries of a zipfian log have 670 million. The
-bound's order is by date first, and within a day by the least importance, then at random. A later query can displace
-none, so what is kept of a date is the same whether it is computed that night or with all nights at once.
+Without a bound, queries of frequent terms would make too many associations: a million queries of a Zipfian log have 670
+million. The bound orders lenders by date, then by least importance, then at random. A later query never displaces an
+earlier one, so the result for a date is the same whether it is computed that night or with all nights at once.
 
 Importances are float32, and thresholds are compared as float32: an importance of 0.3 is not above a threshold of 0.3.
 """
@@ -25,7 +27,7 @@ from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.schemas.mining import AssociateSettings
 
 PAPER = "SELECT q, date, t, place FROM {placed} WHERE place <= 2"
-"""The terms that a query borrows by: its Top2."""
+"""The terms a query borrows by: its Top2."""
 
 GUARDED = """
     WITH shares AS (
@@ -39,10 +41,11 @@ GUARDED = """
     )
     SELECT q, date, t, place FROM shares JOIN cuts USING (q) WHERE place <= last
 """
-"""The same by the guarded rule: two where they make half of the query's importance, else three.
+"""The same by the guarded rule: two terms if they hold half of the query's importance, else three.
 
-Of equal importances none goes before the other: a third goes with a second of its importance, and a query that would
-have to choose its third among equals does not borrow.
+Ties are not broken: a third term is taken with a second of the same importance, and a query that would have to choose
+its
+third term among equals does not borrow.
 """
 
 _KEY = "({0}::HUGEINT * 2147483648 + {1}) * 2147483648 + {2}"
@@ -90,10 +93,10 @@ class TermKeys(NamedTuple):
 
     Attributes:
         required: the terms that a query borrows clicks by: q, date, t, place.
-        click_borrowers: by these.
-        click_lenders: by each key that somebody borrows by.
-        relevance_borrowers: borrow by their Top4.
-        relevance: lend by theirs.
+        click_borrowers: by these terms.
+        click_lenders: by each key that some query borrows by.
+        relevance_borrowers: by their Top4.
+        relevance: lenders by their Top4.
         sets: the Top4 by their keys: terms, key, queries.
     """
 
@@ -114,10 +117,10 @@ def keys_of(
     """The keys of all queries.
 
     Args:
-        connection: holds the relation.
-        placed: `algorithm.Numbers.placed`.
-        settings: the rule and the thresholds.
-        borrow: the queries that may borrow, by number; all may lend.
+        connection: has the relation.
+        placed: `algorithm.TermNumbers.placed`.
+        settings: rule and thresholds.
+        borrow: numbers of the queries that may borrow; all may lend.
     """
     within = {"first": borrow.start, "last": borrow.stop}
     guarded = settings.rule == "guarded"
@@ -139,10 +142,10 @@ _BORROWING = """
 
 
 def borrowing_queries(connection: duckdb.DuckDBPyConnection, keys: TermKeys, wide: Relation, since: date) -> Relation:
-    """The queries that may borrow where one of the two is of `since` or later: q.
+    """Queries with a possible association where one of the two queries is of `since` or later: q.
 
     Args:
-        connection: holds the relations.
+        connection: has the relations.
         keys: who may borrow and lend.
         wide: relevance pairs without a common key.
         since: a day.
@@ -197,12 +200,12 @@ _NEW = """
 
 
 class AssociationParties(NamedTuple):
-    """Borrowers of one kind of association, and its lenders within the bound.
+    """Borrowers of one kind of association, and its lenders.
 
     Attributes:
         kind: click or relevance.
         borrowers: key, q, date, floor.
-        lenders: the same, and cut: whether the bound leaves it out.
+        lenders: the same, and cut: whether the bound excludes it.
     """
 
     kind: str
@@ -213,13 +216,13 @@ class AssociationParties(NamedTuple):
 def bounded_parties(
     connection: duckdb.DuckDBPyConnection, keys: TermKeys, queries: Relation, max_pairs: int
 ) -> list[AssociationParties]:
-    """Say who may lend; `max_pairs` 0 leaves nobody out.
+    """Apply the bound; `max_pairs` 0 excludes nobody.
 
     Args:
-        connection: holds the relations.
-        keys: who could lend.
-        queries: `algorithm.Numbers.queries`.
-        max_pairs: lenders of a key.
+        connection: has the relations.
+        keys: possible borrowers and lenders.
+        queries: `algorithm.TermNumbers.queries`.
+        max_pairs: lenders per key.
     """
     bound = {"most": max_pairs or 1 << 62}
     kinds = (
@@ -233,16 +236,16 @@ def bounded_parties(
 
 
 def cut_by_date(connection: duckdb.DuckDBPyConnection, parties: Iterable[AssociationParties]) -> dict[date, int]:
-    """How many associations the bound costs, by the date that they would have."""
+    """Associations excluded by the bound, by their date."""
     counted = " UNION ALL ".join(f"FROM ({_CUT.format(**each._asdict())})" for each in parties)
     date_rows = connection.sql(f"SELECT date, sum(pairs)::BIGINT FROM ({counted}) GROUP BY date").fetchall()
     return {day: pairs for day, pairs in date_rows if pairs}
 
 
 def pairs_since(parties: Iterable[AssociationParties], wide: Relation) -> str:
-    """SQL of the associations with a date of `$since` or later: date, q, lender, kind and score, in that order.
+    """SQL of the associations with a date of `$since` or later: date, q, lender, kind and score.
 
-    One of the two queries is that new: new ones borrow of all, old ones of new ones.
+    New queries borrow from all queries, old ones from new ones only.
 
     Args:
         parties: of each kind.

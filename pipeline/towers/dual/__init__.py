@@ -1,4 +1,6 @@
-"""Both towers together, from triplets: three views of a document, contrastive and margin losses, nested dimensions."""
+"""Joint training of both towers from triplets: three document views, contrastive and margin losses, Matryoshka
+dimensions.
+"""
 
 FOLDER = "towers"
-"""Both towers, in the folder that they were trained to."""
+"""Name of the folder with both towers."""

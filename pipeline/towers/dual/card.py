@@ -1,4 +1,4 @@
-"""The card of two towers: what they learned from, what they reach, and how they are used."""
+"""The card of two towers: training data, results, and how to use them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ COURSE = "SELECT trial, step, contrastive, margin, validation FROM dual_log ORDE
 
 
 def card(run: Run, settings: Settings, beginning: DualInputs, sources: list[str]) -> bytes:
-    """The page, in Markdown.
+    """The card in Markdown.
 
     Args:
-        run: where the stages are complete and the folder is saved.
+        run: with complete stages and the saved folder.
         settings: in force.
-        beginning: what the towers began as.
-        sources: the runs that they learned from, as they were named.
+        beginning: the initial encoder.
+        sources: the training runs, as given.
     """
     tables, nested = run.tables(), settings.dual.nested
     manifest = run.manifest(TRIPLETS)

@@ -1,4 +1,4 @@
-"""How both towers learn: batches of triplets, looks at validation queries, the best weights kept."""
+"""Training of both towers: batches of triplets, evaluation on validation queries, best weights kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from darklode.pipeline.train import fitting
 from darklode.schemas.towers import DualSettings
 
 LOOKS = 10
-"""At the validation queries, in a trial, besides that before its first step."""
+"""Evaluations per trial, besides the one before the first step."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class DualEval:
 
 @dataclass(frozen=True)
 class ValidationSample:
-    """What is looked at in training.
+    """The sample that training evaluates on.
 
     Attributes:
         queries: validation queries.
-        texts: their positives, and others.
-        right: which text answers which query, shape (n_queries, n_texts).
+        texts: their positives and random other texts.
+        right: which text is a positive of which query, shape (n_queries, n_texts).
     """
 
     queries: Sequence[str]
@@ -55,7 +55,7 @@ class ValidationSample:
     right: NDArray[np.bool_]
 
     def score(self, towers: DualTowers) -> float:
-        """Mean reciprocal rank of each query's first positive among the texts; of equals it is the last."""
+        """Mean reciprocal rank of each query's first positive; ties count against it."""
         scores = towers.encode(self.queries, queries=True) @ towers.encode(self.texts, queries=False).T
         best_positive = np.where(self.right, scores, -np.inf).max(axis=1, keepdims=True)
         return float((1 / (1 + ((scores >= best_positive) & ~self.right).sum(axis=1))).mean())
@@ -63,12 +63,12 @@ class ValidationSample:
 
 @dataclass(frozen=True)
 class DualTrial:
-    """What is tried.
+    """Settings of a trial.
 
     Attributes:
-        rate: the highest; it rises for a tenth of the steps, and falls to 0 along a line.
+        rate: peak learning rate; linear warm-up over a tenth of the steps, then linear decay to 0.
         temperature: τ.
-        seed: of the order of the triplets.
+        seed: of the order of triplets.
     """
 
     rate: float
@@ -85,19 +85,20 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
     tell: Tell,
     checkpoint_store: CheckpointStore | None = None,
 ) -> MonitorHistory[DualEval]:
-    """Train both towers by sentence-transformers' trainer.
+    """Train both towers with the trainer of sentence-transformers.
 
-    Started by torchrun, each process encodes its share of every batch, and all are compared with all; the steps are
-    those of one process.
+    Under torchrun each process encodes its share of every batch, and in-batch negatives are gathered over all
+    processes; the
+    steps equal those of a single process.
 
     Args:
         stream: the triplets.
-        sample: to look at.
-        towers: learn where they are.
+        sample: for evaluation.
+        towers: trained in place.
         dual: views, losses and steps.
         trial: rate, τ and seed.
-        tell: hears of each look: steps done, and what was seen.
-        checkpoint_store: where the trial's state lies; it goes on from there. None: nowhere.
+        tell: progress callback, receives steps done and a message.
+        checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """
     if dual.checkpointing:
         towers.checkpoint()
@@ -122,7 +123,7 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
 
 
 class DualCollator:
-    """Tokens of the queries and documents of a batch's slots, and the slots."""
+    """Tokenizes the queries and documents of a batch, by slot."""
 
     valid_label_columns = ("label",)
 
@@ -161,7 +162,7 @@ class DualLoss(nn.Module):
         self._losses = losses
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """The loss of a batch, from the tokens of its queries and documents, and its slots."""
+        """The loss of a batch, from tokenized queries and documents, and its slots."""
         queries, documents, has_view = self.model(tuple(features))
         with torch.autocast(queries.device.type, enabled=False):
             batch = self._gather_batch(queries.float(), documents.float(), has_view, labels)
@@ -182,10 +183,11 @@ class DualLoss(nn.Module):
 
 
 def gather(values: Tensor, dim: int = 0) -> Tensor:
-    """The values of all processes, one after the other; of a single one its own.
+    """Concatenate the values of all processes.
 
-    Each process has the gradient of its own values alone, as many times as there are processes: the mean over them,
-    which DistributedDataParallel takes, is then the gradient of the whole.
+    Each process keeps gradients of its own values only, multiplied by the number of processes: the mean over processes
+    that
+    DistributedDataParallel takes is then the gradient of the whole batch.
     """
     if not processes.is_initialized():
         return values
@@ -204,7 +206,7 @@ def gather(values: Tensor, dim: int = 0) -> Tensor:
 
 
 class _DualMonitor(TrainingMonitor[DualEval]):
-    """How high validation queries rank their positives."""
+    """Evaluates how high validation queries rank their positives."""
 
     def __init__(
         self, sample: ValidationSample, towers: DualTowers, dual: DualSettings, tell: Tell, checkpoints: Checkpoints

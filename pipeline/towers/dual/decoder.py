@@ -1,4 +1,6 @@
-"""Decoders as towers: the prompt lies in the tokenizer that is saved, and views are read before its placeholders."""
+"""Decoder-only models as towers: the prompt is part of the saved tokenizer, and views are read before its
+placeholders.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,23 @@ from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.train.folder import modules
 
 TITLE, CONTENT = PLACEHOLDERS = ("[TITLE_QUERY]", "[CONTENT_QUERY]")
-"""ScalingNote's; its third, [EMB], would be the last token and seen by none, so that nothing stands for it."""
+"""Placeholders of ScalingNote. Its third, [EMB], would be the last token, which no other token attends to, so it is
+omitted.
+"""
 
 # The first line is the title's block. A text that spells the placeholder out does not make one; the placeholder itself,
 # which the tokenizer normalizes as a whole, is left.
 FIRST_LINE, SPELLED = r"\A[^\n]*\K\n", r"(?<=[\s\S]){0}|{0}(?=[\s\S])"
 
 AS_IT_IS = "granite"
-"""A type whose tokenizer transformers takes from tokenizer.json whole."""
+"""Model type whose tokenizer transformers loads from tokenizer.json without changes."""
 
 
 def is_causal(loaded: Any) -> bool:
-    """Whether no token sees a later one: the first of two is the same whatever the second is.
+    """Whether attention is causal: the first token's output does not depend on the second token.
 
     Args:
-        loaded: of sentence-transformers, a transformer first.
+        loaded: a sentence-transformers model whose first module is a transformer.
     """
     ids = torch.tensor([[1, 2], [1, 3]], device=loaded.device)
     with torch.no_grad():
@@ -40,7 +44,7 @@ def prompt_tokens(loaded: Any) -> list[Any]:
     """Transformer and pooling that read a query at its end token.
 
     Args:
-        loaded: a causal model of sentence-transformers.
+        loaded: a causal sentence-transformers model.
 
     Raises:
         SettingsError: its tokenizer has no end token.
@@ -50,12 +54,12 @@ def prompt_tokens(loaded: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class PromptedReader:
-    """How a document's tower reads it.
+    """How the document tower reads a document.
 
     Attributes:
-        parts: transformer and pooling; the served vector is read where all is pressed into one word.
-        tail: tokens from the content's question on.
-        last: tokens behind the content's placeholder.
+        parts: transformer and pooling; the served vector is read where the prompt asks for one word.
+        tail: number of tokens from the content's question on.
+        last: number of tokens after the content's placeholder.
     """
 
     parts: list[Any]
@@ -64,14 +68,15 @@ class PromptedReader:
 
     @classmethod
     def from_model(cls, loaded: Any, prompt: DecoderPrompt) -> PromptedReader:
-        """A causal model that is asked by a prompt.
+        """Configure a causal model with a prompt.
 
-        The title's question follows the first line of two, by the tokenizer's normalizer; the others its template adds,
-        so that no cut takes them away.
+        The tokenizer's normalizer inserts the title's question after the first line; its template adds the other
+        questions, so
+        that truncation never removes them.
 
         Args:
-            loaded: of sentence-transformers; its model gets the placeholders as tokens, which begin as the mean of all.
-            prompt: what is asked.
+            loaded: the model; placeholders are added as tokens, initialized with the mean embedding.
+            prompt: the prompt.
         """
         ids = _add_placeholders(loaded)
         content, last = (_ids(loaded.tokenizer, f"\n{text}") for text in (prompt.content, prompt.all))
@@ -82,13 +87,13 @@ class PromptedReader:
     def features(
         self, tower: Any, titles: Sequence[str | None], contents: Sequence[str | None], prompt: str
     ) -> dict[str, Tensor]:
-        """Tokens of documents as the served tower reads them, and masks of the token before each placeholder.
+        """Tokenized documents as the served tower reads them, and masks of the token before each placeholder.
 
         Args:
-            tower: of sentence-transformers, with these parts first.
-            titles: None where there is none; the view of one that is cut off is not there either.
-            contents: likewise. Of a title alone the only block is the title's.
-            prompt: put before each text.
+            tower: a sentence-transformers model that starts with these parts.
+            titles: None if missing; the view of a truncated title counts as missing.
+            contents: likewise. For a title alone, the only block is the title's.
+            prompt: prefix of each text.
         """
         pairs = list(zip(titles, contents, strict=True))
         features = tower.preprocess([prompt + "\n".join(part for part in pair if part) for pair in pairs])
@@ -111,7 +116,7 @@ def _one_hot(position: Tensor, is_present: Tensor, length: int) -> Tensor:
 
 
 def _reading(loaded: Any, rules: Sequence[tuple[str, str]], tail: Sequence[int]) -> list[Any]:
-    """Transformer and pooling whose tokenizer rewrites texts, then ends each with some tokens, the last being read."""
+    """Transformer and pooling whose tokenizer rewrites texts and appends tokens, the last of which is read."""
     from tokenizers import Regex, Tokenizer, normalizers, processors
     from transformers import PreTrainedTokenizerFast
 

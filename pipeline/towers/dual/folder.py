@@ -1,4 +1,4 @@
-"""What one takes home: both towers in one folder that plain sentence-transformers loads, and what they reach."""
+"""The released folder with both towers, loadable by plain sentence-transformers, and their results."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ REACHED = f"""
 
 
 def save(run: Run, beginning: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> None:
-    """Write `towers/` unless it stands.
+    """Write `towers/` unless it is up to date.
 
     Args:
-        run: where the stages are complete.
-        beginning: what the towers began as.
-        dual: what they are.
-        adapt: rank, alpha and targets of LoRA.
+        run: with complete stages.
+        beginning: the initial encoder.
+        dual: of the towers.
+        adapt: rank, alpha and target modules of LoRA.
 
     Raises:
-        DarklodeError: the saved folder does not give the vectors that training saw.
+        DarklodeError: the saved folder does not reproduce the vectors of training.
     """
     manifest = run.manifest(TRAINED)
     mark = key_of(manifest.fingerprint if manifest else "", beginning.identity)
@@ -59,7 +59,7 @@ def _texts(tables: Tables) -> list[str]:
 
 
 def _check_like(texts: tuple[list[str], list[str]], expected: tuple[Floats, Floats]) -> Check:
-    """Both routes of a saved folder, with the prompts that it carries, against both towers."""
+    """Compares both routes of a saved folder, with their prompts, with both towers."""
 
     def check(saved: Any) -> Floats:
         vectors = saved.encode_query(texts[0], show_progress_bar=False)
@@ -70,7 +70,7 @@ def _check_like(texts: tuple[list[str], list[str]], expected: tuple[Floats, Floa
 
 
 def sentence(tables: Tables) -> str:
-    """What the towers reach, and what they began with."""
+    """The results, compared with the initial encoder."""
     rows = tables.sql(REACHED).to_pylist()
     measures_text = ", ".join(f"{row['measure']} {row['towers']:.3f} ({row['difference']:+.3f})" for row in rows)
     queries = f"{rows[0]['queries']:,} labelled test queries"

@@ -1,4 +1,4 @@
-"""What two towers learn from together: contrastive and margin losses over views and nested dimensions."""
+"""Losses of joint training: contrastive and margin losses over views and Matryoshka dimensions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class ContrastiveBatch:
-    """The vectors of a batch, over all processes, of any length.
+    """Vectors of a batch over all processes, of any length.
 
     Attributes:
         queries: shape (n, dimensions).
-        positives: of each query's document, view by view, shape (views, n, dimensions).
-        negatives: of its hard negative, likewise.
+        positives: each query's document by view, shape (views, n, dimensions).
+        negatives: its hard negative, same shape.
         has_view: which documents have the view, shape (views, n).
-        against: which hard negatives have it, likewise.
-        allowed: which documents count for which query, shape (n, n): its own, and what is no positive of it.
+        against: which hard negatives have it, same shape.
+        allowed: which documents count for which query, shape (n, n): its own, and those that are not its positives.
     """
 
     queries: Tensor
@@ -32,12 +32,12 @@ class ContrastiveBatch:
 
 
 def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: float) -> Tensor:
-    """L^con of ScalingNote, Eq. 5 to 8, all weights 1; a view that a document lacks is no term of any sum.
+    """L^con of ScalingNote, Eq. 5 to 8, with all weights 1; missing views are left out of every sum.
 
     Args:
         batch: the vectors.
-        nested: lengths of prefixes, M of the paper.
-        temperature: τ, which the paper does not name.
+        nested: Matryoshka dimensions, M in the paper.
+        temperature: τ, which the paper does not state.
     """
     total = batch.queries.new_zeros(())
     own = torch.eye(len(batch.queries), dtype=torch.bool, device=batch.queries.device)
@@ -50,12 +50,12 @@ def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: flo
 
 
 def hard(batch: ContrastiveBatch, nested: Sequence[int], margin: float) -> Tensor:
-    """L^hard of ScalingNote, Eq. 9 to 11, all weights 1, over the rows whose documents both have the view.
+    """L^hard of ScalingNote, Eq. 9 to 11, with all weights 1, over rows where both documents have the view.
 
     Args:
         batch: the vectors.
-        nested: lengths of prefixes.
-        margin: how much nearer than its hard negative a document is to be.
+        nested: Matryoshka dimensions.
+        margin: by which a document must be nearer than the hard negative.
     """
     total = batch.queries.new_zeros(())
     for right, wrong, both in zip(batch.positives, batch.negatives, batch.has_view & batch.against, strict=True):
@@ -71,7 +71,7 @@ def _unit(vectors: Tensor, m: int) -> Tensor:
 
 
 def _chosen(similar: Tensor, allowed: Tensor, counted: Tensor) -> Tensor:
-    """Mean over the counted rows of −log of each one's own share among what is allowed."""
+    """Mean over the counted rows of the negative log softmax of each row's own entry among the allowed ones."""
     logits = similar.masked_fill(~allowed, float("-inf"))
     return _mean(torch.logsumexp(logits, dim=1) - logits.diagonal(), counted)
 

@@ -1,4 +1,4 @@
-"""What a decoder is asked within a document: after its title, after its content, and at the end of all."""
+"""The prompt of a decoder's documents: a question after the title, after the content, and at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from darklode.schemas.section import Section
 
 
 class DecoderPrompt(Section):
-    """What prompt.yaml holds: each text ends a block of the document (ScalingNote, 3.2)."""
+    """Content of prompt.yaml; each text ends a block of the document (ScalingNote, 3.2)."""
 
     version: int
     title: str = Field(min_length=1)
@@ -19,13 +19,13 @@ class DecoderPrompt(Section):
 
     @classmethod
     def load(cls, name: str) -> DecoderPrompt:
-        """One of Darklode's prompts by its name, or a folder's.
+        """Load a built-in prompt by name, or one from a folder.
 
         Raises:
-            SettingsError: there is no such prompt, or it cannot be used.
+            SettingsError: there is no such prompt, or it is invalid.
         """
         return PromptFolder.find("towers", name, "dual").load("prompt.yaml", TypeAdapter(cls))
 
     def digest(self) -> str:
-        """Names all that is asked."""
+        """Hash of all texts."""
         return key_of(self.model_dump())

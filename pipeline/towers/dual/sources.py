@@ -1,4 +1,4 @@
-"""Runs whose texts show their documents' topics: the content view reads them, and so does what is searched."""
+"""Runs whose texts include the documents' topics, for the content view and for the searched texts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ WITH_TOPICS = """
 
 
 class TopicalSource(TrainingSource):
-    """A run whose texts have their topics between title and headings."""
+    """A run whose texts have their topic between title and headings."""
 
     @property
     def tables(self) -> Tables:
-        """See `Source`; of a build its documents, too."""
+        """Also reads the documents of a build."""
         return self.run.tables(*dict.fromkeys((*(OF_A_LOG if self.mined else OF_A_BUILD), "documents")))
 
     def content(self) -> str:

@@ -145,12 +145,12 @@ def run_trial(
     """Train one pair of towers.
 
     Args:
-        tables: hold `tower_triplets`.
-        validation_sample: what is looked at.
-        towers: what they are and begin as.
-        tried: rate, τ and seed.
-        tell: hears of each look.
-        state: where its state lies; None: nowhere.
+        tables: `tower_triplets`.
+        validation_sample: for evaluation.
+        towers: settings and initial encoder.
+        tried: learning rate, τ and seed.
+        tell: progress callback.
+        state: stores checkpoints; None: none.
     """
     from darklode.pipeline.towers.dual.course import DualTrial, train_towers
     from darklode.pipeline.towers.dual.stream import Stream
@@ -163,14 +163,7 @@ def run_trial(
 
 
 def initial_towers(tables: Tables, dual: DualSettings, adapt: AdaptSettings, beginning: DualInputs) -> DualTowers:
-    """Both towers as a trial begins with them.
-
-    Args:
-        tables: hold `tower_triplets`, from whose first rows the projections begin.
-        dual: what the towers are.
-        adapt: rank, alpha and targets of LoRA.
-        beginning: what they begin as.
-    """
+    """The towers at the start of a trial; projections are initialized from the first triplets."""
     pair = beginning.open(dual, adapt)
     first = next(tables.batches(TOWER_TRIPLETS.name, ["query", "title", "content"], FIRST))
     texts = pc.binary_join_element_wise(first["title"], first["content"], "\n", null_handling="skip")
@@ -181,13 +174,7 @@ def initial_towers(tables: Tables, dual: DualSettings, adapt: AdaptSettings, beg
 def validation_sample_of(
     tables: Tables, sources: Sequence[TrainingSource], max_queries: int, seed: int
 ) -> ValidationSample:
-    """Some validation queries, the texts that answer them, and others, by seed and ids alone.
-
-    Args:
-        tables: those of `adaptation_pairs`.
-        sources: the runs.
-        max_queries: queries.
-        seed: of the draw.
+    """A sample of validation queries with their positives and random other texts; depends on seed and ids only.
 
     Raises:
         ArtifactError: no validation query has a positive.
@@ -223,14 +210,7 @@ def _write(output: Output, number: int, tried: tuple[float, float], course: Moni
 
 
 def best_towers(tables: Tables, beginning: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> DualTowers:
-    """The towers of the best trial, as they were at its best look; of equals the first.
-
-    Args:
-        tables: hold `dual_trials` and `adapter_weights`.
-        beginning: as they were trained with.
-        dual: likewise.
-        adapt: likewise.
-    """
+    """The towers of the best trial at its best evaluation; the first one wins ties."""
     best_trial = tables.sql("FROM dual_trials ORDER BY validation DESC, trial LIMIT 1")["trial"][0].as_py()
     towers = beginning.open(dual, adapt)
     towers.restore(from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [best_trial])))

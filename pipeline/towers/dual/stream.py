@@ -1,4 +1,4 @@
-"""Whose turn it is, read from Parquet part by part: one part in memory, and the batches that are under way."""
+"""Batches of triplets read from Parquet part by part: one part and the pending batches are in memory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from darklode.pipeline.train.vectors import Ints
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
 HELD = 4
-"""Batches whose rows are kept: the trainer reads one ahead."""
+"""Batches whose rows are kept, because the trainer prefetches one."""
 
 
 class Stream:
-    """Batches of triplets, in a new order in each pass: that of the parts, and of the rows in each.
+    """Batches of triplets; parts and the rows within a part are shuffled in each pass.
 
-    A row that is held has a slot, from 0 to `slots` − 1, by which it is asked for; a later batch takes the slot over.
+    Each kept row has a slot from 0 to `slots` − 1, by which it is addressed; slots are reused by later batches.
 
     Args:
-        tables: holds `tower_triplets`.
-        batch: rows of a batch; of fewer rows in all each batch holds all of them.
+        tables: `tower_triplets`.
+        batch: rows per batch, at most the number of rows.
         seed: of the order.
     """
 
@@ -38,7 +38,7 @@ class Stream:
         self._next, self._skipped, self._batches = 0, 0, self._cut()
 
     def skip(self, batches: int) -> None:
-        """Leave the first batches out, as if they had been read: parts that hold no other row are not opened."""
+        """Skip batches that were read before a restart; parts without a needed row are not opened."""
         self._skipped = batches * self.size
 
     def next(self) -> Ints:
@@ -49,7 +49,7 @@ class Stream:
         return np.arange(slot * self.size, (slot + 1) * self.size)
 
     def rows(self, slots: Sequence[int]) -> pa.Table:
-        """The rows of some slots of one batch, in their order."""
+        """The rows of some slots of one batch, in order."""
         batch = self._buffer[slots[0] // self.size]
         assert batch is not None
         return batch.take(pa.array([slot % self.size for slot in slots]))
@@ -75,7 +75,7 @@ class Stream:
 
 
 def _mix_parts(tables: Tables) -> list[Part]:
-    """The parts, those of several runs spread evenly: a run's own rows lie in a drawn order already."""
+    """The parts with those of several runs interleaved evenly; rows within a run are in random order already."""
     parts = [part for part in tables.parts(TOWER_TRIPLETS.name) if part.rows]
     runs = [tables.footer(part).row_group(0).column(1).statistics.min for part in parts]
     spread = {run: np.linspace(0, 1, runs.count(run), endpoint=False) for run in set(runs)}
@@ -87,9 +87,9 @@ def _mix_parts(tables: Tables) -> list[Part]:
 
 
 def allowed_pairs(rows: pa.Table) -> NDArray[np.bool_]:
-    """Which positives of a batch count for which query, shape (n, n): its own, and what does not answer it.
+    """Which positives of a batch count for which query, shape (n, n): its own, and texts that are not its answers.
 
-    So neither two rows of one query, nor two of one document, nor copies of it are taken for different.
+    Two rows of one query, of one document, or of copies of it are therefore never treated as negatives of each other.
 
     Args:
         rows: of `tower_triplets`.

@@ -1,4 +1,4 @@
-"""What both towers find for the test queries, and what the encoder finds that they began as."""
+"""Rankings of the test queries by both towers and by the initial encoder."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ TESTED = Stage("dual_test", 1, READS, ("test_queries", "test_labels", "test_rank
 BEGINNING, TOWERS = SYSTEMS = ("beginning", "towers")
 MEASURES = ("R@10", "R@50", "R@100", "nDCG@10")
 NAME = "towers"
-"""Of the folder that they are opened from, which is a part of their vectors' name in the cache."""
+"""Folder name from which towers are opened; part of their id in the embedding cache."""
 
 
 def rank_test_queries(
     tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, base: BaseEncoder, beginning: DualInputs
 ) -> None:
-    """Search all texts with the towers, and with the encoder that they began as.
+    """Search all texts with the towers and with the initial encoder.
 
     Args:
-        tables: those of `adaptation_pairs` and of the trials.
-        output: takes `test_queries`, `test_labels` and `test_rankings`.
-        dual: what the towers are.
-        adapt: rank, alpha and targets of LoRA.
-        base: the encoder that they began as, and where vectors are kept.
-        beginning: what the towers began as.
+        tables: of `adaptation_pairs` and of the trials.
+        output: `test_queries`, `test_labels` and `test_rankings`.
+        dual: of the towers.
+        adapt: rank, alpha and target modules of LoRA.
+        base: the initial encoder with its cache.
+        beginning: the initial encoder and the runs.
 
     Raises:
         ArtifactError: no test query has a positive.
@@ -68,5 +68,5 @@ def rank_test_queries(
 
 
 def read_as(encoder: SentenceTransformersSettings, folder: str) -> SentenceTransformersSettings:
-    """Towers in a folder, read as the encoder was that they began as, its prompts and cut of tokens included."""
+    """Settings for towers in a folder, with the initial encoder's prompts and maximum length."""
     return encoder.model_copy(update={"model": folder, "revision": None, "dimensions": None, "dtype": "float32"})

@@ -1,4 +1,4 @@
-"""The two towers: each an encoder of its own with a projection of its own, W^Q and W^D of ScalingNote, Eq. 3 and 4."""
+"""The two towers: two encoders with a projection each, W^Q and W^D of ScalingNote, Eq. 3 and 4."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRANSFORMER, POOLING, PROJECTION = range(3)
 
 
 class TwoTowerModel(nn.Module):
-    """Encodes queries and documents in one pass, as DistributedDataParallel wants it.
+    """Encodes queries and documents in one forward call, as DistributedDataParallel requires.
 
     Args:
         query: a sentence-transformers model of transformer, pooling and projection.
@@ -44,7 +44,7 @@ class TwoTowerModel(nn.Module):
         self.processor = self.tokenizer = query.tokenizer
 
     def forward(self, features: tuple[Features, Features]) -> tuple[Tensor, Tensor, Tensor]:
-        """Vectors of queries (n, dimensions), of views (views, m, dimensions), and which documents have each view."""
+        """Query vectors (n, dimensions), view vectors (views, m, dimensions), and which documents have each view."""
         queries = self.query(dict(features[0]))["sentence_embedding"]
         document_features = dict(features[1])
         masks: dict[str, Tensor] = {name: document_features.pop(f"{name}_mask") for name in ("title", "content")}
@@ -67,15 +67,15 @@ class TwoTowerModel(nn.Module):
 
 
 class DualTowers:
-    """Two loaded encoders that learn; nothing is dropped out.
+    """Two trainable encoders without dropout.
 
     Args:
-        encoder: what both begin as, with its prompts.
-        dual: method, views and nested dimensions.
-        adapt: rank, alpha and targets of LoRA.
+        encoder: the initial encoder with its prompts.
+        dual: method, views and Matryoshka dimensions.
+        adapt: rank, alpha and target modules of LoRA.
 
     Raises:
-        SettingsError: its vectors are shorter than the towers' are to be.
+        SettingsError: its vectors are shorter than those of the towers.
     """
 
     def __init__(self, encoder: SentenceTransformersSettings, dual: DualSettings, adapt: AdaptSettings) -> None:
@@ -111,7 +111,7 @@ class DualTowers:
         return made
 
     def _load_tower(self, name: str) -> Any:
-        """The encoder as it is; a decoder with its prompt: its form is seen from whether it is causal."""
+        """Load the encoder; a causal model gets the prompt."""
         from sentence_transformers import SentenceTransformer
 
         loaded: Any = load_model(self.settings, mine(devices(self.settings.device)))
@@ -123,25 +123,27 @@ class DualTowers:
         return SentenceTransformer(modules=self._reader.parts, device=str(loaded.device))
 
     def checkpoint(self) -> None:
-        """Keep what enters a layer alone; what is in it is computed again on the way back."""
+        """Gradient checkpointing per layer."""
         for tower in (self.query, self.document):
             model = tower[TRANSFORMER].auto_model
             enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
             enable({"use_reentrant": False})  # the second name is that of transformers before 5.20
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """What learns."""
+        """The trained parameters."""
         yield from self.trained.values()
 
     def initialize(self, texts: Sequence[str], queries: Sequence[str]) -> None:
-        """Both projections begin as the principal directions of some vectors, so that each prefix keeps the most.
+        """Initialize both projections with the principal directions of some vectors, so that each prefix keeps most
+        variance.
 
-        The towers then begin near what their encoder is; from random projections they would begin at nothing. That of a
-        query tower of fewer layers begins as the map of its vectors that is nearest to those of the whole encoder.
+        The towers then start near their encoder; random projections would lose it. The projection of a query tower with
+        fewer
+        layers starts as the linear map from its vectors to those of the full encoder.
 
         Args:
-            texts: of documents, whole, without prompt.
-            queries: some queries, without prompt.
+            texts: document texts without prompt.
+            queries: without prompt.
         """
         with torch.no_grad():
             encoder = self._load_tower("query") if self._dual.layers else self.query
@@ -161,42 +163,42 @@ class DualTowers:
             self.trained["query.projection"].copy_(torch.from_numpy(like.astype(np.float32)))
 
     def query_features(self, texts: Sequence[str]) -> Features:
-        """Tokens of queries."""
+        """Tokenized queries."""
         features: Features = self.query.preprocess(with_prompt(self.settings, texts, queries=True))
         return {name: feature for name, feature in features.items() if isinstance(feature, Tensor)}
 
     def document_features(self, titles: Sequence[str | None], contents: Sequence[str | None]) -> Features:
-        """Tokens of documents, with masks of their views."""
+        """Tokenized documents, with masks of their views."""
         if self._reader:
             return self._reader.features(self.document, titles, contents, self.settings.document_prompt)
         return document_features(self.document, titles, contents, self.settings.document_prompt)
 
     def encode(self, texts: Sequence[str], *, queries: bool) -> Floats:
-        """Unit vectors as the served towers give them, shape (len(texts), dimensions)."""
+        """Unit vectors of the served towers, shape (len(texts), dimensions)."""
         tower, was = self.query if queries else self.document, self.model.training
         encoded = encode_texts(tower, self.settings, texts, queries=queries, normalize_embeddings=True)
         self.model.train(was)
         return encoded
 
     def _pool(self, tower: Any, texts: Sequence[str], *, queries: bool) -> Floats:
-        """What a tower's transformer and pooling give, before any layer that follows them."""
+        """Output of a tower's transformer and pooling, before later layers."""
         from sentence_transformers import SentenceTransformer
 
         part = SentenceTransformer(modules=[tower[TRANSFORMER], tower[POOLING]], device=str(tower.device))
         return encode_texts(part, self.settings, texts, queries=queries)
 
     def state(self) -> Weights:
-        """Copies of what learns, by name."""
+        """Copies of the trained tensors by name."""
         return {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 
     def restore(self, weights: Weights) -> None:
-        """Take trained weights."""
+        """Set the trained tensors."""
         with torch.no_grad():
             for name, parameter in self.trained.items():
                 parameter.copy_(torch.from_numpy(np.array(weights[name])).reshape(parameter.shape))
 
     def merged_query_tower(self) -> Any:
-        """What is handed over: a Router of both, with their prompts, whose vectors have length 1. LoRA is merged."""
+        """The released model: a Router of both towers with prompts and normalization, LoRA merged."""
         from sentence_transformers import SentenceTransformer
 
         for lora_model in self._lora:
@@ -211,7 +213,7 @@ class DualTowers:
 
 
 def _combined_model(both: TwoTowerModel, device: str) -> Any:
-    """A sentence-transformers model around both, as the trainer wants one."""
+    """A sentence-transformers model around both, as the trainer requires."""
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(modules=[both], device=device)

@@ -1,4 +1,4 @@
-"""Triplets for both towers: query, positive and hard negative as their views need them, in an order drawn once."""
+"""The stage `tower_triplets`: query, positive and hard negative with their views, in random order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 TRIPLETS = Stage("tower_triplets", 1, READS, (TOWER_TRIPLETS.name,))
 
 ROWS = 1 << 14
-"""Of a part: what training holds in memory."""
+"""Rows per part; training holds one part in memory."""
 
 # Ids as the run itself has them. Of several triplets of a pair, from several sources, the first counts; what answers a
 # query by any source is no negative of it, and a copy of that neither.
@@ -79,15 +79,15 @@ COUNTS = """
 
 
 def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSource], *, seed: int) -> None:
-    """Write one row for each pair of a train query and a positive that is learned from, in a drawn order.
+    """Write one row per pair of a train query and a training positive, in random order.
 
-    DuckDB joins and orders, and spills past its limit: neither texts nor rows are ever all in memory.
+    DuckDB joins and sorts and spills to disk, so neither texts nor rows must fit into memory.
 
     Args:
-        tables: those of `adaptation_pairs`, whose sides, near-duplicates and labels hold here, too.
-        output: takes `tower_triplets`; facts count what has a title and what has a negative.
+        tables: of `adaptation_pairs`; its splits, near-duplicates and labels apply.
+        output: `tower_triplets`; facts count rows with a title and with a negative.
         sources: the runs.
-        seed: of the order, and of the negatives.
+        seed: of the order and of the negatives.
     """
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     for number, source in enumerate(sources):
@@ -109,7 +109,7 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSou
 
 
 def _run_triplets(tables: Tables, source: TrainingSource, tenant: str, seed: int) -> Iterator[pa.Table]:
-    """A run's rows, piece by piece."""
+    """A run's rows in pieces."""
     query = ROWS_OF_A_RUN.format(texts=OF_DOCUMENTS if source.mined else OF_CHUNKS)
     parameters = {"tenant": tenant, "index": source.number, "seed": str(seed), "prefix": source.prefix}
     parameters |= {"start": len(source.prefix) + 1} | ({"characters": source.text_characters} if source.mined else {})

@@ -1,4 +1,4 @@
-"""A document as its tower reads it: one text, and which of its tokens are the title's and which the content's."""
+"""A document as its tower reads it: one text, and which tokens belong to title and content."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Features = dict[str, Tensor]
 def document_features(
     tower: Any, titles: Sequence[str | None], contents: Sequence[str | None], prompt: str
 ) -> Features:
-    """Tokens of documents as the served tower reads `title`, a new line and `content`, and masks of both parts.
+    """Tokenized `title`, newline, `content`, and the masks of both parts.
 
     Args:
-        tower: of sentence-transformers, a transformer first, whose tokenizer tells where a token lies.
-        titles: None where there is none.
-        contents: with topic and headings; None: nothing is read.
-        prompt: put before each text; no part of a view.
+        tower: a sentence-transformers model whose tokenizer returns offsets.
+        titles: None if missing.
+        contents: with topic and headings; None: empty.
+        prompt: prefix of each text, part of no view.
     """
     begins, texts, ends = len(prompt.lstrip()), [], []
     for title, content in zip(titles, contents, strict=True):
@@ -42,12 +42,12 @@ def document_features(
 
 
 def _masks(first: Any, last: Any, begins: int, ends: Any) -> tuple[Any, Any]:
-    """Which tokens end in the title and which behind it, shape (n, tokens) each; special tokens are in neither."""
+    """Masks of title and content tokens by their end offsets, shape (n, tokens); special tokens are in neither."""
     real = last > first
     return (real & (last > begins) & (last <= ends)).astype(np.int64), (real & (last > ends)).astype(np.int64)
 
 
 def mean_of(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Mean of the tokens that a mask names, shape (n, numbers); zero where it names none."""
+    """Mean of the masked tokens, shape (n, dimensions); zero for an empty mask."""
     weights = mask.unsqueeze(-1).to(tokens.dtype)
     return (tokens * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)

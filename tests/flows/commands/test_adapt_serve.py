@@ -26,6 +26,7 @@ def test_an_adapter_that_fits_and_one_that_was_touched(shipped: Path, tmp_path: 
     one_line(call("adapt", "check", tmp_path, "--index", shipped / "run"), "holds no finished adapter")
 
 
+@pytest.mark.slow
 def test_what_a_swap_changes_is_told_written_and_stands(shipped: Path, tmp_path: Path, call: Call) -> None:
     adapter = Path(shutil.copytree(shipped / "adapter", tmp_path / "adapter"))
     shown = call("adapt", "swap", adapter, "--index", shipped / "run")

@@ -7,6 +7,7 @@ from darklode.pipeline.base.models import local
 from helpers.commands import Call, Environment
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_doctor_on_a_healthy_machine(call: Call, monkeypatch: pytest.MonkeyPatch, served: Environment) -> None:
     monkeypatch.setenv("PREFECT_API_URL", served["PREFECT_API_URL"])

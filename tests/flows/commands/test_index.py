@@ -61,6 +61,7 @@ def test_an_index_is_brought_up_to_date(indexed: Path, tmp_path: Path, call: Cal
     assert "since it was fitted" in shown.out
 
 
+@pytest.mark.slow
 def test_what_is_no_index_is_refused(shipped: Path, indexed: Path, call: Call) -> None:
     one_line(call("index", "update", shipped / "run", shipped / "run"), "holds no finished index")
     one_line(call("report", indexed / "index"), "holds an index made by `darklode index`, and no run")

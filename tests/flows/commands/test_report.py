@@ -38,6 +38,7 @@ def test_it_is_opened_in_the_browser(folder: Path, alone: Environment, tmp_path:
     assert (tmp_path / "opened").read_text() == f"{(folder / FILE).as_uri()}\n"
 
 
+@pytest.mark.slow
 def test_it_shows_a_run_that_is_not_complete(call: Call, folder: Path) -> None:
     run = Run(str(folder))
     for stage in ("judge", "triplets", "mined_triplets", "funnel"):

@@ -54,6 +54,7 @@ def press(tab: Tab, key: str) -> None:
 PATHS = ["", "queries", "pairs", "triplets", "rejects", query(), f"document?{urlencode({'tenant': ACME, 'id': DOC})}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_pages_are_there_for_who_has_the_token_and_for_loopback_s_names_alone(page: Browsed, path: str) -> None:
     status, headers, body = ask(page, path)
@@ -129,6 +130,7 @@ def test_hostile_texts_are_shown_as_they_are(run: Run, visit: Visit, size: dict[
         assert "<script>window.harmed = true</script>" in shown
 
 
+@pytest.mark.slow
 def test_by_keyboard_from_a_search_to_a_query_and_back(page: Browsed, visit: Visit) -> None:
     tab = visit(page)
     tab.keyboard.press("/")

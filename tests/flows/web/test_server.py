@@ -35,6 +35,7 @@ def test_an_answer_is_on_disk_before_the_next_page(page: Page) -> None:
     assert pair_on(page, "Ann B") == page.deck[1].name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
 @pytest.mark.parametrize("port", ["", ":1234"])
 def test_loopback_s_names_are_answered_on_any_port(page: Page, host: str, port: str) -> None:
@@ -59,6 +60,7 @@ def test_a_host_that_is_allowed_by_name_is_answered(run: Run) -> None:
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [

@@ -1,6 +1,7 @@
 """How like real queries generated ones are: what tells them apart, and which clusters they are near."""
 
 import pyarrow as pa
+import pytest
 
 from darklode.pipeline.generate.likeness import (
     COVERED,
@@ -79,6 +80,7 @@ def test_with_one_cluster_or_none_nobody_knows_what_is_near() -> None:
     assert (none.num_rows, usual) == (0, None)
 
 
+@pytest.mark.slow
 def test_a_sample_is_the_same_again() -> None:
     many = real(**{f"c{number}": [f"query number {number}"] for number in range(5100)})
     rows, _ = cluster_coverage(many, made("query number 7"), 3)

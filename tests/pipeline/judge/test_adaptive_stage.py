@@ -158,6 +158,7 @@ def test_batches_hold_one_tenants_pairs_in_order_and_keep_a_server_busy(run: Run
     assert {len(batch) for batch in by.batches[:-1]} == {80}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail_at", [1, 3, 9])
 def test_a_killed_run_goes_on_where_it_stopped_and_ends_the_same(tmp_path: Path, fail_at: int) -> None:
     undisturbed = prepared(Run(str(tmp_path / "undisturbed")))

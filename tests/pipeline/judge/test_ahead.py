@@ -98,6 +98,7 @@ def test_calls_under_way_are_those_of_one_judge(
     assert served(server) == [1] * PAIRS
 
 
+@pytest.mark.slow
 def test_a_limit_holds_over_all_workers_and_is_used_up(pooled: Run, server: FakeChat, tmp_path: Path) -> None:
     limited = judges(server, tmp_path, token_limit=300_000, max_in_flight=8)
     with pytest.raises(LimitReached, match=r"judge\.token_limit 300,000 would be exceeded: "):

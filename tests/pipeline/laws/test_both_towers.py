@@ -43,6 +43,7 @@ def test_the_same_cells_elsewhere_give_the_same_bytes(towers: Grid, tmp_path: Pa
     assert read(out, "law_points") == mine
 
 
+@pytest.mark.slow
 def test_texts_are_searched_by_the_trained_document_tower(towers: Grid) -> None:
     bench = towers.bench()
     trainer, cell = DualTowerTrainer(DUAL, LORA), GridPoint(bench.desk, "labels", 20, 0, "")

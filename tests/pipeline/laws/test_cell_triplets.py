@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from darklode.pipeline.laws.cell import GridPoint, prefix
 from darklode.pipeline.laws.cell_triplets import cell_triplets
 from helpers.dual import TOPICAL
@@ -10,6 +12,7 @@ from helpers.runs import read
 from .conftest import Grid
 
 
+@pytest.mark.slow
 def test_triplets_of_labels_are_those_of_the_cells_queries(towers: Grid, tmp_path: Path) -> None:
     bench, whole = towers.bench(), read(towers.out, "tower_triplets")
     taught, held = bench.training_task("labels", 0), list[set[object]]()

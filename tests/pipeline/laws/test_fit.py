@@ -30,6 +30,7 @@ def run_of(folder: Path) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_each_place_has_its_part_and_what_is_held_out_is_not_fitted(tmp_path: Path) -> None:
     run = run_of(tmp_path / "a")
     (verdict,) = read(run, "law_verdicts")
@@ -82,6 +83,7 @@ def test_two_encoders_without_parameters_are_not_fitted_as_one(tmp_path: Path) -
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_stands_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(tmp_path / "a")
     (judged,) = found_of(run.tables("law_points").read("law_points")).values()

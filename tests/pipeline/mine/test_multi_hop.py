@@ -156,6 +156,7 @@ def test_a_drawn_negative_that_is_lent_as_a_positive_is_drawn_anew(connection: d
     assert brief(rows) == [("r", "y", "relevance_one_hop"), ("x", None, "click_multi_hop")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("satisfied", [1, 0])
 def test_a_lent_negative_that_the_borrower_clicked_is_drawn_anew_from_the_lenders_others(
     connection: duckdb.DuckDBPyConnection, satisfied: int

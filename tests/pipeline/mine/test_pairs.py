@@ -238,6 +238,7 @@ def files(run: Run, *tables: str) -> dict[str, bytes | None]:
     return {name: run.store.read(name) for name in names}
 
 
+@pytest.mark.slow
 def test_days_and_queries_elsewhere_end_like_one_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(darklode.pipeline.mine.pairs, "SHARD_QUERIES", 4)
     log, at_home, elsewhere = random_log(3), Run(str(tmp_path / "here")), Elsewhere(run.store, 3)

@@ -78,6 +78,7 @@ def test_it_fits_the_screen_is_silent_and_asks_for_nothing(browser: Browser, fil
         assert (visit.said, visit.asked) == ([], [file.as_uri()])
 
 
+@pytest.mark.slow
 def test_no_policy_is_needed_to_keep_texts_from_running(context: BrowserContext, file: Path, tmp_path: Path) -> None:
     """Without the policy nothing runs or loads either: the escaping holds by itself."""
     html = file.read_text()

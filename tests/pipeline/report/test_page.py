@@ -78,6 +78,7 @@ def test_the_page_is_well_formed_and_its_links_lead_somewhere(any_page: bytes) -
     assert {element.get("aria-labelledby") for element in root.iter("figure")} <= set(ids)
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing_and_its_policy_forbids_it(any_page: bytes) -> None:
     root = parsed(any_page)
     assert not LOADS & {element.tag for element in root.iter()}
@@ -99,6 +100,7 @@ def test_the_same_run_gives_the_same_bytes(any_run: Run, any_page: bytes, tmp_pa
         assert rendered(Run(str(copy))) == any_page
 
 
+@pytest.mark.slow
 def test_texts_from_outside_stay_texts(run: Run) -> None:
     html = rendered(hostile_run(run.store.url))
     root = parsed(html)
@@ -168,6 +170,7 @@ def test_a_run_without_any_table_says_so(run: Run) -> None:
     assert figures(root) == ["stages"]
 
 
+@pytest.mark.slow
 def test_results_of_tables_that_changed_since_are_named(run: Run) -> None:
     mine(run, random_log(7))
     assert "changed since" not in text_of(parsed(rendered(run)))

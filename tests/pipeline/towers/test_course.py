@@ -38,6 +38,7 @@ def course_of(distilled: Distilled, lesson: DistillationTask, seed: int) -> Moni
         return train_student(lesson, SHORT, 3e-3, distilled.pair.open(), seed, lambda *_: None)
 
 
+@pytest.mark.slow
 def test_the_trainers_steps_are_those_of_a_plain_loop(distilled: Distilled, lesson: DistillationTask) -> None:
     """Order of queries, Eq. 15, AdamW with its decay, warm-up and fall, and the cut of gradients, written out."""
     course = course_of(distilled, lesson, 1)

@@ -52,6 +52,7 @@ def test_a_fresh_process_without_darklode_gets_the_students_vectors(distilled: D
     assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == 1
 
 
+@pytest.mark.slow
 def test_a_folder_that_stands_is_not_written_again(distilled: Distilled) -> None:
     folder = Path(distilled.out.store.url) / FOLDER
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}

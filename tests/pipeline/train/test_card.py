@@ -31,6 +31,7 @@ def test_the_card_tells_verdict_intervals_trials_and_licence(adapted: Adapted, t
     assert "0.0003 | 0.25 |" in page
 
 
+@pytest.mark.slow
 def test_the_headroom_in_a_sentence(adapted: Adapted) -> None:
     assert headroom_told(adapted.out) == (
         "16 test, 39 train, 12 validation; 39 labelled train clusters. 15 test queries in 15 clusters decide: a lift "

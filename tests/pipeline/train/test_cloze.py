@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from darklode.pipeline.train.cloze import inverse_cloze
 from darklode.pipeline.train.sources import texts_of
@@ -10,6 +11,7 @@ from darklode.pipeline.train.task import Task
 from .conftest import Adapted
 
 
+@pytest.mark.slow
 def test_each_sentence_is_of_the_text_that_it_asks_for_and_no_label_is_left(adapted: Adapted) -> None:
     tables = adapted.out.tables()
     frozen = adapted.base.open(tables)

@@ -25,6 +25,7 @@ def files(run: Run) -> dict[str, bytes | None]:
     return {name: run.store.read(name) for table in TRAIN.writes for name in run.store.sizes(f"tables/{table}")}
 
 
+@pytest.mark.slow
 def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
     looks = 1 + QUICK.steps // 50
@@ -60,6 +61,7 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
     assert folds <= {note.partition(":")[0] for note in told} <= folds | {"learning rate 0.001"}
 
 
+@pytest.mark.slow
 def test_training_reads_no_word_of_a_document(adapted: Adapted, tmp_path: Path) -> None:
     """The runs are gone, and so is the model: the cache has all that is needed."""
     out = Run(str(tmp_path / "out"))

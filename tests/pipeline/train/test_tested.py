@@ -22,6 +22,7 @@ def test_lists_are_of_the_test_queries_alone(adapted: Adapted) -> None:
     assert {row["system"] for row in rows} == {"base", "adapted"}
 
 
+@pytest.mark.slow
 def test_being_asked_again_is_counted(adapted: Adapted, tmp_path: Path) -> None:
     assert adapted.out.manifests()["adapter_test"].facts["asked"] == 1
     out = Run(str(tmp_path / "out"))

@@ -223,6 +223,7 @@ def without_ids(rows: list[Row]) -> list[Row]:
     return [{key: value for key, value in row.items() if key != "triplet_id"} for row in rows]
 
 
+@pytest.mark.slow
 @examples(max_examples=18, deadline=None)
 @given(
     first=st.integers(0, 2**32),

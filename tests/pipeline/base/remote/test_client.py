@@ -124,6 +124,7 @@ def test_spending_is_entered_while_calls_go_on_though_its_place_fails_once(
     assert any(asyncio.run(entered()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", ["86400", "Fri, 31 Dec 2099 23:59:59 GMT"])
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_server_that_asks_for_a_long_wait_is_given_up_in_time(wait: str, busy: bool) -> None:

@@ -140,6 +140,7 @@ def test_reasons_are_in_plain_units(measure: str, value: float, said: str) -> No
     assert reason({"measure": measure, "value": value, "expected": expected}) == said
 
 
+@pytest.mark.slow
 def test_a_day_of_a_wrong_clock_makes_no_calendar_of_decades(run: Run) -> None:
     states = judged(run, days(2) | {date(1970, 1, 1): ordinary(0)})
     assert states["1970-01-01", "default"] == "admitted"

@@ -169,6 +169,7 @@ def test_nights_together_are_one_run(log: Log, most: int, rule: str) -> None:
     assert nights == whole
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     log=LOGS | RANDOM, seed=st.integers(0, 1000), asked=st.sampled_from([("paper", 0), ("paper", 2), ("guarded", 1)])

@@ -394,6 +394,7 @@ def test_the_same_bytes_day_by_day_and_all_at_once(sample: Run, monkeypatch: pyt
     assert files(sample) == at_once, "neither blocks nor the order of the parts matter"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EMBEDDED)
 def test_a_query_has_the_same_list_whatever_block_it_comes_in(sample: Run, tmp_path: Path, name: str) -> None:
     texts = [text for day in sample_days(90) for text in day["text"].to_pylist()]

@@ -26,6 +26,7 @@ def laws(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return fit_laws(str(root / "points.csv"), str(root / "laws"))
 
 
+@pytest.mark.slow
 def test_the_page_tells_verdicts_curves_and_correlations(laws: Run) -> None:
     written = Path(write_report(laws)).read_bytes()
     root = parsed(written)

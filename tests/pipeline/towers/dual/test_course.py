@@ -45,6 +45,7 @@ def course_of(
         return train_towers(stream, looked(both), towers, dual, DualTrial(rate, 0.05, 1), tell)
 
 
+@pytest.mark.slow
 def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
     """Batches, loss, AdamW, its rate and the cut of gradients, written out."""
     course = course_of(both)
@@ -77,6 +78,7 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
     assert [look.validation for look in course.eval_points] == pytest.approx(values)
 
 
+@pytest.mark.slow
 def test_training_twice_gives_the_same_bytes(both: Trained) -> None:
     told: list[tuple[int, str]] = []
     first, again = course_of(both, tell=lambda *line: told.append(line)), course_of(both)

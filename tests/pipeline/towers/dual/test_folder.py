@@ -49,6 +49,7 @@ def test_a_fresh_process_without_darklode_gets_both_towers_prefixes(both: Traine
         np.testing.assert_allclose(unit(mine), unit(theirs[:, :4]), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_darklode_encodes_with_the_tower_that_it_is_for(both: Trained) -> None:
     folder = str(Path(both.out.store.url) / FOLDER)
     settings = SentenceTransformersSettings(model=folder, device="cpu", query_prompt="ask ", dimensions=4)
