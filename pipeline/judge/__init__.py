@@ -1,5 +1,5 @@
-"""Who is relevant to what: judges behind one port, calibration on human labels, and the labels of the dataset.
+"""Relevance judges behind one port, their calibration on human labels, and the labels of the dataset.
 
-Three stages are the way in: `calibration.calibrate` holds the judge against people, `stage.judge` writes its verdicts
-on the pool, `label.label` makes labels of them. `port.Judge` is what a judge is.
+Three stages are the entry points: `calibration.calibrate` compares the judge with people, `stage.judge` writes its
+verdicts on the pool, and `label.write_qrels` turns verdicts into labels. `port.Judge` is the interface of a judge.
 """

@@ -1,7 +1,7 @@
-"""Asking ahead of the stage, as shards: some blocks of queries each, whose replies go into the ledger as they come.
+"""Prefetching of verdicts in shards: replies go into the ledger as they arrive, where the stage finds them.
 
-The stage then finds them there. What a shard could not ask for, since its portion of a limit was used up, the stage
-asks itself, under the whole limit.
+Whatever a shard could not request, because its portion of a limit was used up, the stage requests itself under the
+whole limit.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _BLOCKS = f"""
 
 @dataclass(frozen=True)
 class Asking:
-    """A shard: blocks of some tenants' queries, and who is asked.
+    """A shard: blocks of queries, and the judges to ask.
 
     Attributes:
-        tables: hold `queries`, `chunks` and `pool`.
-        blocks: tenant, first block and one past the last.
-        judges: each with its portion of what all may use.
-        cache: where the ledger is.
+        tables: `queries`, `chunks` and `pool`.
+        blocks: tenant, first block, and the block after the last.
+        judges: each with its portion of the shared limits.
+        cache: location of the ledger.
     """
 
     tables: Tables
@@ -67,17 +67,17 @@ class Asking:
 def prefetch_verdicts(
     tables: Tables, output: Output, settings: JudgeSettings, cache: CacheSettings, spread: Spread
 ) -> int:
-    """Fill the ledger with the replies of all judges that keep theirs to all pairs of the pool.
+    """Fill the ledger with the replies of all remote judges to all pairs of the pool.
 
     Args:
-        tables: hold `queries`, `chunks` and `pool`.
-        output: told of progress.
+        tables: `queries`, `chunks` and `pool`.
+        output: receives progress.
         settings: of the judge and its panel.
-        cache: where the ledger is.
-        spread: where the asking is done.
+        cache: location of the ledger.
+        spread: where the shards run.
 
     Returns:
-        How many replies the ledger lacked, and has now.
+        Number of replies added to the ledger.
     """
     judges = [member for member in members(settings) if isinstance(member, LedgerKind)]
     done, total = Counter[str](), tables.rows("pool")
@@ -89,7 +89,7 @@ def prefetch_verdicts(
 
 
 def ask(shard: Asking) -> Pieces:
-    """Ask for what the ledger lacks of a shard, block by block; the result counts its pairs, and those asked for."""
+    """Request the missing replies of a shard, block by block; the result counts its pairs and requests."""
     ledger = Ledger(shard.cache.root)
     judges = [
         LedgerJudge(judge_kind.source(shard.cache), ledger, judge_kind.max_attempts_in_all())
@@ -127,7 +127,7 @@ def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, 
 
 
 def _ranges(blocks: Sequence[dict[str, object]]) -> tuple[tuple[str, int, int], ...]:
-    """Neighbouring blocks of each tenant as one."""
+    """Merge adjacent blocks of a tenant."""
     numbers: dict[str, list[int]] = {}
     for block in blocks:
         numbers.setdefault(str(block["tenant"]), []).append(int(str(block["block"])))

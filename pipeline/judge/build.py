@@ -1,4 +1,4 @@
-"""From the settings of the judge, alone or with a panel, to whoever judges a tenant's pairs."""
+"""Build the judge of a tenant's pairs, alone or with a panel, from the settings."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ class Judges:
     """Builds the judges of tenants.
 
     Attributes:
-        settings: who judges.
+        settings: of the judge.
         cache: where verdicts are kept.
-        thresholds: of the tenants, where `judge.threshold` is fitted; one that has none here has the
-            kind's own.
+        thresholds: fitted thresholds by tenant; others use the threshold of the kind.
     """
 
     settings: JudgeSettings
@@ -33,17 +32,17 @@ class Judges:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Those of the section `judge`, which may name parts of other sections."""
+        """From the section `judge`, which may refer to other sections."""
         return cls(configure_judge(settings), settings.cache)
 
     @property
     def can_learn(self) -> bool:
-        """Whether people's labels make the judge; a panel learns nothing."""
+        """Whether the judge is trained on human labels; a panel is not."""
         return as_kind(self.settings, JudgeKind).LEARNS and not self.settings.panel
 
     @property
     def tables_read(self) -> tuple[str, ...]:
-        """Tables of the run that its judges read besides queries, chunks and pool."""
+        """Tables that the judge reads besides queries, chunks and pool."""
         return tuple(table for member in members(self.settings) for table in member.READS)
 
     @cached_property
@@ -61,7 +60,7 @@ class Judges:
 
 
 def configure_judge(settings: Settings) -> JudgeSettings:
-    """The section `judge`, where the judge and its panel know what other sections say of them."""
+    """The section `judge`, with what other sections say about the judge and its panel."""
     panel = tuple(as_kind(member, JudgeKind).with_settings(settings) for member in settings.judge.panel)
     judge: Any = as_kind(settings.judge, JudgeKind).with_settings(settings)
     return cast(JudgeSettings, judge.model_copy(update={"panel": panel}))
@@ -75,12 +74,12 @@ def members(settings: JudgeSettings) -> list[JudgeKind]:
 def judge_for(
     settings: JudgeSettings, cache: CacheSettings, thresholds: Mapping[str, float]
 ) -> Callable[[TenantChunks], Judge]:
-    """Builds the judge of one tenant's chunks: one that is fitted on them, or one for all tenants, with its ledger.
+    """Builds the judge of one tenant's chunks: fitted on them, or shared by all tenants, with its ledger.
 
     Args:
         settings: of the judge and its panel.
-        cache: where replies that cost something are kept.
-        thresholds: the tenants' where `judge.threshold` is fitted.
+        cache: where paid replies are kept.
+        thresholds: fitted thresholds by tenant.
     """
     first, *other_builders = [member.builder(cache) for member in members(settings)]
     weights = settings.weights or (1.0,) * (1 + len(other_builders))
@@ -99,7 +98,7 @@ def judge_for(
 
 
 def judge_identity(settings: JudgeSettings) -> dict[str, Any]:
-    """All settings that can change a verdict: not where the servers are, nor what they may take and cost."""
+    """All settings that can change a verdict: not the servers' addresses, limits or prices."""
     kind_identity = as_kind(settings, JudgeKind).identity
     if settings.depth == "adaptive":
         kind_identity |= settings.model_dump(mode="json", include={"depth", "recall", "random_share"})

@@ -1,7 +1,8 @@
-"""The stage that holds the judge against human labels, before it judges the pool.
+"""The stage `calibrate`: compare the judge with human labels before it judges the pool.
 
-Labels are compared by kappa, probabilities by the reliability curve and the expected calibration error; where the
-settings ask for it, the threshold is fitted.
+Labels are compared by kappa, probabilities by a reliability curve and the expected calibration error; if configured,
+the
+threshold is fitted.
 """
 
 from __future__ import annotations
@@ -55,19 +56,20 @@ def calibrate(
     tenant: str,
     seed: int,
 ) -> None:
-    """Judge the pairs that people labelled, and compare; without human labels nothing is written.
+    """Judge the pairs labelled by people and compare; without human labels nothing is written.
 
-    Each tenant is compared by itself. With less than `MIN_LABELS` labelled pairs that have a probability, or less
-    than `MIN_OF_EACH` that are relevant or not, the labels are compared, but no curve is drawn and nothing fitted.
-    Of a judge that learns from the labels, cross-validated replies are compared (see `teaching.compared`).
+    Each tenant is compared separately. With fewer than `MIN_LABELS` labelled pairs with a probability, or fewer than
+    `MIN_OF_EACH` relevant or not relevant ones, labels are compared, but no curve is computed and no threshold fitted.
+    For a
+    judge that learns from labels, cross-validated replies are compared (see `teaching.compare_judges`).
 
     Args:
-        tables: holds `queries`, `chunks` and `pool`.
-        output: takes `human_labels`, `calibration`, `reliability`, and the labels that cannot be used as rejects.
+        tables: `queries`, `chunks` and `pool`.
+        output: `human_labels`, `calibration`, `reliability`, and unusable labels as rejects.
         settings: `human` is the file of labels.
-        judge_for: builds the judge of a tenant from its chunks.
-        tenant: of labels that name none.
-        seed: of the folds of the cross-validation.
+        judge_for: builds a tenant's judge.
+        tenant: of labels without a tenant.
+        seed: of the cross-validation folds.
 
     Raises:
         InputError: the file cannot be read, or labels no pair of the pool.
@@ -86,11 +88,11 @@ def calibrate(
 
 
 def calibrated_judge(tables: Tables, judges: Judges) -> Callable[[TenantChunks], Judge]:
-    """Builds the judges of a run's tenants: with the threshold that was fitted, taught by people where they learn.
+    """Builds the judges of a run's tenants, with fitted thresholds and trained on human labels where configured.
 
     Args:
-        tables: of the run; `calibration` and `pool` where the threshold is fitted, `human_labels` where they learn.
-        judges: by the run's settings.
+        tables: `calibration` and `pool` for fitted thresholds, `human_labels` for training.
+        judges: from the run's settings.
 
     Raises:
         SettingsError: no threshold could be fitted for a tenant.
@@ -101,13 +103,13 @@ def calibrated_judge(tables: Tables, judges: Judges) -> Callable[[TenantChunks],
 
 
 def fitted_thresholds(tables: Tables) -> dict[str, float]:
-    """The threshold of each tenant of the pool, as `judge.threshold` fitted asks for it.
+    """The fitted threshold of each tenant of the pool.
 
     Args:
-        tables: holds `calibration` and `pool`.
+        tables: `calibration` and `pool`.
 
     Raises:
-        SettingsError: there is none for a tenant.
+        SettingsError: a tenant has none.
     """
     rows = tables.read("calibration", ["tenant", "fitted_threshold"]).to_pylist()
     thresholds = {row["tenant"]: row["fitted_threshold"] for row in rows if row["fitted_threshold"] is not None}
@@ -170,11 +172,11 @@ class Comparison:
     """A tenant's labelled pairs with the judge's replies, by query; all of shape (n_pairs,).
 
     Attributes:
-        query: number of the pair's query, from 0.
-        positive: relevant to people.
-        read: the judge's reply could be read; only then `relevant` says what it was.
+        query: query index, from 0.
+        positive: labelled relevant by people.
+        read: whether the reply was readable; `relevant` is valid only then.
         relevant: the judge's label.
-        probability: the judge's, NaN where it gave none.
+        probability: the judge's; NaN if it gave none.
     """
 
     query: NDArray[np.int64]
@@ -202,25 +204,25 @@ class Comparison:
         return Comparison(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def relevant_from(self, threshold: float) -> NDArray[np.bool_]:
-        """Labels by another threshold; a pair without a probability keeps its own."""
+        """Labels by another threshold; pairs without a probability keep theirs."""
         return np.where(np.isfinite(self.probability), self.probability >= np.float32(threshold), self.relevant)
 
     @property
     def has_enough_labels(self) -> bool:
-        """Whether so many pairs can carry a curve and a threshold."""
+        """Whether there are enough pairs for a curve and a threshold."""
         return has_enough_labels(self.positive)
 
 
 @dataclass(frozen=True)
 class ReliabilityCurve:
-    """The reliability curve, one value a bin, by probability; each of shape (n_bins,).
+    """A reliability curve, one value per bin in order of probability; each of shape (n_bins,).
 
     Attributes:
-        labels: labelled pairs in the bin.
-        lowest: lowest probability in the bin.
-        highest: highest probability in the bin.
-        mean_probability: what the judge said.
-        relevant_share: what people said.
+        labels: number of labelled pairs.
+        lowest: lowest probability.
+        highest: highest probability.
+        mean_probability: mean of the judge's probabilities.
+        relevant_share: share labelled relevant by people.
         share_low: lower end of its 95 % Wilson interval.
         share_high: upper end.
     """
@@ -235,19 +237,20 @@ class ReliabilityCurve:
 
     @property
     def ece(self) -> float:
-        """Expected calibration error, 0 to 1: mean gap between said and seen, weighted by the bins' sizes."""
+        """Expected calibration error, 0 to 1: mean gap between probability and share, weighted by bin sizes."""
         gaps = np.abs(self.mean_probability - self.relevant_share)
         return float(np.sum(self.labels * gaps) / np.sum(self.labels))
 
 
 def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.bool_]) -> ReliabilityCurve:
-    """Bins of equal size, at most ten; equal probabilities are never parted, so that bins may differ or be fewer.
+    """At most ten bins of equal size; equal probabilities are never split, so bins can differ in size or be fewer.
 
-    Equal size follows Nguyen and O'Connor (2015): a judge says most probabilities near 0 and 1, and bins of equal
-    width would leave the middle empty.
+    Equal-size bins follow Nguyen and O'Connor (2015): judges give most probabilities near 0 and 1, and bins of equal
+    width
+    would be empty in between.
 
     Args:
-        probability: shape (n_pairs,), none missing, n_pairs > 0.
+        probability: shape (n_pairs,), without NaN, n_pairs > 0.
         positive: human labels, shape (n_pairs,).
     """
     order = np.argsort(probability, kind="stable")
@@ -273,7 +276,7 @@ def _means(values: _Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64])
 
 
 def wilson(hits: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[_Floats, _Floats]:
-    """95 % interval of a share, hits of n (Wilson, 1927); n > 0. It keeps within 0 and 1, and holds for small n."""
+    """95 % interval of a proportion (Wilson, 1927), n > 0; it stays within 0 and 1 and is valid for small n."""
     share, spread = hits / n, _Z * _Z / n
     middle = (share + spread / 2) / (1 + spread)
     half = np.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)

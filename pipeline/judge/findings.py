@@ -1,4 +1,4 @@
-"""What a run itself says of a pair: the retrievers' scores and ranks, the words that the chunk holds, and lengths."""
+"""Features of a pair from the run itself: retrievers' scores and ranks, term overlap, and lengths."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ _Floats = NDArray[np.float64]
 
 
 class RankingFeatures:
-    """Numbers of the pairs of a tenant's pool, from its lists and its texts.
+    """Features of the pairs of a tenant's pool.
 
-    Of each retriever the score and the reciprocal rank (0 where it did not find the chunk); the fused score, the
-    logarithm of the best rank and how many found it; what the embedded judge measures, coverage among it; logarithms
-    of the query's and the chunk's length in characters. Memory does not follow the pool: DuckDB spills to disk.
+    For each retriever score and reciprocal rank (0 if not retrieved); the fused score, log of the best rank and number
+    of
+    retrievers; the features of the embedded judge; log lengths of query and chunk in characters. Memory does not grow
+    with
+    the pool, because DuckDB spills to disk.
 
     Args:
-        chunks: the tenant's chunks; their run holds `pool` and `rankings`.
+        chunks: the tenant's chunks; the run has `pool` and `rankings`.
     """
 
     def __init__(self, chunks: TenantChunks) -> None:
@@ -60,7 +62,7 @@ class RankingFeatures:
         self._connection.execute(_join_rankings_sql(names), tenant)
 
     def __call__(self, pairs: pa.Table) -> _Floats:
-        """See `Measure`; not a number where the pool does not hold the pair."""
+        """NaN if the pool does not contain the pair."""
         embedded_features = np.column_stack(astuple(self._embedded.features(pairs)))
         lengths = [pc.utf8_length(pairs[name]).to_numpy() for name in ("query", "text")]
         return np.column_stack([self._ranking_columns(pairs), embedded_features, np.log1p(np.stack(lengths, axis=1))])
@@ -74,7 +76,7 @@ class RankingFeatures:
 
 
 def _join_rankings_sql(names: list[str]) -> str:
-    """The statement that makes the table of the lists: two columns for each retriever, and three for the pool."""
+    """SQL that creates the table of features: two columns per retriever, and three for the pool."""
     numbers = range(len(names))
     is_own = ["retriever = '" + name.replace("'", "''") + "'" for name in names]
     return _FOUND.format(

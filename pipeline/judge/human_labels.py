@@ -1,4 +1,4 @@
-"""Human labels from a CSV file: those that name a pair of the pool; every other row is a reject with its reason."""
+"""Human labels from a CSV file; rows that match no pair of the pool are rejects with a reason."""
 
 from __future__ import annotations
 
@@ -43,14 +43,13 @@ JUDGED = """
 
 
 def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.Table:
-    """Rows of `human_labels`, by their key; the file's other rows are written to `rejects` and counted.
+    """Rows of `human_labels`, sorted by key; other rows of the file are written to `rejects` and counted.
 
     Args:
-        tables: holds `queries`, `chunks` and `pool`.
-        output: takes the rejects and a funnel step.
-        file: a CSV file with a header; columns query_id, chunk_id, relevance (0, or a grade from 1) and, as an option,
-            tenant; others are ignored.
-        tenant: of rows that name none.
+        tables: `queries`, `chunks` and `pool`.
+        output: rejects and a funnel step.
+        file: CSV with a header; columns query_id, chunk_id, relevance (0, or a grade from 1) and optionally tenant.
+        tenant: of rows without a tenant.
 
     Raises:
         InputError: the file cannot be read, lacks a column, or labels no pair of the pool.
@@ -75,7 +74,7 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.T
 
 
 def relevant(labels: pa.Table) -> NDArray[np.bool_]:
-    """Whether people found each pair relevant, shape (n_pairs,).
+    """Whether people labelled each pair relevant, shape (n_pairs,).
 
     Args:
         labels: rows of `human_labels`.
@@ -90,7 +89,7 @@ def _reject(output: Output, file: str, bad: pa.Table) -> None:
 
 
 def read_labels(path: Path, tenant: str) -> pa.Table:
-    """The file's rows as texts, with their lines from 1; all but line and payload are null in a row of another width.
+    """The rows as text with line numbers from 1; a row of the wrong width has only line and payload.
 
     Raises:
         InputError: the file cannot be read, or lacks a column.

@@ -1,4 +1,4 @@
-"""The labels of the dataset: the judge's verdicts, or people's in their place where that is asked for."""
+"""The stage `label`: relevance labels from verdicts or, if configured, from people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judge is: pairs of a query and a chunk in, one reply for each out."""
+"""The interface of judges: pairs of a query and a chunk in, one reply per pair out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from darklode.schemas.table import CHUNK_ID, QUERY_ID, TENANT
 from darklode.schemas.tables import CHUNKS, VERDICTS
 
 QUERY_BLOCK = 64
-"""Queries judged together, and recorded together."""
+"""Queries judged and recorded together."""
 
 
 def _text(name: str, description: str) -> pa.Field:
@@ -36,13 +36,13 @@ PAIRS = pa.schema(
         _text("chunk_hash", "`content_hash` of the chunk: with judge_id and query_hash it names a verdict"),
     ]
 )
-"""What a judge is asked: pairs of one tenant, by query_id, then chunk_id.
+"""Input of a judge: pairs of one tenant, by query_id, then chunk_id.
 
-At full depth they are all pairs of up to `QUERY_BLOCK` queries, at adaptive depth some pairs of any query.
+With all pairs judged, these are all pairs of up to `QUERY_BLOCK` queries; with adaptive judging, pairs of any queries.
 """
 
 REPLIES = pa.schema([field for field in VERDICTS.schema if field.name not in {*VERDICTS.key}])
-"""What a judge answers: row i speaks of pair i, in the fields and types of `verdicts`."""
+"""Output of a judge: row i is the reply to pair i, in fields and types of `verdicts`."""
 
 
 def replies_of(values: Mapping[str, pa.Array | pa.ChunkedArray], n: int) -> pa.Table:
@@ -52,10 +52,10 @@ def replies_of(values: Mapping[str, pa.Array | pa.ChunkedArray], n: int) -> pa.T
 
 
 def check_replies(judge_id: str, pairs: pa.Table, replies: pa.Table) -> None:
-    """Hold a judge to the port.
+    """Check a judge's replies against the contract.
 
     Raises:
-        ValueError: they have other rows than `REPLIES` or than the pairs, or a null label comes without an error.
+        ValueError: rows differ from `REPLIES` or from the pairs, or a null label has no error.
     """
     if replies.num_rows != pairs.num_rows or not replies.schema.equals(REPLIES):
         raise ValueError(f"{judge_id}: {replies.num_rows} replies to {pairs.num_rows} pairs, schema {replies.schema}")
@@ -64,12 +64,12 @@ def check_replies(judge_id: str, pairs: pa.Table, replies: pa.Table) -> None:
 
 
 def has_silent_null(replies: pa.Table) -> bool:
-    """Whether a null label comes without an error."""
+    """Whether a null label has no error."""
     return bool(pc.any(pc.and_(pc.is_null(replies["relevant"]), pc.is_null(replies["error"]))).as_py())
 
 
 class Live(Protocol):
-    """How far a judge is that waits for something."""
+    """Progress of a judge that waits for a server."""
 
     @property
     def n_answered(self) -> int:
@@ -77,31 +77,32 @@ class Live(Protocol):
 
     @property
     def note(self) -> str:
-        """What else a person may want to know, in a line."""
+        """Further status in one line."""
 
 
 class Judge(Protocol):
     """Decides whether chunks are relevant to queries.
 
-    The same pair gets the same reply from the same `judge_id`, whichever pairs it comes with. `judge` is a coroutine
-    so that a judge that waits for a server can keep many calls in flight: how many, how often it asks again and what
-    it remembers are its own affair, and it returns when the whole batch is answered. A class that names it as its
-    base has nothing to count and is not to be watched, unless it says otherwise.
+    The same pair gets the same reply from the same `judge_id`, whichever batch it is in. `judge` is a coroutine, so
+    that a
+    judge that waits for a server can keep many calls in flight; concurrency, retries and caching are its own concern,
+    and it
+    returns when the whole batch is answered. Subclasses inherit empty facts and no live progress.
     """
 
     @property
     def judge_id(self) -> str:
-        """All that can change a verdict: model and revision, prompt version and hash, decoding settings."""
+        """Everything that can change a verdict: model and revision, prompt version and hash, decoding settings."""
         ...
 
     @property
     def facts(self) -> Mapping[str, int]:
-        """What it has counted so far, for the stage's record."""
+        """Counters for the stage's record."""
         return {}
 
     @property
     def live(self) -> Live | None:
-        """How far it is with a batch; None where there is nothing to watch."""
+        """Progress within a batch; None if there is nothing to report."""
         return None
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
@@ -111,34 +112,35 @@ class Judge(Protocol):
             pairs: rows of `PAIRS`; a chunk may occur with several queries.
 
         Returns:
-            Rows of `REPLIES`, as many as pairs and in their order. A reply that cannot be read is a row whose
-            `relevant` is null and whose `error` says why: never 0, never left out.
+            Rows of `REPLIES` in the order of the pairs. An unreadable reply has a null `relevant` and an `error`:
+                never 0, never
+            left out.
 
         Raises:
-            DarklodeError: the judge cannot go on at all; what the stage has finished by then stays on disk.
+            DarklodeError: the judge cannot continue; units finished before stay on disk.
         """
         ...
 
 
 class TrainableJudge(Judge):
-    """A judge that labels of people make, or make better."""
+    """A judge that is trained, or improved, by human labels."""
 
     @abstractmethod
     def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> Judge:
-        """The judge that these labels make, and no others: whatever it learned before is forgotten.
+        """A judge trained on these labels only: earlier training is discarded.
 
         Args:
             pairs: rows of `PAIRS`.
-            positive: people found the pair relevant, shape (n_pairs,).
+            positive: labelled relevant by people, shape (n_pairs,).
         """
 
 
 @dataclass(frozen=True)
 class ReplyBatch:
-    """Some replies, each said once and for good.
+    """Some final replies.
 
     Attributes:
-        rows: rows of the pairs that were asked, shape (n_replies,).
+        rows: indices of their pairs, shape (n_replies,).
         replies: rows of `REPLIES`, in the order of `rows`.
     """
 
@@ -151,8 +153,8 @@ class Earlier:
     """An earlier version of a judge.
 
     Attributes:
-        judge_id: the id that its verdicts are kept under.
-        alike: of rows of `PAIRS`, whether it was shown the same words, shape (n_pairs,).
+        judge_id: under which its verdicts are kept.
+        alike: for rows of `PAIRS`, whether it was shown the same words, shape (n_pairs,).
     """
 
     judge_id: str
@@ -160,40 +162,40 @@ class Earlier:
 
 
 class StreamingJudge(Protocol):
-    """Like a judge, but its replies can be kept one by one: a failure costs none of those that came before it."""
+    """A judge whose replies can be kept one by one: a failure loses none that arrived before."""
 
     @property
     def judge_id(self) -> str:
-        """All that can change a verdict (see `Judge`); reading it may ask the server what it can do.
+        """Everything that can change a verdict; reading it may query the server's capabilities.
 
         Raises:
-            DarklodeError: the server cannot be reached, or cannot judge.
+            DarklodeError: the server is not reachable, or cannot judge.
         """
         ...
 
     @property
     def previous_version(self) -> Earlier | None:
-        """Its earlier version, whose verdicts stand where it was shown the same; None: there is none."""
+        """Its earlier version, whose verdicts are valid where it was shown the same words; None if there is none."""
         return None
 
     @property
     def note(self) -> str:
-        """What a person may want to know meanwhile, in a line."""
+        """Current status in one line."""
         return ""
 
     def recall_replies(self, replies: pa.Table) -> pa.Table:
-        """Rows of `REPLIES` that an earlier version of this judge gave and the ledger kept, as they hold today."""
+        """Re-interpret replies that an earlier version gave and the ledger kept."""
         return replies
 
     def stream(self, pairs: pa.Table) -> AsyncIterator[ReplyBatch]:
-        """Replies in the order of their arrival, every pair exactly once.
+        """Replies in order of arrival, exactly one per pair.
 
-        Closing the iterator gives up what is under way.
+        Closing the iterator cancels pending calls.
 
         Args:
             pairs: rows of `PAIRS`.
 
         Raises:
-            DarklodeError: it cannot go on; every reply that had arrived was handed over before.
+            DarklodeError: it cannot continue; replies that had arrived were yielded before.
         """
         ...

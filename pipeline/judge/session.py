@@ -1,4 +1,4 @@
-"""Judging as stages do it: pairs in, checked replies out, in units that survive a kill, told as they come."""
+"""Judging within stages: pairs in, checked replies out, in resumable units with progress."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 
 class JudgingSession:
-    """Waits for a stage's judges as long as its context is open, and says how far they are.
+    """Runs a stage's judges while its context is open, and reports progress.
 
     Args:
-        output: takes units and progress.
-        total: how much there is to do.
-        measure: the count that grows to the total; None: all counts together.
+        output: receives units and progress.
+        total: amount of work.
+        measure: the counter that grows to the total; None: the sum of all counters.
 
     Attributes:
-        counts: the facts of the units so far, added up.
+        counts: summed facts of the units so far.
     """
 
     def __init__(self, output: Output, total: int, *, measure: str | None = None) -> None:
@@ -46,13 +46,13 @@ class JudgingSession:
         self._background.__exit__(kind, error, at)
 
     def unit(self, name: str, basis: str, work: Callable[[], Mapping[str, int]], judge: Judge | None = None) -> Unit:
-        """Do a unit of the stage's work unless that was done before, and add its facts to the counts.
+        """Do a unit of work unless it was done before, and add its facts to the counters.
 
         Args:
             name: of the unit.
-            basis: names all that its rows depend on.
-            work: writes the unit's rows, and counts them.
-            judge: whose note is told with the progress.
+            basis: fingerprint of everything its rows depend on.
+            work: writes the unit's rows and returns counts.
+            judge: whose note is shown with the progress.
         """
         with self._output.unit(name, basis) as unit:
             if not unit.done:
@@ -62,12 +62,12 @@ class JudgingSession:
         return unit
 
     def replies(self, judge: Judge, pairs: pa.Table, *, ahead: int | None = None) -> pa.Table:
-        """The judge's replies to rows of `PAIRS`, held to the port.
+        """Checked replies to rows of `PAIRS`.
 
         Args:
-            judge: to be waited for.
-            pairs: what it is asked.
-            ahead: how much of the unit is done by then; None: a pair with each that the judge answers.
+            judge: the judge.
+            pairs: its input.
+            ahead: progress within the unit at this point; None: one per answered pair.
 
         Raises:
             ValueError: the judge broke its contract, see `check_replies`.
@@ -80,7 +80,7 @@ class JudgingSession:
         return replies
 
     def run_coroutine(self, judge: Judge, work: Coroutine[Any, Any, T], *, ahead: int | None = None) -> T:
-        """The result of a coroutine of the judge's, with progress meanwhile; `ahead` as for `replies`."""
+        """Result of a judge's coroutine, reporting progress meanwhile; `ahead` as for `replies`."""
         live = _live(judge)
         before = live.n_answered if live else 0
 
@@ -91,7 +91,7 @@ class JudgingSession:
         return self._background.run(work, tick)
 
     def report(self, judge: Judge | None, ahead: int = 0) -> None:
-        """Say how far the stage is: the counts, and `ahead` more of the unit that is worked on."""
+        """Report progress: the counters plus `ahead` of the current unit."""
         done = self.counts.total() if self._measure is None else self.counts[self._measure]
         live = _live(judge)
         self._output.progress(done + ahead, self._total, live.note if live else "")
@@ -102,7 +102,7 @@ def _live(judge: Judge | None) -> Live | None:
 
 
 def facts_of(judges: Iterable[Judge]) -> dict[str, Any]:
-    """What a manifest says of a stage's judges: their ids, and the sums of what they count."""
+    """What a manifest records of a stage's judges: ids and summed counters."""
     each = {id(judge): judge for judge in judges}.values()  # one may serve several tenants
     noted = Counter[str]()
     for judge in each:
@@ -111,11 +111,11 @@ def facts_of(judges: Iterable[Judge]) -> dict[str, Any]:
 
 
 def label_counts(relevant: pa.ChunkedArray) -> dict[str, int]:
-    """How many labels are relevant, not relevant and unreadable (null)."""
+    """Number of relevant, not relevant and unreadable (null) labels."""
     yes = pc.sum(relevant.cast(pa.int32()), min_count=0).as_py()
     return {"relevant": yes, "not_relevant": pc.count(relevant).as_py() - yes, "unreadable": relevant.null_count}
 
 
 def as_numbers(relevant: pa.ChunkedArray) -> NDArray[np.float64]:
-    """1, 0, or not a number where the label is null."""
+    """1, 0, or NaN for a null label."""
     return np.asarray(pc.fill_null(relevant.cast(pa.float64()), float("nan")).to_numpy())

@@ -1,4 +1,4 @@
-"""Verdicts on the pool: each candidate goes to the judge with its query."""
+"""The stage `judge`: verdicts on the pool."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ADAPTIVE_JUDGE = replace(
     reads=(*JUDGE.reads, "rankings"),
     writes=(*JUDGE.writes, UNJUDGED.name, STOPPING.name),
 )
-"""The same stage with `judge.depth` adaptive; a version ahead, since the order of its calls changed."""
+"""The same stage with adaptive judging; another version, because the order of calls differs."""
 
 _BASIS = ("tenant", "query_id", "chunk_id", "query_hash", "chunk_hash")
 
@@ -97,7 +97,7 @@ def _in_rounds(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings:
 
 
 def _mark(output: Output, tenant: str, pairs: PoolPairs, rounds: JudgingRounds) -> None:
-    """Write the pairs that were not judged, with what the learner expects of them."""
+    """Write the unjudged pairs with their expected relevance."""
     unjudged, expected = rounds.unjudged_pairs, rounds.probability
     for start in range(0, len(unjudged), PART_ROWS):
         numbers = unjudged[start : start + PART_ROWS]
@@ -119,14 +119,14 @@ def _record(output: Output, counts: Counter[str], total: int) -> None:
 
 @dataclass(frozen=True)
 class PoolJudge:
-    """A tenant's judge at work on its pool."""
+    """A tenant's judge working on its pool."""
 
     judge: Judge
     session: JudgingSession
     output: Output
 
     def unit(self, pairs: pa.Table, name: str) -> Unit:
-        """Judge pairs unless that was done before; the facts count relevant, not relevant and unreadable ones."""
+        """Judge pairs unless done before; the facts count relevant, not relevant and unreadable labels."""
         digest, judge_id = Digest(len(_BASIS)), self.judge.judge_id
         digest.update(pairs.select(_BASIS).columns)
         return self.session.unit(name, f"{judge_id} {digest.hexdigest()}", lambda: self._write(pairs), self.judge)
@@ -137,7 +137,7 @@ class PoolJudge:
         return label_counts(verdicts["relevant"])
 
     def _replies(self, pairs: pa.Table) -> pa.Table:
-        """The judge's replies; those of a panel's members are written."""
+        """The judge's replies; writes those of panel members."""
         if not isinstance(self.judge, Panel):
             return self.session.replies(self.judge, pairs)
         each = self.session.run_coroutine(self.judge, self.judge.each(pairs))

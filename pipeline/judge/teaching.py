@@ -1,4 +1,4 @@
-"""People's labels make a judge: from all of them for the pool, from other queries' labels to hold it against people."""
+"""Train a judge on human labels: on all of them for the pool, and cross-validated for comparison with people."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from darklode.pipeline.judge.session import JudgingSession
 
 
 def train_judges(tables: Tables, judge_for: Callable[[TenantChunks], Judge]) -> Callable[[TenantChunks], Judge]:
-    """Builds the judges of tenants, each taught by all of its tenant's human labels if there are `enough`.
+    """Builds the judges of tenants, each trained on all human labels of its tenant if there are enough.
 
     Args:
-        tables: holds `human_labels`, and `queries`, `chunks` and `pool` for their texts.
-        judge_for: builds the judge of a tenant from its chunks.
+        tables: `human_labels`, and `queries`, `chunks` and `pool` for texts.
+        judge_for: builds a tenant's judge.
     """
     labels = tables.read("human_labels")
 
@@ -39,17 +39,18 @@ def train_judges(tables: Tables, judge_for: Callable[[TenantChunks], Judge]) -> 
 def compare_judges(
     session: JudgingSession, judge: Judge, blocks: Iterable[pa.Table], labels: pa.Table, seed: int
 ) -> tuple[Judge, pa.Table]:
-    """Who would judge the pool, and the replies to the labelled pairs that are to be held against people.
+    """The judge for the pool, and replies to the labelled pairs for comparison with people.
 
-    A judge that learns is taught by all labels, but each reply is of one that never saw a label of the pair's query:
-    what to expect of new queries.
+    A trainable judge is trained on all labels, but each reply comes from a judge that saw no label of the pair's query:
+    an
+    estimate for new queries.
 
     Args:
-        session: waits for the judge.
+        session: runs the judge.
         judge: of the tenant.
         blocks: rows of `PAIRS`: the labelled pairs, by query_id, then chunk_id.
         labels: rows of `human_labels`, in the same order.
-        seed: decides which queries share a fold.
+        seed: assigns queries to folds.
     """
     positive = relevant(labels)
     if not isinstance(judge, TrainableJudge) or not has_enough_labels(positive):
@@ -67,5 +68,5 @@ def compare_judges(
 
 
 def query_numbers(labels: pa.Table) -> NDArray[np.int64]:
-    """Number of each pair's query, from 0."""
+    """Query index of each pair, from 0."""
     return distinct(labels["query_id"])[1]

@@ -1,4 +1,4 @@
-"""From which probability a pair is relevant: decided after the judge has spoken, so that a change costs no call."""
+"""Apply a threshold to a judge's probabilities afterwards, so that changing it costs no call."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from darklode.pipeline.judge.port import REPLIES, Judge, Live
 
 
 class Thresholded(Judge):
-    """A judge whose labels follow its probabilities; a reply without a probability keeps its label.
+    """A judge whose labels follow its probabilities; replies without a probability keep their label.
 
     Args:
-        judge: who gives the probabilities.
-        threshold: relevant from this probability on.
+        judge: gives the probabilities.
+        threshold: minimum probability of a relevant pair.
     """
 
     def __init__(self, judge: Judge, threshold: float) -> None:
@@ -23,21 +23,18 @@ class Thresholded(Judge):
 
     @property
     def judge_id(self) -> str:
-        """The judge's, and the threshold."""
+        """The judge's id and the threshold."""
         return f"{self._judge.judge_id}:{self._threshold:g}"
 
     @property
     def facts(self) -> Mapping[str, int]:
-        """The judge's."""
         return self._judge.facts
 
     @property
     def live(self) -> Live | None:
-        """The judge's."""
         return self._judge.live
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
-        """See the port."""
         replies = await self._judge.judge(pairs)
         is_known = pc.and_(pc.is_valid(replies["relevant"]), pc.is_valid(replies["probability"]))
         likely = pc.greater_equal(replies["probability"], pa.scalar(self._threshold, pa.float32()))

@@ -207,6 +207,7 @@ def test_a_run_that_is_killed_each_time_is_given_up(queue: Queue) -> None:
     with get_client(sync_client=True) as client:
         (run,) = queue.submit(1)
         folder = Path(PREFECT_HOME.value()) / "darklode" / key_of(str(PREFECT_API_URL.value()))
+        folder.mkdir(parents=True, exist_ok=True)
         found = list[StateType | None]()
         for _ in range(MAX_STARTS):
             client.set_flow_run_state(run, Running(), force=True)
