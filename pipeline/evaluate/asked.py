@@ -1,7 +1,7 @@
-"""What systems are measured on: the test queries that have a positive, their labels, and the texts to search.
+"""Test queries with a positive, their labels, and the texts to search.
 
-Of a build these are the test split, its qrels and the chunks; of a mined run the later period's queries, the documents
-that it pairs them with, and the documents of its pool.
+For a build: the test split, its qrels and the chunks. For a mined run: the queries of the test period, their paired
+documents, and the documents of the test pool.
 """
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
@@ -51,11 +51,11 @@ LOG_TEXTS = DOCUMENTS_AS_CHUNKS.format(kept="SEMI JOIN mined_test_pool USING (te
 
 
 def of_a_build(tables: Tables, output: Output) -> None:
-    """Write the test split's queries and labels; a query that training shares a positive with is marked.
+    """Write the test split's queries and labels; queries that share a positive with training are marked.
 
     Args:
-        tables: holds `queries`, `qrels` and `held_out`.
-        output: takes `test_queries` and `test_labels`; `test_texts` stays empty.
+        tables: `queries`, `qrels` and `held_out`.
+        output: `test_queries` and `test_labels`; `test_texts` stays empty.
 
     Raises:
         ArtifactError: no query of the test split has a positive.
@@ -75,12 +75,12 @@ def of_a_build(tables: Tables, output: Output) -> None:
 
 
 def of_a_log(tables: Tables, output: Output, *, text_characters: int) -> None:
-    """Write the later period's queries and labels, and the documents of its pool as triplets show them.
+    """Write the queries and labels of the test period, and the documents of its pool as triplets show them.
 
     Args:
-        tables: holds `mined_test`, `mined_test_pool`, `query_clusters` and `documents`.
-        output: takes `test_queries`, `test_labels` and `test_texts`.
-        text_characters: so much of a document's text stands for it, after its title.
+        tables: `mined_test`, `mined_test_pool`, `query_clusters` and `documents`.
+        output: `test_queries`, `test_labels` and `test_texts`.
+        text_characters: length of a document's text after its title.
 
     Raises:
         ArtifactError: the run was mined without a test period.

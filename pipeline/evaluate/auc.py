@@ -1,4 +1,4 @@
-"""AUC over people's labels of pairs, all pairs together, by scikit-learn."""
+"""AUC over human labels of pairs, pooled over queries (scikit-learn)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ Rows = list[dict[str, Any]]
 
 
 def area(labels: NDArray[np.bool_], scores: Floats, weights: NDArray[Any] | None = None) -> float:
-    """Area under the ROC curve of all pairs; not a number where all labels are equal.
+    """Area under the ROC curve over all pairs; NaN if all labels are equal.
 
     Args:
         labels: shape (n_pairs,).
-        scores: likewise; not a number is worse than any score.
-        weights: how often each pair counts.
+        scores: shape (n_pairs,); NaN ranks below any score.
+        weights: of the pairs.
 
     Source: ScalingNote, 4.1.2.
     """
@@ -59,18 +59,20 @@ def area(labels: NDArray[np.bool_], scores: Floats, weights: NDArray[Any] | None
 
 
 def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: Sequence[str], seed: int) -> None:
-    """Write each system's AUC by satisfaction and by relevance, and the differences of every two systems.
+    """Write each system's AUC by satisfaction and by relevance, and the pairwise differences.
 
-    Queries are drawn anew, all their pairs with them. A difference is tested by swapping the two systems' ranks within
-    queries. It has no interval where fewer than `MIN_CLUSTERS` queries hold a label of one kind: a kind with one pair
-    looks as if it did not vary.
+    Intervals resample queries with all their pairs. Differences are tested by swapping the two systems' ranks within
+    queries.
+    There is no interval if fewer than `MIN_CLUSTERS` queries have a label of one kind: a single such pair would look as
+    if it
+    did not vary.
 
     Args:
-        tables: holds `manual_labels` and `manual_scores`.
-        output: takes `evaluation` and `evaluation_pairs`.
-        settings: resamples and flips.
+        tables: `manual_labels` and `manual_scores`.
+        output: `evaluation` and `evaluation_pairs`.
+        settings: resamples and permutations.
         systems: names, in the order of the tables.
-        seed: of the resamples.
+        seed: of the resampling.
     """
     labels = tables.read("manual_labels", ["tenant"])
     tenants = pc.unique(labels["tenant"]).sort().to_pylist()
@@ -92,12 +94,12 @@ def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: 
 
 @dataclass(frozen=True)
 class LabelledPairs:
-    """Pairs that people labelled by one measure, with both labels among them.
+    """Pairs with human labels of one measure, both labels present.
 
     Attributes:
         labels: shape (n_pairs,).
-        scores: by each system, shape (n_pairs, n_systems).
-        query: number of each pair's query, from 0.
+        scores: by system, shape (n_pairs, n_systems).
+        query: query index of each pair, from 0.
     """
 
     labels: NDArray[np.bool_]
@@ -135,12 +137,12 @@ class LabelledPairs:
 
 
 def _small_sample_factor(clusters: int) -> float:
-    """By how much an interval must be wider as the spread of so few queries is not well known (Student's t)."""
+    """Factor that widens an interval for few clusters (Student's t)."""
     return float(stdtrit(clusters - 1, 0.975) / ndtri(0.975) * np.sqrt(clusters / (clusters - 1)))
 
 
 def _labelled_pairs(tables: Tables, tenant: str | None, systems: Sequence[str]) -> Iterator[tuple[str, LabelledPairs]]:
-    """The labelled pairs for each measure that has both labels."""
+    """The labelled pairs for each measure with both labels."""
     with tables.connect() as connection:
         connection.register("asked", pa.table({"system": list(systems), "place": range(len(systems))}))
         rows = connection.sql(SCORED, params={"tenant": tenant}).to_arrow_table()
@@ -156,12 +158,12 @@ def _labelled_pairs(tables: Tables, tenant: str | None, systems: Sequence[str]) 
 
 
 def influence(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64]) -> Floats:
-    """What each query's pairs add to the AUC of all pairs, shape (n_queries,); sums to 0.
+    """Contribution of each query's pairs to the pooled AUC, shape (n_queries,); sums to 0.
 
     Args:
         labels: shape (n_pairs,), of both kinds.
-        scores: likewise; not a number is worse than any score.
-        query: number of each pair's query, from 0.
+        scores: shape (n_pairs,); NaN ranks below any score.
+        query: query index of each pair, from 0.
 
     Source: Obuchowski 1997, Nonparametric analysis of clustered ROC curve data.
     """
@@ -179,16 +181,17 @@ def influence(labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64
 def rank_swap_p(
     labels: NDArray[np.bool_], scores: Floats, query: NDArray[np.int64], chance: ResamplingSettings
 ) -> float:
-    """Two-sided p of a difference of two AUCs when it is chance which system ranked a query's pairs in which way.
+    """Two-sided p-value of the difference of two AUCs under random swaps of the systems within queries.
 
     Args:
         labels: shape (n_pairs,), of both kinds.
-        scores: of the two systems, shape (n_pairs, 2); not a number is worse than any score.
-        query: number of each pair's query, from 0.
-        chance: how much is drawn.
+        scores: of the two systems, shape (n_pairs, 2); NaN ranks below any score.
+        query: query index of each pair, from 0.
+        chance: number of permutations and seed.
 
     Source: Venkatraman and Begg 1996, A distribution-free procedure for comparing receiver operating characteristic
-    curves from a paired experiment (ranks are swapped, for scores of two systems have different units).
+    curves
+    from a paired experiment (ranks are swapped, because scores of two systems have different units).
     """
     first, other = (_double_ranks(each) for each in scores.T)
     least = abs(_areas_of_ranks(labels, first[None]) - _areas_of_ranks(labels, other[None])) - 1e-12
@@ -206,7 +209,7 @@ def rank_swap_p(
 
 
 def _double_ranks(scores: Floats) -> NDArray[np.int64]:
-    """Twice the ranks of scores, from the worst on: equal scores share the mean of theirs, which may be a half."""
+    """Twice the ascending ranks of scores; doubled, because ties get the mean rank, which may be a half."""
     _, rank_index, counts = np.unique(
         np.where(np.isnan(scores), -np.inf, scores), return_inverse=True, return_counts=True
     )
@@ -214,7 +217,7 @@ def _double_ranks(scores: Floats) -> NDArray[np.int64]:
 
 
 def _areas_of_ranks(labels: NDArray[np.bool_], ranks: NDArray[np.int64]) -> Floats:
-    """`area` of each row of ranks from 1 to twice the pairs, shape (n_rows, n_pairs), in linear time."""
+    """`area` for each row of ranks, shape (n_rows, n_pairs), in linear time."""
     rows, width = len(ranks), 2 * len(labels) + 1
     places = ranks + width * np.arange(rows)[:, None]
     negatives = np.bincount(places[:, ~labels].ravel(), minlength=rows * width).reshape(rows, width)
@@ -223,7 +226,7 @@ def _areas_of_ranks(labels: NDArray[np.bool_], ranks: NDArray[np.int64]) -> Floa
 
 
 def _drawn_queries(n: int, chance: ResamplingSettings) -> NDArray[np.uint16]:
-    """How often each query counts when as many are drawn with replacement, shape (resamples, n)."""
+    """Bootstrap counts of each query, shape (resamples, n)."""
     random, drawn = np.random.default_rng(chance.seed), np.empty((chance.resamples, n), np.uint16)
     for row in drawn:
         row[:] = random.multinomial(n, np.full(n, 1 / n))

@@ -1,4 +1,4 @@
-"""People's labels of pairs, satisfaction and relevance: read from a file, with the texts of their documents."""
+"""Human labels of pairs (satisfaction, relevance) from a file, with the texts of their documents."""
 
 from __future__ import annotations
 
@@ -53,21 +53,22 @@ TEXTS = """
 
 
 def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, file: str, text_characters: int) -> None:
-    """Read labels; a row that cannot be used is a reject with its line.
+    """Read labels; unusable rows are rejects with their line.
 
-    A document is named by an id of the run's, or is itself the text. Labels are 1 and 0, yes and no, true and false;
-    one of the two may be missing. Of a pair that is there again the first row counts.
+    A document is given by an id of the run, or by its text. Labels are 1 and 0, yes and no, true and false; one of the
+    two
+    may be missing. Of repeated pairs the first row counts.
 
     Args:
-        tables: holds `documents`.
-        output: takes `manual_labels`, by its key, `manual_texts` and the rejects.
-        settings: tenant of rows that name none, the longest row, and how many rows may be turned away.
+        tables: `documents`.
+        output: `manual_labels`, sorted by key, `manual_texts` and the rejects.
+        settings: default tenant, maximum row length and maximum share of rejects.
         file: CSV or TSV with a header, JSON lines or Parquet, or a folder of these.
-        text_characters: so much of a document's text stands for it, after its title.
+        text_characters: length of a document's text after its title.
 
     Raises:
         InputError: the file cannot be read, or lacks a column.
-        TooManyRejects: more than `settings.max_reject_share` of the rows cannot be used.
+        TooManyRejects: more than `settings.max_reject_share` of the rows are unusable.
     """
     files, seen_keys, rows = listing(file), SeenKeys(), [TABLES["manual_labels"].empty()]
     intake = Intake(output, "labels", file, files)
@@ -91,7 +92,7 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
 def _select_usable(
     block: RowBlock, known_documents: pa.Array, seen_keys: SeenKeys, intake: Intake, settings: IngestSettings
 ) -> pa.Table:
-    """Rows of `manual_labels` in the file's order."""
+    """Rows of `manual_labels` in the order of the file."""
     faults = common_faults(block, "", settings, "query")
     faults.append(("no document", blank(block.columns["document"])))
     complete = drop_faulty(block, faults, intake).complete(settings)
@@ -118,7 +119,7 @@ def _select_usable(
 
 
 def _rows(block: RowBlock, ours: NDArray[np.bool_]) -> pa.Table:
-    """The pairs with their ids, and the text of those documents that the run does not have."""
+    """The pairs with their ids, and the texts of documents that the run does not have."""
     import hashlib
 
     queries, documents = blank_to_null(block.columns["query"]), blank_to_null(block.columns["document"])
@@ -138,7 +139,7 @@ def _rows(block: RowBlock, ours: NDArray[np.bool_]) -> pa.Table:
 
 
 def _parse_labels(texts: pa.Array) -> tuple[pa.Array, Mask]:
-    """Labels, null where there is none; and where a text is none."""
+    """Parsed labels, null if empty; and a mask of invalid texts."""
     lowercase = pc.utf8_lower(blank_to_null(texts))
     number = pc.replace_substring_regex(lowercase, r"\.0*$", "")
     yes = pc.or_(pc.is_in(lowercase, pa.array(TRUE)), pc.equal(number, "1"))

@@ -1,4 +1,4 @@
-"""What a ranking is worth to each query, counted by ir_measures."""
+"""Per-query ranking measures, computed by ir_measures."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from darklode.pipeline.base.errors import SettingsError
 Floats = NDArray[np.float64]
 
 QUERIES_AT_ONCE = 128
-"""Their lists are objects of Python while ir_measures counts them: a thousand places each, tens of MB together."""
+"""Queries per block: ir_measures needs Python objects, some tens of MB for lists of a thousand entries."""
 
 
 def parse_measures(names: Sequence[str]) -> list[Any]:
-    """Measures by ir_measures' names, such as `nDCG@10`.
+    """Parse measures by ir_measures' names, such as `nDCG@10`.
 
     Raises:
-        SettingsError: ir_measures knows no such measure, or it has no depth.
+        SettingsError: the measure is unknown, or has no cutoff.
     """
     import ir_measures  # it takes long to import
 
@@ -39,23 +39,24 @@ def parse_measures(names: Sequence[str]) -> list[Any]:
 
 
 def depth_of(names: Sequence[str]) -> int:
-    """How deep a ranking must be for all of these measures."""
+    """Ranking depth needed for all these measures."""
     return max(int(measure["cutoff"]) for measure in parse_measures(names))
 
 
 def compute_measures(
     rankings: Iterable[pa.Table], labels: pa.Table, queries: Sequence[str], measures: Sequence[str]
 ) -> Floats:
-    """Each query's value of each measure, shape (n_queries, n_measures); a query without a list has the worst.
+    """Value of each measure for each query, shape (n_queries, n_measures); a query without a ranking gets the worst.
 
-    Equal scores are no matter here: the rank alone counts.
+    Only ranks count, so ties in scores do not matter.
 
     Args:
-        rankings: tables with query_id, rank and text_id of one tenant and system; no query is in two of them, and
-            the rows of a query stand together. Those of other queries are passed over.
-        labels: query_id, text_id and relevance (0: judged and not relevant) of the same tenant.
-        queries: ids, each once, each with at least one label.
-        measures: names as `parse_measures` takes them.
+        rankings: tables with query_id, rank and text_id of one tenant and system; each query is in one table only,
+            and its
+            rows are contiguous. Other queries are ignored.
+        labels: query_id, text_id and relevance (0: judged not relevant) of the same tenant.
+        queries: distinct ids, each with at least one label.
+        measures: names for `parse_measures`.
 
     Source: ScalingNote, 4.1.2 (`Success@K` is its R@K); DevRev-Search, 4 (nDCG@10, R@10).
     """
@@ -73,7 +74,7 @@ def compute_measures(
 
 
 def upper_bounds(labels: pa.Table, queries: Sequence[str], measures: Sequence[str]) -> Floats:
-    """The most that each query can reach of each measure, shape (n_queries, n_measures): that of a perfect list."""
+    """Value of a perfect ranking, shape (n_queries, n_measures)."""
     order = [("query_id", "ascending"), ("relevance", "descending"), ("text_id", "ascending")]
     sorted_labels = labels.select(["query_id", "text_id", "relevance"]).sort_by(order)
     starts = _run_starts(sorted_labels["query_id"].combine_chunks())
@@ -82,7 +83,7 @@ def upper_bounds(labels: pa.Table, queries: Sequence[str], measures: Sequence[st
 
 
 class LabelIndex:
-    """Labels by query, of which a few are Python objects at a time."""
+    """Labels by query; only a few are Python objects at a time."""
 
     def __init__(self, labels: pa.Table) -> None:
         self._labels = labels.select(["query_id", "text_id", "relevance"]).sort_by("query_id").combine_chunks()
@@ -102,7 +103,7 @@ class LabelIndex:
 
 
 def _blocks(rankings: Iterable[pa.Table], query_numbers: dict[str, int]) -> Iterator[dict[str, dict[str, float]]]:
-    """Lists as ir_measures takes them, of a few queries at a time: the score is the rank, turned around."""
+    """Rankings in the format of ir_measures, a few queries at a time; the score is the negated rank."""
     for table in rankings:
         combined = table.select(["query_id", "rank", "text_id"]).combine_chunks()
         starts = _run_starts(combined["query_id"].combine_chunks())
@@ -119,7 +120,7 @@ def _blocks(rankings: Iterable[pa.Table], query_numbers: dict[str, int]) -> Iter
 
 
 def _run_starts(values: pa.Array) -> NDArray[np.int64]:
-    """Where each run of equal values begins, and the end of the last."""
+    """Start of each run of equal values, and the end of the last."""
     if not len(values):
         return np.zeros(1, np.int64)
     new = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)

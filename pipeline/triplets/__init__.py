@@ -1,1 +1,1 @@
-"""Triplets for training, from the judged pool or from the log, and the test set of a later period."""
+"""Training triplets from the judged pool or from the log, and the test set of a later period."""

@@ -1,4 +1,4 @@
-"""Which held-out queries share a positive with training: what a model learned by heart finds these again."""
+"""Which held-out queries share a positive with training: a model can retrieve these from memory."""
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.schemas.tables import TABLES
@@ -31,11 +31,11 @@ SHARING = """
 
 
 def held_out(tables: Tables, output: Output) -> None:
-    """Write each query of validation and test that has a positive, and whether it shares one with training.
+    """Write each validation and test query with a positive, and whether it shares one with training.
 
     Args:
-        tables: `triplets`, with `mined_test` of a log's later period, or with `queries`, `qrels` and `chunks`.
-        output: takes `held_out`.
+        tables: `triplets`, with `mined_test` of a log's test period, or with `queries`, `qrels` and `chunks`.
+        output: `held_out`.
     """
     rows = tables.sql((MINED if "mined_test" in tables else JUDGED) + SHARING)
     output.write("held_out", rows.cast(TABLES["held_out"].schema))

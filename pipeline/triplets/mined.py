@@ -1,4 +1,4 @@
-"""From pairs to triplets: the texts joined in, one folder for each tenant, day, source and split."""
+"""From pairs to triplets: texts joined in, one folder per tenant, day, source and split."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ MINED_TRIPLETS = Stage(
 )
 
 ROWS = 1 << 14
-"""Triplets whose texts are joined at a time: an order of ids costs memory, one of texts much more."""
+"""Triplets whose texts are joined at a time: sorting ids needs little memory, sorting texts much more."""
 
 SPLITS = ("train", "validation", "test")
 
@@ -120,17 +120,18 @@ NAMES = f"""
 def mined_triplets(
     tables: Tables, output: Output, settings: MiningSettings, passages: TripletSettings, *, apart: bool, seed: int
 ) -> None:
-    """Write a triplet for each pair whose positive has a text; a day in which nothing changed is kept as it is.
+    """Write a triplet for each pair whose positive has a text; unchanged days are kept.
 
-    A document stands for its title and the beginning of its text. A negative without a text, or with the positive's, is
-    left out; a shortfall is never filled. The patch of the pairs becomes that of the triplets.
+    A document is its title and the beginning of its text. Negatives without a text, or with the positive's text, are
+    dropped;
+    a shortfall is never filled. The patch of the pairs becomes the patch of the triplets.
 
     Args:
-        tables: what the stage reads; with `mined_verdicts`, a pair that the judge refuted makes no triplet.
-        output: takes `triplets`, in folders `tenant-…/date-…/source-…/split-…`, and its patch.
-        settings: how long texts are, and the tiers.
-        passages: whether a text begins with its document's title (`text_form`).
-        apart: a positive makes triplets on one side only, that of the first query that had it.
+        tables: with `mined_verdicts`, a pair that the judge rejected makes no triplet.
+        output: `triplets`, in folders `tenant-…/date-…/source-…/split-…`, and its patch.
+        settings: text length, and the tiers.
+        passages: whether a text begins with its title (`text_form`).
+        apart: a positive makes triplets in one split only, that of the first query that had it.
         seed: of the tiers.
     """
     parameters = {
@@ -165,9 +166,9 @@ def mined_triplets(
 
 
 def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
-    """What each day's triplets depend on: its pairs, the texts of what these mention, and all verdicts.
+    """What each day's triplets depend on: its pairs, the texts they mention, and all verdicts.
 
-    A query's text is that of its first day, so a day's pairs mention no query of a later one.
+    A query's text is that of its first day, so a day's pairs mention no later query.
     """
     days, corpus = tables.by_day("mined_pairs"), digest(tables.parts("documents"))
     earlier_mentions: Mapping[str, Any] = output.earlier_facts.get("mentioned", {})
@@ -188,7 +189,7 @@ def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
 
 
 def _with_sides(tables: Tables, bases: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
-    """The bases with what sides depend on: the queries up to the day, and, where positives have a side, these."""
+    """Adds what splits depend on: queries up to the day and, if positives are kept apart, positives."""
     chain = chain_fingerprints(digests(tables.by_day("query_clusters")))
     side_fingerprints = {day: chain[max(chain_day for chain_day in chain if chain_day <= day)] for day in bases}
     return {day: key_of(basis, side_fingerprints[day], owners.get(day, "")) for day, basis in bases.items()}
@@ -197,7 +198,7 @@ def _with_sides(tables: Tables, bases: Mapping[str, str], owners: Mapping[str, s
 def _day(
     connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation, parameters: Mapping[str, object]
 ) -> dict[str, int]:
-    """Write the triplets of a day's files; how many of these pairs are left out, by reason."""
+    """Write the triplets of a day; returns dropped pairs by reason."""
     left_out = _weigh(connection, str(pairs))
     same = (run for rows in _joined_rows(connection, parameters) for run in _runs(rows))
     for (tenant, source, day), some in groupby(same, itemgetter(0)):
@@ -211,9 +212,9 @@ def _day(
 
 
 def _patch(connection: duckdb.DuckDBPyConnection, output: Output, parameters: Mapping[str, object]) -> dict[str, int]:
-    """Write what the pairs' patch makes of the triplets; how many pairs it leaves out, by reason, less those that went.
+    """Write the triplets for the pairs' patch; returns dropped pairs by reason, minus those removed.
 
-    Each is weighed as the pairs of the days' files are, so what went is what these files hold.
+    Pairs are selected as for whole days, so that a patched day equals a rewritten one.
     """
     left_out = Counter(_weigh(connection, MINED_PAIRS.changed_column))
     for rows in _joined_rows(connection, parameters):
@@ -224,7 +225,7 @@ def _patch(connection: duckdb.DuckDBPyConnection, output: Output, parameters: Ma
 
 
 def _weigh(connection: duckdb.DuckDBPyConnection, pairs: str) -> dict[str, int]:
-    """Say which pairs make triplets (`accepted`); how many do not, by reason."""
+    """Select the pairs that make triplets (`accepted`); returns the others by reason."""
     for statement in (WEIGHED, ACCEPTED):
         connection.execute(statement.format(pairs=pairs))
     return dict(connection.sql(LEFT_OUT).fetchall())
@@ -238,7 +239,7 @@ def _joined_rows(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str,
 
 
 def _runs(rows: pa.Table) -> Iterator[tuple[tuple[str, str, date], pa.Table]]:
-    """Consecutive rows that agree in tenant, source and day; `group_by` would give the sizes in no certain order."""
+    """Consecutive rows with the same tenant, source and day; the order of `group_by` would be undefined."""
     if not rows.num_rows:
         return
     keys = [rows[name] for name in ("tenant", "source", "date")]

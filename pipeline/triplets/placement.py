@@ -1,7 +1,8 @@
-"""Whether triplets lie where their tenant, source, split and day say: a triplet's id is a hash of the first two.
+"""Check that triplets are in the folder of their tenant, source, split and day; a triplet's id is a hash of the first
+two.
 
-Runs of Darklode before 0.1.0 named these in the folders only (`tenant=acme/…`), and some rows got the folder of
-another tenant or source.
+Versions before 0.1.0 stored these in folder names only (`tenant=acme/…`), and some rows were in the folder of another
+tenant or source.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ COUNT_MISPLACED = f"""
 
 @dataclass(frozen=True)
 class MisplacedTriplets:
-    """A file that holds triplets of another tenant, source, split or day than its folder names."""
+    """A file with triplets of another tenant, source, split or day than its folder."""
 
     file: str
     misplaced: int
@@ -38,7 +39,7 @@ class MisplacedTriplets:
 
 
 def misplaced_triplets(run: Run) -> Iterator[MisplacedTriplets]:
-    """The files of a run's triplets that hold rows of another folder.
+    """Files of a run's triplets with rows of another folder.
 
     Raises:
         ArtifactError: a file is damaged.
@@ -52,18 +53,18 @@ def misplaced_triplets(run: Run) -> Iterator[MisplacedTriplets]:
 
 
 def has_old_layout(run: Run) -> bool:
-    """Whether the folders of the run's triplets are named Hive's way, as earlier versions did."""
+    """Whether the triplets' folders have Hive names, as in earlier versions."""
     return any("=" in partition_of(part.file) for part in run.parts().get(TRIPLETS.name, []))
 
 
 def _folder_values(partition: str) -> dict[str, str]:
-    """What folders name, Hive's way or ours; nothing for the folders of a build, which are plain split names."""
+    """Column values named by folders of either form; none for plain split names of a build."""
     hive = (folder.partition("=") for folder in partition.split("/") if "=" in folder)
     return {column: unquote(value) for column, _, value in hive} or partition_values(partition)
 
 
 def _count_misplaced(folder_values: dict[str, str], rows: pa.Table) -> int:
-    """Rows that differ from what their folder names, in a column or in their id."""
+    """Rows that differ from their folder in a column or in their id."""
     checked = rows.select(["triplet_id", "query_id", "positive_id"])
     for column, value in folder_values.items():
         actual = rows[column] if column in rows.column_names else pa.repeat(value, rows.num_rows)

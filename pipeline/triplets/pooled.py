@@ -1,4 +1,4 @@
-"""Triplets for training: each positive of a query with its hard negatives."""
+"""The stage `triplets`: each positive of a query with its hard negatives."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ BLOCK = 4096  # triplets whose texts are joined at a time
 _BY_QUERY = ("rankings", "pool", "verdicts", "qrels")
 
 SHARD_QUERIES = 1024
-"""Queries in a shard, at least: each shard reads the tables."""
+"""Minimum number of queries in a shard: each shard reads the tables."""
 
 # What a shard sees of the tables: its own queries, which follow one another in the order of the triplets, and the texts
 # that may be asked for.
@@ -224,7 +224,7 @@ BLOCK_OF_TRIPLETS = """
 
 @dataclass(frozen=True)
 class TripletShard:
-    """A shard: the queries that come in one place of `shards`, in the order of the triplets."""
+    """One of `shards` shards of the queries, in the order of the triplets."""
 
     tables: Tables
     settings: TripletSettings
@@ -255,15 +255,16 @@ def triplets(
 ) -> None:
     """Write one triplet per positive of a train or validation query that is likely enough to learn from.
 
-    Chunks with the same text share one label, and make one positive. Positives, best first: people's labels, then
-    grade, probability and fused score; at most `max_positives` a query, and none that the judge gives less than
-    `min_probability` or doubts (see `LIKELIHOOD`), or whose text has fewer than `min_letters` letters and digits,
-    unless people labelled it; if positives are kept `apart`, none that answers a query of the test split, nor in
-    training one of validation.
-    Negatives, hardest first: pool members judged not relevant; then, where these do not suffice, chunks beyond the pool
-    whose fused score lies below s⁺ − |s⁺|·margin. None is of a document that holds a chunk with a relevant label,
-    unless `same_document` lets it. What is left out and a shortfall are counted, never filled with random text. Scores
-    are the fused retrieval scores of both, on one scale.
+    Chunks with the same text share a label and make one positive. Positives in order: human labels, then grade,
+    probability
+    and fused score; at most `max_positives` per query. Dropped are positives below `min_probability` or doubted by the
+    judge
+    (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, unless labelled by people; if
+    positives
+    are kept `apart`, also those that answer a test query and, in training, a validation query.
+    Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
+    s⁺ − |s⁺|·margin. None is from a document with a relevant chunk, unless `same_document` allows it. Dropped rows and
+    shortfalls are counted; nothing is filled with random text. Scores are fused retrieval scores on one scale.
 
     Source: DevRev-Search, A.4 (16 hard negatives); NV-Retriever (Moreira et al. 2024), TopK-PercPos.
     """
@@ -283,7 +284,7 @@ def triplets(
 
 
 def make_triplets(share: TripletShard) -> Pieces:
-    """A row of counts, then the triplets of a shard, `BLOCK` at a time, in their order."""
+    """A row of counts, then the triplets of a shard in order, `BLOCK` at a time."""
     settings = share.settings
     limits = {"negatives": settings.negatives}
     with _open_shard(share) as connection:
@@ -304,7 +305,7 @@ def make_triplets(share: TripletShard) -> Pieces:
 
 @contextmanager
 def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that sees the shard's rows."""
+    """A connection with the shard's rows."""
     with scratch() as connection:
         share.tables.view(connection, "queries", "queries")
         if share.shards == 1:
@@ -327,7 +328,7 @@ def _restrict(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> Non
 
 
 def _count_pieces(results: Iterator[Pieces], counts: Counter[str]) -> Iterator[pa.Table]:
-    """All triplets, one shard after the other; their counts are added up as they come."""
+    """All triplets, shard after shard; their counts are summed."""
     for pieces in results:
         counts.update(next(pieces).to_pylist()[0])
         yield from pieces
@@ -338,7 +339,7 @@ def _left_out(connection: duckdb.DuckDBPyConnection) -> pa.Table:
 
 
 def _step(counts: Counter[str]) -> FunnelStep:
-    """Positives in, triplets out, and why the others are none."""
+    """The funnel step: positives in, triplets out, and reasons for the others."""
     names = ("total", "unlikely", "held", "copies", "overruled", "bare", "rows")
     total, unlikely, held_out, copies, overruled, bare, rows = (counts[name] for name in names)
     dropped = {

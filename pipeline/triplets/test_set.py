@@ -1,4 +1,4 @@
-"""Test data from a later period: its queries, how new they are to training, and a pool with unpaired documents."""
+"""The test set of a later period: its queries, how new they are to training, and a pool with distractors."""
 
 from datetime import date
 
@@ -75,19 +75,20 @@ POOL = """
 def test_set(
     tables: Tables, output: Output, hop: OneHop, settings: MiningSettings, *, apart: bool, lenders: int
 ) -> None:
-    """Write the pairs of queries searched on `test_from` or later, and the documents to retrieve them from.
+    """Write the pairs of queries searched on `test_from` or later, and the documents to retrieve from.
 
-    A pair's evidence is of the period alone. `kind` says how new a query is: only `unseen` ones measure what a model
-    does with what it was not trained on.
+    Evidence is from the test period only. `kind` tells how new a query is: only `unseen` queries measure
+    generalization.
 
     Args:
-        tables: what the stage reads.
-        output: takes `mined_test` and `mined_test_pool`.
+        tables: inputs of the stage.
+        output: `mined_test` and `mined_test_pool`.
         hop: makes the queries' own pairs, as for training but of all days.
-        settings: the first day of the test period (None: there is no test set), whether its queries lend one another
-            pairs, and how many unpaired documents of each tenant are in the pool (None: all).
-        apart: leave out queries that share a positive with training.
-        lenders: most of a query and kind, of those alone that training does not know; 0: all.
+        settings: first day of the test period (None: no test set), whether its queries share evidence, and the
+            number of
+            distractors per tenant (None: all documents).
+        apart: drop queries that share a positive with training.
+        lenders: maximum per query and kind, among queries unknown to training; 0: all.
 
     Source: ScalingNote, 4.1.2.
     """
@@ -118,14 +119,14 @@ def test_set(
 
 
 def _later_tables(tables: Tables, first: date) -> Tables:
-    """The same tables with the evidence of that day and later ones alone."""
+    """The tables restricted to evidence of that day and later."""
     days = tables.by_day("click_evidence")
     later = [part for day, parts in days.items() if day >= first.isoformat() for part in parts]
     return tables.with_parts("click_evidence", later)
 
 
 def _step(connection: duckdb.DuckDBPyConnection, test_queries: Relation, pairs: Relation, *, apart: bool) -> FunnelStep:
-    """Queries of the period in, queries with pairs out."""
+    """The funnel step: queries of the period in, queries with pairs out."""
     paired = f"SELECT DISTINCT tenant, query_id, shares_positive FROM {pairs}"
     counts = (
         f"SELECT (SELECT count(*) FROM {test_queries}), count(*), count(*) FILTER (shares_positive) FROM ({paired})"
