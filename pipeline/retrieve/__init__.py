@@ -1,6 +1,7 @@
-"""Who finds what: encoders turn texts into vectors, retrievers find chunks, the pool is the best of each.
+"""Retrieval: encoders turn texts into vectors, retrievers find chunks, and the pool collects the best of each.
 
-Two stages are the way in: `search.search` writes each retriever's lists, `pool.pool` chooses the pairs to judge.
-`embedding.embed_all` fills the vector cache ahead of the search. Retrievers and encoders stand behind their ports,
-`retrievers/port.py` and `encoders/port.py`.
+Two stages are the entry points: `search.search` writes each retriever's rankings, `pool.pool` selects the pairs to
+judge.
+`embedding.embed_all` fills the vector cache before the search. The ports are `retrievers/port.py` and
+`encoders/port.py`.
 """

@@ -1,4 +1,4 @@
-"""Embedding ahead of the search, as shards: some parts of the chunks each, and the queries."""
+"""Fill the vector cache before the search, in shards of chunk parts, and one shard of queries."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.schemas.settings import CacheSettings
 
 SHARD_ROWS = 1 << 16
-"""Chunks in a shard, about."""
+"""Approximate number of chunks per shard."""
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """A shard: the chunks of the parts from `first` up to, not including, `last`; without parts, the queries."""
+    """The chunks of the parts from `first` up to but excluding `last`; without parts, the queries."""
 
     tables: Tables
     first: int
@@ -35,7 +35,7 @@ class Embedding:
 
     @property
     def queries(self) -> bool:
-        """Whether it is the shard of the queries."""
+        """Whether this is the shard of queries."""
         return self.first == self.last
 
     @property
@@ -62,12 +62,12 @@ def embed_all(
     """Fill the cache with the vectors of all chunks and queries, one encoder after the other.
 
     Args:
-        tables: holds `queries` and `chunks`.
-        output: told of progress and cost; its fact `embedding` has each encoder's `Work`.
-        encoders: what encodes them, by the retrievers' names.
+        tables: `queries` and `chunks`.
+        output: receives progress and cost; the fact `embedding` has each encoder's `Work`.
+        encoders: by the names of their retrievers.
         cache: where vectors are kept.
-        rows: chunks in a shard, about.
-        spread: where the encoding is done.
+        rows: approximate number of chunks per shard.
+        spread: where the shards run.
     """
     parts, texts, done = tables.parts("chunks"), tables.rows("chunks") + tables.rows("queries"), {}
     ranges = [*cuts([part.rows for part in parts], rows), (0, 0)]
@@ -86,7 +86,7 @@ def _note(name: str, work: Work) -> str:
 
 
 def embed(shard: Embedding) -> Pieces:
-    """Encode what the cache lacks of a shard; the result says what it took, a row of `Work` at a time."""
+    """Encode the missing texts of a shard; the result is rows of `Work`."""
     encoder, cache = Deferred(shard.encoder, shard.cache.root), EmbeddingCache(shard.cache.root, shard.cache.dtype)
     texts = _queries(shard.tables) if shard.queries else _own_texts(shard)
     for work in encode_missing(encoder, cache, texts, queries=shard.queries):
@@ -98,7 +98,7 @@ def _queries(tables: Tables) -> Iterator[HashedTexts]:
 
 
 def _own_texts(shard: Embedding) -> Iterator[HashedTexts]:
-    """The shard's texts, but those that an earlier shard has as well: no two shards encode the same."""
+    """The shard's texts without those that also occur in an earlier shard, so that none is encoded twice."""
     seen_keys, before = KeyIndex(), sum(part.rows for part in shard.tables.parts("chunks")[: shard.first])
     for batch in shard.tables.batches("chunks", ["content_hash"]) if before else ():
         seen_keys.add_new(keys_of(batch["content_hash"][:before]))

@@ -1,4 +1,4 @@
-"""The candidates to judge, from each retriever's list."""
+"""The stage `pool`: candidates to judge from the retrievers' rankings."""
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
@@ -30,10 +30,11 @@ RULES = {
 
 
 def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
-    """Choose each query's candidates, best fused score first.
+    """Select each query's candidates, best fused score first.
 
     `union`: the top `depth` of every retriever (DevRev-Search, 3.3). `fused`: the best `budget` by reciprocal-rank
-    fusion (Cormack et al. 2009, k = 60) of the full lists.
+    fusion
+    (Cormack et al. 2009, k = 60) of the full rankings.
     """
     query = f"""
         WITH candidates AS ({CANDIDATES}), chosen AS ({RULES[settings.rule]})

@@ -1,4 +1,4 @@
-"""Every retriever searches every query once, deep enough for the pool and for the audit; and what that took."""
+"""The stage `search`: each retriever searches each query once, deep enough for pool and audit; measures the effort."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUERY_BLOCK = 1024
 
 @dataclass(frozen=True)
 class RankedLists:
-    """A shard: one tenant's lists by some of the retrievers, which share what they fit on the tenant's chunks."""
+    """A tenant's rankings by retrievers that share what is fitted on the tenant's chunks."""
 
     tables: Tables
     tenant: str
@@ -49,16 +49,16 @@ class RankedLists:
 
 @dataclass(frozen=True)
 class Effort:
-    """What a retriever's lists of one tenant took.
+    """Effort of a retriever for one tenant.
 
     Attributes:
-        tenant: whose chunks and queries.
+        tenant: the tenant.
         retriever: its name.
-        chunks: how many were searched.
-        queries: how many were asked.
-        ready: seconds until the first query could be asked: fitting, indexing or opening.
+        chunks: number of chunks searched.
+        queries: number of queries.
+        ready: seconds until the first query: fitting, indexing or opening.
         searching: seconds of searching.
-        recall: of an approximate index against exact search, 0 to 1; null where the search is exact.
+        recall: of an approximate index against exact search, 0 to 1; null for exact search.
     """
 
     tenant: str
@@ -85,19 +85,18 @@ class _Unit:
 def search(
     tables: Tables, output: Output, settings: PoolSettings, *, retrievers: Mapping[str, Factory], spread: Spread = here
 ) -> None:
-    """Write each retriever's list for each query, `search_depth` deep, tenant by tenant.
+    """Write each retriever's ranking for each query, `search_depth` deep.
 
-    One unit per tenant and retriever: a killed search goes on with the next retriever, and a tenant whose queries and
-    chunks did not change is not searched again.
+    One resumable unit per tenant and retriever; a tenant whose queries and chunks did not change is not searched again.
 
     Args:
-        tables: holds `queries` and `chunks`.
-        output: takes `rankings`.
-        settings: the depth of the lists.
-        retrievers: builds each retriever on a tenant's chunks, by name, in the order of the lists; `spread` may ask
-            for builders that can be pickled. Those of one `shares` fit the same things and are
-            kept together.
-        spread: where the searching is done.
+        tables: `queries` and `chunks`.
+        output: `rankings`.
+        settings: depth of the rankings.
+        retrievers: builders by name, in the order of the rankings; with remote workers they must be picklable.
+            Builders with
+            the same `shares` fit the same things and run in one shard.
+        spread: where the shards run.
     """
     queries = tables.read("queries", ["tenant", "query_id", "text"])
     units: list[_Unit] = []
@@ -136,7 +135,7 @@ def _mark(chunks: TenantChunks, queries: pa.Table) -> str:
 
 
 def _groups(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: int) -> list[list[_Unit]]:
-    """What goes together in a shard: a tenant's retrievers, or the related ones where places would stay empty."""
+    """Shards of a tenant's retrievers; they are split by `shares` if workers would be idle otherwise."""
     tenants = [list(group) for _, group in groupby(units, lambda unit: unit.tenant)]
     if len(tenants) >= places:
         return tenants
@@ -148,7 +147,7 @@ def _groups(units: Sequence[_Unit], retrievers: Mapping[str, Factory], places: i
 
 
 def _collect(units: Sequence[_Unit], shards: Sequence[RankedLists], spread: Spread, output: Output) -> None:
-    """Write the units in their order, each from its shard's result, which gives its retrievers' pieces in turn."""
+    """Write the units in order, each from its shard's result."""
     owners = {(shard.tenant, name): shard for shard in shards for name, _ in shard.retrievers}
     results = spread(rank, shards)
     pieces: dict[str, Pieces] = {}
@@ -169,7 +168,7 @@ def _collect(units: Sequence[_Unit], shards: Sequence[RankedLists], spread: Spre
 
 
 def rank(lists: RankedLists) -> Pieces:
-    """Search a shard: each retriever gives a piece of rankings per `QUERY_BLOCK` queries, and a row of `Effort`."""
+    """Search one shard: pieces of rankings of `QUERY_BLOCK` queries per retriever, and a row of `Effort`."""
     release()
     in_tenant = pc.field("tenant") == lists.tenant
     queries = lists.tables.dataset("queries", QUERY_COLUMNS).to_table(QUERY_COLUMNS, in_tenant)
@@ -204,7 +203,7 @@ def _recall(retriever: Retriever) -> float | None:
 
 
 def _rows(hits: Hits, name: str, chunks: TenantChunks, block: pa.Table) -> pa.Table:
-    """Rows of `rankings` from hits, query by query in rank order; padding is left out."""
+    """Rows of `rankings`, query by query in rank order, without padding."""
     is_hit = hits.rows >= 0
     query, column = np.nonzero(is_hit)
     ids = block["query_id"].combine_chunks().take(pa.array(query))
@@ -254,7 +253,7 @@ RETRIEVAL = pa.schema(
 def retrieval(run: Run) -> pa.Table:
     """One row per retriever, in the order of the rankings; empty before the first search.
 
-    A tenant whose lists stood counts with what they took when they were made, an encoder with the latest search alone.
+    A skipped tenant counts with the effort recorded when it was searched, an encoder only with the latest search.
     """
     return retrieval_of(run.manifest(SEARCH))
 

@@ -1,1 +1,1 @@
-"""Encoders turn texts into vectors; every one stands behind the port in `port.py`."""
+"""Encoders turn texts into vectors; the port is in `port.py`."""

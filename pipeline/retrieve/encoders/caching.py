@@ -1,4 +1,4 @@
-"""Encoding into the cache: every text that lacks a vector, once, with nothing lost that was already encoded."""
+"""Encoding into the cache: every text without a vector, once, losing little on a failure."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from darklode.pipeline.base.models.devices import utilisation
 from darklode.pipeline.retrieve.encoders.port import ModelEncoder
 
 HashedTexts = tuple[pa.Array, pa.Array]
-"""Content hashes (32 hex digits) and the texts that they stand for."""
+"""Content hashes (32 hex digits) and their texts."""
 
 AT_ONCE = 1 << 13
-"""Texts handed to the encoder together: enough to sort by length, and to keep many requests under way."""
+"""Texts passed to the encoder at once: enough to sort by length and to keep many requests in flight."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What making vectors took.
+    """Effort of encoding.
 
     Attributes:
         texts: texts seen.
-        encoded: those of them that the encoder was given; the others had a vector, or an equal text had.
-        seconds: spent on encoding.
-        bytes: of the new vectors, as they are kept.
+        encoded: texts passed to the encoder; the others had a vector, or an equal text had.
+        seconds: of encoding.
+        bytes: of the new vectors as stored.
         cost: money, by the encoder's price.
-        gpu: share of the time in which the GPUs computed, 0 to 1; null where that cannot be told.
+        gpu: mean GPU utilization, 0 to 1; null if unknown.
     """
 
     texts: int = 0
@@ -66,14 +66,14 @@ def _mean(*parts: tuple[float | None, float]) -> float | None:
 
 
 def cache_id(encoder_id: str, *, queries: bool = False) -> str:
-    """Under which id vectors are cached: queries lie apart, since their prompt is another."""
+    """Id under which vectors are cached; queries have their own, because their prompt differs."""
     return f"{encoder_id} queries" if queries else encoder_id
 
 
 def ensure_cached(
     encoder: ModelEncoder, cache: EmbeddingCache, texts: Iterable[HashedTexts], *, queries: bool = False
 ) -> Work:
-    """All of `encode_missing`, and what it took."""
+    """Run all of `encode_missing`; returns the total effort."""
     return reduce(add, encode_missing(encoder, cache, texts, queries=queries), Work())
 
 
@@ -85,21 +85,22 @@ def encode_missing(
     queries: bool = False,
     at_once: int = AT_ONCE,
 ) -> Iterator[Work]:
-    """Encode the texts that the cache has no vector for, each distinct hash once; yields what each round took.
+    """Encode texts without a cached vector, each distinct hash once; yields the effort of each round.
 
-    An encoder that is `Deferred` is not loaded where nothing is missing. A kill costs the batches under way and at
-    most ten seconds of work before them.
+    A `Deferred` encoder is not loaded if nothing is missing. A kill loses the batches in flight and at most ten seconds
+    of
+    finished work.
 
     Args:
-        encoder: makes the vectors.
-        cache: keeps them.
+        encoder: of the texts.
+        cache: receives the vectors.
         texts: batches of hashes and texts, each read once.
-        queries: encode with the prompt of queries.
-        at_once: texts handed to the encoder together.
+        queries: encode with the query prompt.
+        at_once: texts passed to the encoder at once.
 
     Raises:
-        ArtifactError: the encoder gave a vector that cannot be kept; what came before is kept.
-        DarklodeError: the encoder failed for good; what it gave before is kept.
+        ArtifactError: the encoder gave an invalid vector; earlier ones are kept.
+        DarklodeError: the encoder failed permanently; earlier vectors are kept.
     """
     name = cache_id(encoder.encoder_id, queries=queries)
     shards, seen_keys, texts_seen = cache.open(name), KeyIndex(), 0
@@ -117,7 +118,7 @@ def encode_missing(
 
 
 class _Rounds:
-    """Rounds of encoding; the writer is opened when the first has texts, since that needs the loaded encoder."""
+    """Rounds of encoding; the writer is opened with the first texts, because that loads the encoder."""
 
     def __init__(
         self, encoder: ModelEncoder, cache: EmbeddingCache, name: str, queries: bool, stack: ExitStack
@@ -159,21 +160,21 @@ def _select_new(shards: Shards | None, seen_keys: KeyIndex, hashes: pa.Array) ->
 
 
 def hash_queries(texts: Sequence[str]) -> HashedTexts:
-    """Queries under the SHA-256 of their text; blank ones are left out, since no encoder knows anything of them."""
+    """Queries with the SHA-256 of their text; blank queries are left out."""
     non_empty = [text for text in texts if text.strip()]
     hashes = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in non_empty]
     return pa.array(hashes, pa.string()), pa.array(non_empty, pa.string())
 
 
 class CachedTexts:
-    """Gives texts their vectors, from the cache; what it lacks is encoded first.
+    """Vectors of texts from the cache; missing ones are encoded first.
 
-    The shards stay open between calls, and are opened anew only after a text was found missing there.
+    Shards stay open between calls and are reopened only after a text was missing.
 
     Args:
-        encoder: of the texts; not loaded where nothing is missing.
-        cache: keeps their vectors.
-        queries: encode with the prompt of queries.
+        encoder: not loaded if nothing is missing.
+        cache: of the vectors.
+        queries: encode with the query prompt.
     """
 
     def __init__(self, encoder: ModelEncoder, cache: EmbeddingCache, *, queries: bool = False) -> None:
@@ -183,14 +184,14 @@ class CachedTexts:
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector; loads the encoder where the cache holds none of its vectors."""
+        """Length of a vector; loads the encoder if the cache has none of its vectors."""
         return self._shards.layout.dimensions if self._shards else self._encoder.dimensions
 
     def __call__(self, hashed: HashedTexts) -> NDArray[np.float32]:
-        """Vectors, shape (len(texts), dimensions); no text is blank.
+        """Vectors, shape (len(texts), dimensions); no text may be blank.
 
         Raises:
-            ArtifactError: vectors were pruned while they were in use.
+            ArtifactError: vectors were pruned while in use.
         """
         keys = keys_of(hashed[0])
         self._shards = self._shards or self._cache.open(self._name)
@@ -210,21 +211,21 @@ class CachedTexts:
 
 
 class CachedQueries:
-    """Gives queries their vectors, from the cache; see `CachedTexts`.
+    """Vectors of queries from the cache, see `CachedTexts`.
 
     Args:
-        encoder: of the queries; not loaded where nothing is missing.
-        cache: keeps their vectors.
+        encoder: not loaded if nothing is missing.
+        cache: of the vectors.
     """
 
     def __init__(self, encoder: ModelEncoder, cache: EmbeddingCache) -> None:
         self._texts = CachedTexts(encoder, cache, queries=True)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors, shape (len(texts), dimensions); a blank query has the zero vector.
+        """Vectors, shape (len(texts), dimensions); zero for a blank query.
 
         Raises:
-            ArtifactError: vectors were pruned while they were in use.
+            ArtifactError: vectors were pruned while in use.
         """
         hashes = self._texts(hash_queries(texts))
         vectors = np.zeros((len(texts), hashes.shape[1]), np.float32)

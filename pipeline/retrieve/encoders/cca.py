@@ -1,4 +1,4 @@
-"""Canonical correlation between a part of a chunk and its rest: the inverse cloze task in closed form."""
+"""Canonical correlation between a part of a chunk and the rest: the inverse cloze task in closed form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SEED = 20190601
 def split_counts(
     counts: sparse.csr_matrix, share: float, random: np.random.Generator
 ) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
-    """Every word of a chunk goes to the first part with probability `share`, else to the second."""
+    """Assign each word of a chunk to the first part with probability `share`, else to the second."""
     first = counts.copy()
     first.data = random.binomial(counts.data.astype(np.int64), share).astype(np.float32)
     second = (counts - first).tocsr()
@@ -38,16 +38,17 @@ def split_counts(
 
 
 def fit_cca(terms: TermSpace, dimensions: int, share: float = 0.35, ridge: float = 0.3) -> TermVectors:
-    """Query and document maps under which a part of a chunk finds its rest.
+    """Query and document maps under which a part of a chunk retrieves the rest.
 
-    The aim is the inverse cloze task (Lee, Chang and Toutanova 2019), the means Hotelling's canonical
-    correlation (1936) with a ridge, between LSA vectors of random parts of at most 20,000 chunks.
+    The objective is the inverse cloze task (Lee, Chang and Toutanova 2019), solved by Hotelling's canonical correlation
+    (1936)
+    with a ridge between LSA vectors of random parts of at most 20,000 chunks.
 
     Args:
         terms: the corpus.
-        dimensions: directions kept, at most what LSA finds in the corpus.
-        share: expected share of a chunk's words in the part that plays the query.
-        ridge: added to both covariances, in units of their mean variance.
+        dimensions: maximum number of directions.
+        share: expected share of a chunk's words in the query part.
+        ridge: added to both covariances, relative to their mean variance.
     """
     sample = terms.sample(_SAMPLE_CHUNKS)
     weights = np.maximum(entropy_weights(sample), 0) + np.float32(1e-3)

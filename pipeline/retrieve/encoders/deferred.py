@@ -1,4 +1,4 @@
-"""An encoder that is loaded when it first has work: a full cache needs no model, no GPU and no key."""
+"""An encoder that is loaded on first use: a full cache needs no model, GPU or key."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _cached_model: list[tuple[str, ModelEncoder]] = []
 
 
 def release() -> None:
-    """Let go of the encoder that this process holds, and of its memory."""
+    """Release the encoder that this process holds, and its memory."""
     _cached_model.clear()
 
 
 def _load(settings: EncoderKind, root: str | None) -> ModelEncoder:
-    """A process holds one encoder at a time: six large models do not fit on one GPU together."""
+    """Load the encoder; a process holds one at a time, because several large models do not fit on one GPU."""
     key = f"{settings.model_dump_json()} {root}"
     if not _cached_model or _cached_model[0][0] != key:
         release()
@@ -28,15 +28,15 @@ def _load(settings: EncoderKind, root: str | None) -> ModelEncoder:
 
 
 class Deferred:
-    """See `ModelEncoder`; all but the id loads the encoder, unless this process still holds it.
+    """Everything but the id loads the encoder, unless this process still holds it.
 
     Args:
         settings: of the encoder.
         root: see `EncoderKind.load`.
 
     Raises:
-        MissingPart: a model of the hub that is not in the local cache, so that its revision is not known.
-        SettingsError: a base_url that cannot be used.
+        MissingPart: a hub model that is not in the local cache, so its revision is unknown.
+        SettingsError: an invalid base_url.
     """
 
     def __init__(self, settings: EncoderKind, root: str | None = None) -> None:

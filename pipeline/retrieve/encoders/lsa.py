@@ -1,7 +1,7 @@
-"""Encoders fitted on a corpus: latent semantic analysis, over terms and over the letters inside terms.
+"""Encoders fitted on a corpus: latent semantic analysis over terms, and over character n-grams of terms.
 
-A text's vector is the weighted sum of its terms' vectors (`TermVectors`, behind every fitted encoder). By letters,
-words of one family meet, and misspelt ones.
+A text's vector is the weighted sum of its terms' vectors (`TermVectors`, the base of all fitted encoders). Character
+n-grams match inflected and misspelled words.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _OVERSAMPLING = 20
 _POWER_ITERATIONS = 2
 _SEED = 20240607  # any: the same on every run
 _SMALLEST = 1e-3
-"""Singular values below this share of the first are rounding, squared as they are in float32."""
+"""Singular values below this share of the first are rounding errors, since they are squared in float32."""
 
 
 class TermVectors:
-    """An encoder: unit(log(1 + counts) · map), with one map for queries and one for documents.
+    """Encoder unit(log(1 + counts) · map), with a map for queries and one for documents.
 
     Args:
         name: method and revision; with the corpus's fingerprint it becomes the encoder's id.
         terms: the corpus it was fitted on.
-        document_map: one vector per frequent term of the corpus, shape (len(terms.frequent), dimensions).
-        query_map: the same for queries, where they differ.
+        document_map: one vector per frequent term, shape (len(terms.frequent), dimensions).
+        query_map: for queries, if different.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class TermVectors:
         return self.encode_counts(self._terms.count(texts))
 
     def encode_counts(self, counts: sparse.csr_matrix) -> NDArray[np.float32]:
-        """Vectors of documents given as rows of the corpus's counts: nothing is tokenised a second time."""
+        """Document vectors from rows of the corpus's counts, without tokenizing again."""
         return self._encode(counts, self._document_map)
 
     def _encode(self, counts: sparse.csr_matrix, term_vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -67,7 +67,7 @@ class TermVectors:
 
 
 def fit_lsa(terms: TermSpace, dimensions: int) -> TermVectors:
-    """LSA (Deerwester et al. 1990), log-entropy weights (Dumais 1991), fitted on at most 50,000 chunks."""
+    """LSA (Deerwester et al. 1990) with log-entropy weights (Dumais 1991), fitted on at most 50,000 chunks."""
     sample = terms.sample(_SAMPLE_CHUNKS)
     weights = np.maximum(entropy_weights(sample), 0) + np.float32(1e-3)  # a term in every chunk keeps a trace
     _, _, right = truncated_svd(unit_sparse_rows(log_counts(sample, weights)), dimensions)
@@ -77,8 +77,9 @@ def fit_lsa(terms: TermSpace, dimensions: int) -> TermVectors:
 def fit_character_map(terms: TermSpace, dimensions: int) -> NDArray[np.float32]:
     """One vector per frequent term, shape (n_terms, dimensions), leading directions first.
 
-    LSA of chunks by idf-weighted character n-grams (McNamee and Mayfield 2004), fitted on at most 12,000
-    chunks. A chunk's n-grams are the sum of its terms', so that the map is linear in the terms.
+    LSA of chunks by idf-weighted character n-grams (McNamee and Mayfield 2004), fitted on at most 12,000 chunks. A
+    chunk's
+    n-grams are the sum of those of its terms, so the map is linear in terms.
     """
     from scipy import sparse
 
@@ -93,14 +94,14 @@ def fit_character_map(terms: TermSpace, dimensions: int) -> NDArray[np.float32]:
 
 
 def character_lsa(terms: TermSpace, character_map: NDArray[np.float32], dimensions: int) -> TermVectors:
-    """The encoder of the first `dimensions` directions of a map from `fit_character_map`."""
+    """The encoder with the first `dimensions` directions of a map from `fit_character_map`."""
     return TermVectors(f"character-lsa-{dimensions}-1", terms, character_map[:, :dimensions])
 
 
 def entropy_weights(counts: sparse.csr_matrix) -> NDArray[np.float32]:
-    """Weight of each term, shape (n_terms,): 1 for a term of one chunk, 0 for one spread evenly over all.
+    """Weight of each term, shape (n_terms,): 1 if it occurs in one chunk only, 0 if spread evenly.
 
-    That is 1 - entropy of the term over the chunks / log(n_chunks).
+    1 − entropy of the term over chunks / log(n_chunks).
     """
     by_term = counts.tocoo()
     totals = np.bincount(by_term.col, by_term.data, minlength=counts.shape[1])
@@ -111,13 +112,13 @@ def entropy_weights(counts: sparse.csr_matrix) -> NDArray[np.float32]:
 
 
 def ngrams(term: str) -> list[str]:
-    """Runs of 3 to 5 characters of `^term$`."""
+    """Character 3- to 5-grams of `^term$`."""
     marked = f"^{term}$"
     return [marked[i : i + size] for size in _SIZES for i in range(len(marked) - size + 1)]
 
 
 def ngram_counts(terms: Iterable[str]) -> sparse.csr_matrix:
-    """How often each n-gram occurs in each term: CSR, shape (n_terms, n_ngrams)."""
+    """Count of each n-gram in each term: CSR, shape (n_terms, n_ngrams)."""
     from scipy import sparse
 
     columns_by_ngram: dict[str, int] = {}
@@ -129,14 +130,14 @@ def ngram_counts(terms: Iterable[str]) -> sparse.csr_matrix:
 
 
 def unit_rows(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Rows scaled to length 1; a row shorter than 1e-6 becomes zero. Shape kept."""
+    """Normalize rows; a row shorter than 1e-6 becomes zero."""
     vectors = np.asarray(vectors, dtype=np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.where(lengths < 1e-6, 0, vectors / np.maximum(lengths, 1e-6)).astype(np.float32)
 
 
 def unit_sparse_rows(matrix: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Rows of a sparse matrix scaled to length 1; an empty row stays empty."""
+    """Normalize rows of a sparse matrix; empty rows stay empty."""
     from scipy import sparse
 
     lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
@@ -145,7 +146,7 @@ def unit_sparse_rows(matrix: sparse.csr_matrix) -> sparse.csr_matrix:
 
 
 def log_counts(counts: sparse.csr_matrix, weights: NDArray[np.float32] | None = None) -> sparse.csr_matrix:
-    """log(1 + count), times one weight per term where weights of shape (n_terms,) are given."""
+    """log(1 + count), times term weights of shape (n_terms,) if given."""
     from scipy import sparse
 
     damped = counts.copy()
@@ -158,16 +159,18 @@ def log_counts(counts: sparse.csr_matrix, weights: NDArray[np.float32] | None = 
 def truncated_svd(
     matrix: sparse.csr_matrix, rank: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Leading singular triplets by randomised subspace iteration (Halko, Martinsson and Tropp 2011).
+    """Leading singular triplets by randomized subspace iteration (Halko, Martinsson and Tropp 2011).
 
     Args:
         matrix: shape (m, n).
-        rank: how many are wanted; fewer come back where the matrix has no more above rounding. An empty or
-            all-zero matrix gives one triplet of zeros.
+        rank: maximum number of triplets; fewer if the matrix has lower numerical rank. An empty or all-zero matrix
+            gives one
+            triplet of zeros.
 
     Returns:
-        Left vectors (m, r), singular values (r,) descending, right vectors (r, n). The largest entry of each
-        right vector is positive, which settles the sign.
+        Left vectors (m, r), singular values (r,) descending, right vectors (r, n). The largest entry of each right
+        vector is
+        positive, which fixes the sign.
     """
     if not matrix.nnz:
         left_vectors, right = np.zeros((matrix.shape[0], 1), np.float32), np.zeros((1, matrix.shape[1]), np.float32)

@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from openai.types import EmbeddingCreateParams
 
 BAD_REPLIES = 6
-"""So many wrong replies to one request are no accident."""
+"""Invalid replies to one request after which it counts as failed."""
 
 
 class OpenAIEncoder:
-    """An endpoint behind the port.
+    """An embeddings endpoint.
 
-    Vectors come back scaled to length 1; a blank text is not sent and gets a zero row. Texts are cut by an estimate of
-    their tokens that is high on purpose (`tokens.estimate_tokens`). Where a run may fail half-way, use
-    `encode_batches` and keep each batch as it comes.
+    Vectors are normalized; a blank text is not sent and gets a zero row. Texts are truncated by a token estimate that
+    is high
+    on purpose (`tokens.estimate_tokens`). To keep partial results, use `encode_batches`.
 
     Args:
         settings: of the encoder.
-        root: of the cache, where spending is kept over runs; null: the user's cache folder.
+        root: of the cache, where spending is recorded across runs; null: the user's cache folder.
 
     Raises:
         MissingPart: the key is missing.
-        SettingsError: a base_url that cannot be used, a spending limit without a price.
+        SettingsError: an invalid base_url, or a spending limit without a price.
     """
 
     def __init__(self, settings: OpenAISettings, root: str | None = None) -> None:
@@ -55,17 +55,17 @@ class OpenAIEncoder:
 
     @property
     def counters(self) -> Counters:
-        """What was asked so far."""
+        """Usage so far."""
         return self._client.counters
 
     @property
     def cost(self) -> float:
-        """Money spent by all requests so far."""
+        """Money spent so far."""
         return self.counters.cost
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector; asked of the endpoint with a request for one word where the settings leave it open."""
+        """Length of a vector; determined by a request for one word if not configured."""
         if self._dimensions is None:
             list(self.encode_batches(["dimensions"]))
         assert self._dimensions
@@ -82,19 +82,21 @@ class OpenAIEncoder:
     def encode_batches(
         self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
     ) -> Generator[Vectors, None, None]:
-        """Finished batches in the order of their arrival: places among `texts`, and their vectors.
+        """Finished batches in order of arrival: indices into `texts`, and their vectors.
 
-        Blank texts are in none. When a request fails for good, the batches still under way are handed on before the
-        error is raised, so that nothing paid for is lost. Closing the iterator cancels the rest.
+        Blank texts are in no batch. If a request fails permanently, batches in flight are yielded before the error is
+        raised, so
+        that nothing paid for is lost. Closing the iterator cancels the rest.
 
         Args:
             texts: read as batches are filled.
-            queries: prompt and parameters of queries instead of documents.
+            queries: use prompt and parameters of queries instead of documents.
             ids: names of the texts, for error messages.
 
         Raises:
-            DarklodeError: a request was refused, failed for `give_up_after` seconds or came back wrong again and again
-                (names the text), or the spending limit would be exceeded.
+            DarklodeError: a request was rejected, failed for `give_up_after` seconds, or repeatedly had an invalid
+                reply (the
+                text is named), or the spending limit would be exceeded.
         """
         with Background() as background:
             yield from background.iterate(self._batches(texts, queries, ids))
@@ -120,7 +122,7 @@ class OpenAIEncoder:
     async def _embed(
         self, lane: Lane, batch: TokenBatch, parameters: Mapping[str, object], names: list[str]
     ) -> NDArray[np.float32]:
-        """The batch's vectors, all checked."""
+        """The batch's vectors, validated."""
         where, body = self._client.endpoint.name, json.dumps({**self._request(batch.texts), **parameters}).encode()
 
         def read(response: Mapping[str, Any]) -> NDArray[np.float32]:
@@ -178,13 +180,14 @@ def read_vectors(body: Mapping[str, Any], names: Sequence[str], dimensions: int 
     """Unit vectors in the order of the texts, shape (len(names), dimensions).
 
     Args:
-        body: the embeddings object of OpenAI's API, vectors as base64 or lists.
-        names: of the texts that were sent, for errors.
-        dimensions: length that a vector must have; None: whatever all have.
+        body: embeddings object of OpenAI's API, vectors as base64 or lists.
+        names: of the texts, for errors.
+        dimensions: required length; None: any, but equal for all.
 
     Raises:
-        BadReply: another number of vectors or dimensions, indices that are no permutation, a value that is
-            not finite, a vector of length zero.
+        BadReply: wrong number of vectors or dimensions, indices that are not a permutation, a value that is not
+            finite, or a
+            zero vector.
     """
     items = body.get("data")
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):

@@ -20,7 +20,7 @@ _SIF = 1e-3
 
 
 def cooccurrence(counts: sparse.csr_matrix) -> sparse.coo_matrix:
-    """In how many chunks two different terms meet, each chunk weighing 1 / its number of terms."""
+    """Co-occurrence counts of terms in chunks, each chunk weighted by 1 / its number of terms."""
     from scipy import sparse
 
     present = (counts > 0).astype(np.float32)
@@ -32,7 +32,7 @@ def cooccurrence(counts: sparse.csr_matrix) -> sparse.coo_matrix:
 
 
 def positive_pmi(pairs: sparse.coo_matrix) -> sparse.csr_matrix:
-    """max(0, PMI) of each pair, contexts smoothed by the power 0.75 (Levy, Goldberg and Dagan 2015)."""
+    """max(0, PMI) of each pair, contexts smoothed with the power 0.75 (Levy, Goldberg and Dagan 2015)."""
     from scipy import sparse
 
     totals = np.bincount(pairs.row, pairs.data, minlength=pairs.shape[0])
@@ -53,7 +53,9 @@ def fit_word_vectors(terms: TermSpace, dimensions: int) -> NDArray[np.float32]:
 
 
 def fit_ppmi_sif(terms: TermSpace, words: NDArray[np.float32]) -> TermVectors:
-    """Smooth inverse frequency (Arora, Liang and Ma 2017): common words weigh less, what all share goes."""
+    """Smooth inverse frequency (Arora, Liang and Ma 2017): common words weigh less, and the common component is
+    removed.
+    """
     sample = terms.sample(_COMPONENT_CHUNKS)
     frequency = terms.document_frequency[terms.frequent] / max(1, int(terms.document_frequency.sum()))
     weighted = words * (_SIF / (_SIF + frequency)).astype(np.float32)[:, None]
@@ -63,6 +65,6 @@ def fit_ppmi_sif(terms: TermSpace, words: NDArray[np.float32]) -> TermVectors:
 
 
 def fit_ppmi_idf(terms: TermSpace, words: NDArray[np.float32]) -> TermVectors:
-    """Sum of the words' directions, weighted by idf: every word counts, however little is known of it."""
+    """Sum of normalized word vectors weighted by idf: rare words count fully."""
     weighted = unit_rows(words) * terms.idf[terms.frequent][:, None]
     return TermVectors(f"ppmi-idf-{words.shape[1]}-1", terms, weighted)

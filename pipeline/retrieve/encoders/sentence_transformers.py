@@ -1,4 +1,4 @@
-"""Encoders from sentence-transformers, on this machine's GPUs or CPU."""
+"""Encoders of sentence-transformers on local GPUs or the CPU."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.retrieve.encoders.port import Vectors
 
 _FORWARD_PASSES = 32
-"""Vectors are handed on after so many on each device."""
+"""Forward passes per device after which vectors are yielded."""
 
 
 def with_prompt(settings: SentenceTransformersSettings, texts: Sequence[str], *, queries: bool) -> list[str]:
-    """Texts as the model reads them: after the query or document prompt of the settings."""
+    """Texts with the query or document prompt of the settings."""
     prompt = settings.query_prompt if queries else settings.document_prompt
     return [prompt + text for text in texts]
 
@@ -28,13 +28,14 @@ def with_prompt(settings: SentenceTransformersSettings, texts: Sequence[str], *,
 def encode_texts(
     model: Any, settings: SentenceTransformersSettings, texts: Sequence[str], *, queries: bool, **options: Any
 ) -> NDArray[np.float32]:
-    """Vectors of texts with their prompt, as a model gives them; neither truncated nor normalized.
+    """Vectors of texts with their prompt as the model gives them, neither truncated nor normalized.
 
-    Every vector of a configured encoder, of its layers and of what is trained from it is computed here, so that none is
-    without its prompt. A model with a Router is told which route to take.
+    All vectors of a configured encoder, of its layers and of models trained from it are computed here, so that none
+    misses
+    its prompt. A Router model is told which route to use.
 
     Args:
-        model: of sentence-transformers, without a default prompt.
+        model: a sentence-transformers model without a default prompt.
         settings: prompts and batch size.
         texts: without prompt.
         queries: whether they are queries.
@@ -47,15 +48,18 @@ def encode_texts(
 
 
 class SentenceTransformersEncoder:
-    """A sentence-transformers model behind the port.
+    """A sentence-transformers model.
 
-    Prompts are put before the texts here and the model's own default prompt is switched off, so that the settings
-    alone decide. Code that a model brings along is never run. Each text is one row of length 1, float32, whatever
-    the model's precision; with `dimensions` a row is cut first and scaled after (Kusupati et al. 2022, Matryoshka
-    Representation Learning). On several GPUs each has a copy of the model in a process of its own.
+    Prompts are prepended here and the model's default prompt is disabled, so that only the settings count. Code shipped
+    with a
+    model is never executed. Vectors are float32 and normalized, whatever the model's precision; with `dimensions` they
+    are
+    truncated first (Kusupati et al. 2022, Matryoshka Representation Learning). With several GPUs each has a copy of the
+    model
+    in its own process.
 
     Raises:
-        MissingPart: a package, the model or the GPU is missing, or the model relies on code of its own.
+        MissingPart: a package, the model or the GPU is missing, or the model needs its own code.
         SettingsError: more tokens or dimensions than the model has.
     """
 
@@ -85,7 +89,7 @@ class SentenceTransformersEncoder:
     def encode_batches(
         self, texts: Sequence[str], *, queries: bool = False, ids: Sequence[str] | None = None
     ) -> Generator[Vectors, None, None]:
-        """Vectors as they are made, shortest texts first; see `ModelEncoder`."""
+        """Vectors as they are computed, shortest texts first."""
         order = np.argsort([len(text) for text in texts], kind="stable")
         step = _FORWARD_PASSES * self._settings.batch_size * len(self._devices)
         for start in range(0, len(order), step):

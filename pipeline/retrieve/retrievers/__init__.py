@@ -1,1 +1,1 @@
-"""Retrievers find chunks for queries; every one stands behind the port in `port.py`."""
+"""Retrievers find chunks for queries; the port is in `port.py`."""

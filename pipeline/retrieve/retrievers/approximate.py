@@ -1,4 +1,4 @@
-"""Approximate search with faiss, for those who ask for it: what it finds is scored exactly, its recall is measured."""
+"""Optional approximate search with faiss: candidates are rescored exactly, and recall is measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEED = 20190601
 
 @dataclass(frozen=True)
 class Recall:
-    """How much of the exact lists the approximate ones hold, over a sample of the queries."""
+    """Recall of approximate against exact rankings, over a sample of queries."""
 
     queries: int
     depth: int
@@ -38,12 +38,12 @@ class Recall:
 
 
 class Approximate:
-    """A faiss index over all vectors, which it keeps in memory.
+    """A faiss index over all vectors, kept in memory.
 
     HNSW (Malkov and Yashunin 2016) is built on one thread, so that equal vectors give an equal index.
 
     Args:
-        vectors: what to search.
+        vectors: to search.
         settings: `index` is hnsw or ivf.
 
     Raises:
@@ -58,7 +58,7 @@ class Approximate:
         """Measured against exact search on up to 64 queries of the latest search."""
 
     def search(self, queries: NDArray[np.float32], depth: int) -> Hits:
-        """Lists like `exact_search`'s that may miss chunks; -1 where too few were found."""
+        """Rankings like those of `exact_search` that may miss chunks; −1 where there are too few."""
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         hits = self._search(queries, depth)
         non_empty = np.flatnonzero(queries.any(axis=1))
@@ -108,7 +108,7 @@ class Approximate:
 
 
 def _rescore(queries: NDArray[np.float32], vectors: Vectors, positions: NDArray[np.int64], k: int) -> Hits:
-    """Hits of the chunks at found positions, -1 for none, by the score that exact search gives them."""
+    """Hits of the chunks at the given positions (−1: none) with exact scores."""
     query, column = np.nonzero(positions >= 0)
     scores = score_pairs(queries, vectors, query, positions[query, column])
     chunks, counts = vectors.chunks_of(vectors.first_rows[positions[query, column]])
