@@ -24,14 +24,14 @@ import pyarrow.compute as pc
 from benchmarks.collections_io import COLLECTIONS, present, read_jsonl
 from benchmarks.evaluating import _put
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows.adapt_encoder import steps
+from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.stage import TRAIN
-from darklode.pipeline.train.vectors import BaseEncoder
-from darklode.pipeline.train.verdict import read_verdict
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.stage import TRAIN
+from darklode.pipeline.train.release.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

@@ -22,12 +22,12 @@ import pyarrow as pa
 from benchmarks.adapt import MINILM, ONLY, run_of
 from benchmarks.collections_io import COLLECTIONS
 from benchmarks.report import RESULTS, machine, write
-from darklode.flows.compare_adapters import compared_settings
+from darklode.flows.jobs.compare_adapters import compared_settings
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import to_markdown
-from darklode.pipeline.train.comparison import by_system, deciding, training_efforts
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.release.comparison import by_system, deciding, training_efforts
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

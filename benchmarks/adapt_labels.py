@@ -30,8 +30,8 @@ from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import PAIRS
-from darklode.pipeline.train.rivals import Bm25Baseline, shuffle_labels
-from darklode.pipeline.train.task import Labels, Probabilities, Task
+from darklode.pipeline.train.data.dataset import Labels, Probabilities, Task
+from darklode.pipeline.train.fit.baselines import Bm25Baseline, shuffle_labels
 
 DEPTH = 10
 """Of each list of a pool."""

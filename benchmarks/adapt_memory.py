@@ -23,13 +23,13 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows.adapt_encoder import steps
+from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.caching import cache_id, hash_queries
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -149,7 +149,7 @@ def measure(root: Path) -> None:
     """Adapt, and print megabytes and seconds by stage; the first line is the process with its libraries alone."""
     import torch  # noqa: F401
 
-    from darklode.pipeline.train import headroom, tested, verdict  # noqa: F401
+    from darklode.pipeline.train.release import evaluation, headroom, verdict  # noqa: F401
 
     run, cache = Run(str(root / "run")), CacheSettings(root=str(root / "cache"))
     base = BaseEncoder(

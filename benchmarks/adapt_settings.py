@@ -23,15 +23,15 @@ import numpy as np
 from benchmarks.adapt import MINILM, ONLY, run_of
 from benchmarks.collections_io import COLLECTIONS, present
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows.adapt_encoder import steps
+from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
-from darklode.pipeline.train.methods import method_of
-from darklode.pipeline.train.pairs import PAIRS
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.task import QuerySet, Task
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.pairs import PAIRS
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.methods import method_of
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

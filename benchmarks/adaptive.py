@@ -27,12 +27,12 @@ from benchmarks.collections_io import COLLECTIONS, Collection, read_collection
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.stopping_rules import RULES, Trail
 from darklode.pipeline.base.artifacts import Run, Stage, Tables
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.judge.adaptive import rounds as rounds_module
-from darklode.pipeline.judge.adaptive.evidence import Evidence, gather_evidence
-from darklode.pipeline.judge.adaptive.gain import expected_gains, order_by_gain
 from darklode.pipeline.judge.adaptive.learner import ActiveLearner, sigmoid
+from darklode.pipeline.judge.adaptive.pool_features import Evidence, gather_evidence
 from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
+from darklode.pipeline.judge.adaptive.selection import expected_gains, order_by_gain
 from darklode.pipeline.judge.pairs import pool_pairs
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers

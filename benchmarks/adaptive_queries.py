@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from benchmarks.adaptive import Pool, calls, prepare
 from benchmarks.collections_io import COLLECTIONS, LABELLED, read_collection
 from benchmarks.report import machine, markdown_table, write
-from darklode.pipeline.judge.adaptive import gain
+from darklode.pipeline.judge.adaptive import selection
 
 UNSEEN = {"insuranceqa": 1, "homedepot": 2}
 """Least grade of a positive in the collections that took no part in the choice."""
 CLASSES = {"1": (1, 1), "2 to 5": (2, 5), "more": (6, np.inf)}
 GRID = [(1, 0.0), (3, 0.5), (8, 0.0), (8, 0.5), (20, 0.5)]
-LIKELIEST, CHOSEN = (1, 0.0), (gain.ENOUGH, gain.FLOOR)
+LIKELIEST, CHOSEN = (1, 0.0), (selection.ENOUGH, selection.FLOOR)
 SHARE = 0.5
 Figures = dict[str, float]
 
@@ -36,12 +36,12 @@ Figures = dict[str, float]
 @contextmanager
 def constants(enough: int, floor: float) -> Iterator[None]:
     """Let these be the constants of expected gain; 1 and 0 ask for the likeliest pairs, whichever query they have."""
-    before = gain.ENOUGH, gain.FLOOR
-    gain.ENOUGH, gain.FLOOR = enough, floor
+    before = selection.ENOUGH, selection.FLOOR
+    selection.ENOUGH, selection.FLOOR = enough, floor
     try:
         yield
     finally:
-        gain.ENOUGH, gain.FLOOR = before
+        selection.ENOUGH, selection.FLOOR = before
 
 
 def half(found: Pool, enough: int, floor: float) -> Figures:

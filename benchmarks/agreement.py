@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from sklearn.metrics import roc_auc_score
 
-from darklode.pipeline.base.raters import cohens_kappa, confusion
+from darklode.pipeline.base.agreement import cohens_kappa, confusion
 
 _Bools = NDArray[np.bool_]
 _Floats = NDArray[np.float64]

@@ -31,7 +31,7 @@ from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.terms import Analyzer
-from darklode.pipeline.browse.built import FOLD
+from darklode.pipeline.browse.build_tables import FOLD
 
 PER_DOCUMENT, PER_QUERY, DEEP, RETRIEVERS, NEGATIVES = 10, 100, 420, 7, 16
 WORDS = 65

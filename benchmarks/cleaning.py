@@ -160,7 +160,7 @@ def _dropped(log: Log) -> np.ndarray[Any, Any]:
 
 def groups(root: Path) -> list[dict[str, Any]]:
     """Of the queries of stackfaq: how many are kept, and how many of those that others stand for share their thread."""
-    from darklode.pipeline.prepare.diversity import pick_representatives
+    from darklode.pipeline.prepare.cluster_sampling import pick_representatives
 
     rows = list(read_jsonl(root / "stackfaq" / "queries.jsonl"))
     log = Log([row["text"] for row in rows], [], read_log("stackfaq", root).documents)

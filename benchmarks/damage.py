@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.base.artifacts.packing import encode
+from darklode.pipeline.base.artifacts.parquet_writer import encode
 from darklode.pipeline.base.artifacts.verify import verify
 from darklode.schemas.tables import QRELS
 

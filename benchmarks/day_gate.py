@@ -26,7 +26,7 @@ from benchmarks.click_log import day_of_log
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.ingest.logs import ingest_logs
-from darklode.pipeline.mine.admission.figures import DAY_FIGURES_STAGE, day_figures
+from darklode.pipeline.mine.admission.daily_statistics import DAY_FIGURES_STAGE, day_figures
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, TenantHistory, admit_days
 from darklode.schemas.mining import AdmissionSettings, LogSettings
 from darklode.schemas.settings import IngestSettings

@@ -24,17 +24,17 @@ from torch.nn import functional
 from benchmarks.adapt import MINILM, ONLY, run_of
 from benchmarks.collections_io import COLLECTIONS
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows.adapt_encoder import steps
+from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
-from darklode.pipeline.train.encoder import TrainableEncoder
-from darklode.pipeline.train.loop import deterministic
-from darklode.pipeline.train.pairs import PAIRS
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.stage import TRAIN
-from darklode.pipeline.train.task import Task
-from darklode.pipeline.train.trainer import train_encoder
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.dataset import Task
+from darklode.pipeline.train.data.pairs import PAIRS
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.encoder_trainer import train_encoder
+from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.stage import TRAIN
+from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

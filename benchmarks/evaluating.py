@@ -22,10 +22,10 @@ from benchmarks.collections_io import COLLECTIONS, existing, present, read_jsonl
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Run, Stage, call
 from darklode.pipeline.base.artifacts.step import Step
-from darklode.pipeline.evaluate.asked import OF_A_BUILD, of_a_build
 from darklode.pipeline.evaluate.measures import depth_of
 from darklode.pipeline.evaluate.rankings import OF_CHUNKS, rank_all
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.evaluate.test_queries import OF_A_BUILD, of_a_build
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder

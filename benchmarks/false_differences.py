@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.evaluate.auc import LabelledPairs, area, influence
-from darklode.pipeline.evaluate.online import SessionCounts
+from darklode.pipeline.evaluate.online_metrics import SessionCounts
 from darklode.pipeline.evaluate.paired import LEVEL, ResamplingSettings, sign_flip_p
 
 CHANCE = ResamplingSettings(resamples=500, flips=1000)

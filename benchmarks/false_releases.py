@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, is_above_zero, is_gain, means
-from darklode.pipeline.serve.gate import MARGIN
-from darklode.pipeline.train.choice import ValidationScore, best_score
+from darklode.pipeline.serve.release_gate import MARGIN
+from darklode.pipeline.train.fit.model_selection import ValidationScore, best_score
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]

@@ -28,20 +28,20 @@ from benchmarks.adapt import MINILM, ONLY, Given, given_by, run_with
 from benchmarks.collections_io import options, present, read_jsonl
 from benchmarks.laws import HEAD
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows import generate_queries
-from darklode.flows.plan_laws import plan_laws
-from darklode.flows.run_laws import steps
+from darklode.flows.jobs import generate_queries
+from darklode.flows.jobs.plan_laws import plan_laws
+from darklode.flows.jobs.run_laws import steps
 from darklode.flows.runs import GENERATED, LAWS, note, record
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.segmentation import longest_sentence
 from darklode.pipeline.generate.kinds.copied_words import CopiedWordsSettings
 from darklode.pipeline.generate.kinds.ict import IctSettings
-from darklode.pipeline.laws.fit import FIT
+from darklode.pipeline.laws.fit_stage import FIT
+from darklode.pipeline.laws.label_plan import PlanRequest
 from darklode.pipeline.laws.page import plan_sentences
-from darklode.pipeline.laws.plan import PlanRequest
-from darklode.pipeline.laws.planning import PLAN
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.laws.plan_stage import PLAN
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

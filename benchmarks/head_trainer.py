@@ -19,8 +19,8 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from torch import nn
 
 from benchmarks.report import machine, markdown_table, write
-from darklode.pipeline.train.heads import Head
-from darklode.pipeline.train.loss import info_nce
+from darklode.pipeline.train.fit.heads import Head
+from darklode.pipeline.train.fit.loss import info_nce
 
 TEXTS, QUERIES, DIMENSIONS, NEGATIVES, STEPS = 8_690, 2_278, 384, 8, 300
 

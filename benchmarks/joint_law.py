@@ -25,17 +25,17 @@ from benchmarks.collections_io import options, present
 from benchmarks.generated_slopes import done, some_of
 from benchmarks.laws import HEAD, PER_LABEL
 from benchmarks.report import machine, markdown_table, share, write
-from darklode.flows.run_laws import steps
+from darklode.flows.jobs.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_query_tower
-from darklode.pipeline.laws.fitting import fit
-from darklode.pipeline.laws.forms import ADDITIVE, JOINT
-from darklode.pipeline.laws.plan import optimum
+from darklode.pipeline.laws.curve_fitting import fit
+from darklode.pipeline.laws.functional_forms import ADDITIVE, JOINT
+from darklode.pipeline.laws.label_plan import optimum
 from darklode.pipeline.laws.points import groups, points_of
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.student import keep_layers
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

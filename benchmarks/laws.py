@@ -19,15 +19,15 @@ import numpy as np
 from benchmarks.adapt import MINILM, ONLY, run_of
 from benchmarks.collections_io import options, present
 from benchmarks.report import machine, markdown_table, share, write
-from darklode.flows.run_laws import steps
+from darklode.flows.jobs.run_laws import steps
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.laws.bands import confidence_band
-from darklode.pipeline.laws.fit import accepted_laws
-from darklode.pipeline.laws.fitting import fit
-from darklode.pipeline.laws.forms import SIZE, LawPoints
-from darklode.pipeline.laws.plan import PlanRequest, plan_laws
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.laws.curve_fitting import fit
+from darklode.pipeline.laws.fit_stage import accepted_laws
+from darklode.pipeline.laws.functional_forms import SIZE, LawPoints
+from darklode.pipeline.laws.label_plan import PlanRequest, plan_laws
+from darklode.pipeline.laws.prediction_intervals import confidence_band
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings

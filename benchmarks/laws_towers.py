@@ -24,11 +24,11 @@ from benchmarks.collections_io import COLLECTIONS
 from benchmarks.generated_slopes import drawn
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.stage_one import with_negatives
-from darklode.flows.run_laws import steps
-from darklode.flows.train_both_towers import topical
+from darklode.flows.jobs.run_laws import steps
+from darklode.flows.jobs.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings

@@ -30,19 +30,19 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.collections_io import COLLECTIONS, existing, read_jsonl
 from benchmarks.neural_quality import MINILM, NAME
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows.build_benchmark import steps
 from darklode.flows.config import load_settings
+from darklode.flows.jobs.build_benchmark import steps
+from darklode.pipeline.base.agreement import cohens_kappa, confusion, fit_threshold, folds, has_enough_labels
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.base.raters import cohens_kappa, confusion, fit_threshold, folds, has_enough_labels
 from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.judge.cosine import Cosine
 from darklode.pipeline.judge.embedded import EmbeddedJudge
-from darklode.pipeline.judge.findings import RankingFeatures
+from darklode.pipeline.judge.features import RankingFeatures
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.pairs import pair_blocks
-from darklode.pipeline.judge.teaching import query_numbers
+from darklode.pipeline.judge.training import query_numbers
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.pool import POOL_STAGE
 

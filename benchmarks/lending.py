@@ -24,8 +24,8 @@ from benchmarks.collections_io import COLLECTIONS, read_jsonl
 from benchmarks.intents import intents
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.base.spelling import normal_form
-from darklode.pipeline.mine.planners.log import FIT_PLANNER, LogPlanner, fit_planner
+from darklode.pipeline.base.query_normalization import normal_form
+from darklode.pipeline.mine.term_weighting.log import FIT_PLANNER, LogPlanner, fit_planner
 from darklode.schemas.mining import AssociateSettings
 from darklode.schemas.tables import TABLES
 

@@ -26,8 +26,8 @@ from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, read_co
 from benchmarks.judged_pools import DEPTH, pool
 from benchmarks.neural_quality import MINILM, neural
 from benchmarks.report import machine, markdown_table, write
+from darklode.pipeline.base.agreement import cohens_kappa, confusion
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.base.raters import cohens_kappa, confusion
 from darklode.pipeline.judge.calibration import reliability_curve
 from darklode.pipeline.judge.cosine import Cosine
 from darklode.pipeline.judge.embedded import EmbeddedJudge

@@ -16,7 +16,7 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.ingest.files import listing, source_fingerprint
-from darklode.pipeline.ingest.trial import try_documents
+from darklode.pipeline.ingest.input_check import try_documents
 from darklode.schemas.settings import Settings
 
 PER_FOLDER = 1000

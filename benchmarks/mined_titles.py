@@ -21,7 +21,7 @@ from benchmarks.adapt import labelled, side
 from benchmarks.collections_io import read_jsonl
 from benchmarks.made_users import DRAWN, MISTAKEN, NOISE, SIGNAL, by_place
 from darklode.flows.config import load_settings
-from darklode.flows.mine_logs import steps
+from darklode.flows.jobs.mine_logs import steps
 from darklode.pipeline.base.artifacts import Run
 
 TITLED = ("stackfaq", "cranfield")

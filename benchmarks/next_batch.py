@@ -33,20 +33,20 @@ from benchmarks.evaluating import _put
 from benchmarks.generated_slopes import some_of
 from benchmarks.laws import HEAD
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows.run_laws import steps
+from darklode.flows.jobs.run_laws import steps
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS
 from darklode.pipeline.evaluate.measures import compute_measures
-from darklode.pipeline.laws.adapting import AdapterTrainer
-from darklode.pipeline.laws.batch import next_queries
-from darklode.pipeline.laws.cell import GridContext, GridEvaluator
-from darklode.pipeline.prepare.diversity import QueryLsa, k_means, n_clusters
+from darklode.pipeline.laws.adapt_trainer import AdapterTrainer
+from darklode.pipeline.laws.grid_point import GridContext, GridEvaluator
+from darklode.pipeline.laws.next_queries import next_queries
+from darklode.pipeline.prepare.cluster_sampling import QueryLsa, k_means, n_clusters
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
-from darklode.pipeline.train.methods import method_of
-from darklode.pipeline.train.pairs import PAIRS
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.pairs import PAIRS
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.methods import method_of
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, CleanSettings, Settings

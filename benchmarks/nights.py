@@ -33,9 +33,9 @@ from benchmarks import click_log
 from benchmarks.click_log import FIRST, write_day, write_documents
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.config import load_settings
-from darklode.flows.mine_logs import steps
+from darklode.flows.jobs.mine_logs import steps
 from darklode.flows.runs import record
-from darklode.flows.steps import finish
+from darklode.flows.stage_runner import finish
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.relations import materialize

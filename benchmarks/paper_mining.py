@@ -24,7 +24,7 @@ from benchmarks.click_log import write_day, write_documents
 from benchmarks.collections_io import COLLECTIONS, read_jsonl
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.config import load_settings
-from darklode.flows.mine_logs import steps
+from darklode.flows.jobs.mine_logs import steps
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.relations import materialize
 from darklode.pipeline.mine.one_hop import OneHop

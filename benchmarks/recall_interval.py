@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.reviewed import SAMPLED, Reviewed, Scenario, make, normal_interval, review
 from darklode.pipeline.base.bootstrap import ENDS
-from darklode.pipeline.validate.figures import run_kappa
-from darklode.pipeline.validate.interval import LabelledStrata, bootstrap, estimate
+from darklode.pipeline.validate.estimates import LabelledStrata, bootstrap, estimate
+from darklode.pipeline.validate.metrics import run_kappa
 
 JUDGES = {"good": 0.15, "bad": 0.8, "blind": 0.15}
 MISSES = {"rare": 0.97, "common": 0.75, "anywhere": 0.85}

@@ -34,7 +34,7 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.config import load_settings
-from darklode.flows.validate_benchmark import steps
+from darklode.flows.jobs.validate_benchmark import steps
 from darklode.pipeline.base.artifacts import Output, Plan, Run, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import norm
 
-from darklode.pipeline.base.raters import cohens_kappa, confusion
-from darklode.pipeline.validate.interval import LabelledStrata
+from darklode.pipeline.base.agreement import cohens_kappa, confusion
+from darklode.pipeline.validate.estimates import LabelledStrata
 from darklode.pipeline.validate.strata import Cells, stratify
 
 SAMPLED = 0.1

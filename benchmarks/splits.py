@@ -34,11 +34,11 @@ from benchmarks.report import machine, markdown_table, write
 from benchmarks.zipfian_log import ranks
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import scratch
-from darklode.pipeline.base.nearness import near_keys
+from darklode.pipeline.base.near_duplicates import near_keys
+from darklode.pipeline.base.query_normalization import normal_form
 from darklode.pipeline.base.relations import materialize
-from darklode.pipeline.base.spelling import normal_form
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
-from darklode.pipeline.prepare.diversity import QueryLsa, k_means, n_clusters
+from darklode.pipeline.prepare.cluster_sampling import QueryLsa, k_means, n_clusters
 from darklode.pipeline.prepare.split import assign, connected_components
 from darklode.schemas.settings import CleanSettings, SplitSettings
 from darklode.schemas.tables import TABLES

@@ -20,16 +20,16 @@ from torch import nn
 from benchmarks.adapt import MINILM, ONLY, run_of
 from benchmarks.collections_io import COLLECTIONS
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows.train_both_towers import steps, topical
+from darklode.flows.jobs.train_both_towers import steps, topical
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.towers.course import adamw, schedule
-from darklode.pipeline.towers.dual.course import DualCollator, DualLoss, DualTrial, ValidationSample, train_towers
-from darklode.pipeline.towers.dual.stream import Stream
+from darklode.pipeline.towers.distillation import adamw, schedule
 from darklode.pipeline.towers.dual.towers import DualTowers
+from darklode.pipeline.towers.dual.training import DualCollator, DualLoss, DualTrial, ValidationSample, train_towers
+from darklode.pipeline.towers.dual.triplet_batches import Stream
 from darklode.pipeline.towers.dual.triplets import TRIPLETS
-from darklode.pipeline.train.loop import deterministic
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.loop import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -133,8 +133,8 @@ def searched_of(
         least: grade from which on a text answers.
         truth: texts that answer a query by its words, in the place of the run's own labels.
     """
-    from darklode.pipeline.base.corpora import view
-    from darklode.pipeline.train.sources import texts_of
+    from darklode.pipeline.base.chunk_texts import view
+    from darklode.pipeline.train.data.sources import texts_of
 
     asked = tables.sql(
         "FROM adaptation_queries WHERE split = 'test' ORDER BY md5(query_id), query_id LIMIT $1", [most[0]]

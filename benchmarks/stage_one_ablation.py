@@ -30,18 +30,18 @@ from benchmarks.collections_io import COLLECTIONS
 from benchmarks.mined_titles import mined
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.stage_one import given_run, prepared, searched_of
-from darklode.flows.train_both_towers import topical
+from darklode.flows.jobs.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.course import DualTrial, ValidationSample, train_towers
 from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers
-from darklode.pipeline.towers.dual.stream import Stream
 from darklode.pipeline.towers.dual.towers import DualTowers
-from darklode.pipeline.train.loop import deterministic
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
-from darklode.pipeline.train.weights import Weights
+from darklode.pipeline.towers.dual.training import DualTrial, ValidationSample, train_towers
+from darklode.pipeline.towers.dual.triplet_batches import Stream
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

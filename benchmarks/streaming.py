@@ -20,8 +20,8 @@ from typing import Any
 from benchmarks import click_log
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.scaling import Point, once, run_stage
-from darklode.flows import build_benchmark, mine_logs
 from darklode.flows.config import load_settings
+from darklode.flows.jobs import build_benchmark, mine_logs
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, tables
 from darklode.pipeline.base.artifacts.tables import scratch

@@ -26,8 +26,8 @@ from benchmarks.collections_io import COLLECTIONS, LABELLED, Collection, present
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.corpora import TenantChunks
-from darklode.pipeline.judge.build import Judges
+from darklode.pipeline.base.chunk_texts import TenantChunks
+from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.schemas.settings import Settings
 

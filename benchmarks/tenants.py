@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
-from darklode.pipeline.train import loop
-from darklode.pipeline.train.stack import StackedTrial, train_stacked
-from darklode.pipeline.train.task import Labels, QuerySet, Task
-from darklode.pipeline.train.vectors import FrozenIndex
+from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.vectors import FrozenIndex
+from darklode.pipeline.train.fit import loop
+from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 

@@ -33,17 +33,17 @@ from benchmarks.towers import sentences
 from darklode.pipeline.base.models.loading import load_model, load_query_tower
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.course import DistillationTask, distances, train_student
-from darklode.pipeline.towers.dual.course import ValidationSample
+from darklode.pipeline.towers.distillation import DistillationTask, distances, train_student
 from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers
-from darklode.pipeline.towers.pair import TeacherPair
+from darklode.pipeline.towers.dual.training import ValidationSample
+from darklode.pipeline.towers.evaluation import measure_speed
 from darklode.pipeline.towers.stage import FIRST
 from darklode.pipeline.towers.student import keep_layers
-from darklode.pipeline.towers.tested import measure_speed
-from darklode.pipeline.train.folder import assemble
-from darklode.pipeline.train.loop import deterministic
-from darklode.pipeline.train.task import QuerySet
-from darklode.pipeline.train.weights import Floats
+from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.data.dataset import QuerySet
+from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.weights import Floats
+from darklode.pipeline.train.release.folder import assemble
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import CacheSettings
 from darklode.schemas.towers import DualSettings, TowerSettings

@@ -24,23 +24,23 @@ from typing import Any
 from benchmarks.adapt import MINILM, ONLY, run_of
 from benchmarks.collections_io import COLLECTIONS, read_jsonl
 from benchmarks.report import machine, markdown_table, write
-from darklode.flows.train_towers import steps
+from darklode.flows.jobs.train_towers import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.towers.card import speeds
+from darklode.pipeline.towers.evaluation import MEASURES
 from darklode.pipeline.towers.folder import KEPT, save
-from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.queries import QUERIES
 from darklode.pipeline.towers.stage import DISTIL
 from darklode.pipeline.towers.student import keep_layers
-from darklode.pipeline.towers.tested import MEASURES
-from darklode.pipeline.train.encoder import TrainableEncoder
-from darklode.pipeline.train.loop import deterministic
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.task import QuerySet, Task
-from darklode.pipeline.train.trainer import train_encoder
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.encoder_trainer import train_encoder
+from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from benchmarks.day_gate import FIRST, GARBAGE, read_sample, sample_log
 from benchmarks.report import machine, write
 from darklode.flows.config import load_settings
-from darklode.flows.mine_logs import steps
+from darklode.flows.jobs.mine_logs import steps
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from darklode.schemas.settings import Settings

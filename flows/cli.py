@@ -114,7 +114,7 @@ def run_guarded() -> int:
     try:
         app(args=[argument for argument in arguments if argument != DEBUG])
     except Exception as error:
-        from darklode.flows.mistakes import explain
+        from darklode.flows.error_messages import explain
 
         return explain(error, debug=DEBUG in arguments)
     except SystemExit as stop:  # how typer ends, having explained what it refused

@@ -15,9 +15,9 @@ import yaml
 from pydantic import ValidationError
 
 from darklode.pipeline.base.errors import CommandLineError, SettingsError
-from darklode.schemas.keys import UnknownKey, known_keys, merge, unknown_keys, without_former_keys
 from darklode.schemas.kinds import nearest
-from darklode.schemas.places import resolve_paths
+from darklode.schemas.paths import resolve_paths
+from darklode.schemas.setting_names import UnknownKey, known_keys, merge, unknown_keys, without_former_keys
 from darklode.schemas.settings import Settings
 
 DEFAULT_PRESET = "embedded"

@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from darklode.flows.reporting import summary
+from darklode.flows.prefect.progress import summary
 
 if TYPE_CHECKING:
     import pyarrow as pa

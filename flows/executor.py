@@ -1,4 +1,4 @@
-"""Where the stages of a flow run: in this process alone, or as tasks of Prefect (`darklode.flows.orchestration`)."""
+"""Run the stages of a flow: in this process, or as Prefect tasks (`darklode.flows.prefect.orchestration`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 from darklode.flows import interrupt
-from darklode.flows.reporting import reporter
+from darklode.flows.prefect.progress import reporter
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from darklode.flows.executor import DryRun, StageIsDue, executing
-from darklode.flows.reporting import OnceReporter, Reporter, reporting
-from darklode.flows.server import prefect_server
+from darklode.flows.prefect.progress import OnceReporter, Reporter, reporting
+from darklode.flows.prefect.server import prefect_server
 
 
 def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: Any) -> None:
@@ -15,7 +15,7 @@ def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: A
     has to run are gone through twice, and reported once.
 
     Args:
-        body: the flow's function; `darklode.flows.orchestration` has a flow of its name.
+        body: the flow's function; `darklode.flows.prefect.orchestration` has a flow of its name.
         reporter: follows it.
 
     Raises:
@@ -29,7 +29,7 @@ def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: A
         except StageIsDue as due:
             reporter.say(f"From {due} on there is work to do; starting.")
         with prefect_server() as server:
-            from darklode.flows import orchestration
+            from darklode.flows.prefect import orchestration
 
             server.wait()
             with executing(orchestration.Tasks(artifacts=server.is_persistent)), orchestration.drain_events():

@@ -14,23 +14,23 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from darklode.flows import tools
-from darklode.flows.mistakes import messages
+from darklode.flows import factories
+from darklode.flows.error_messages import messages
+from darklode.flows.prefect.server import check_configured
+from darklode.flows.prefect.sharding import check_runner
 from darklode.flows.runs import output_run, read_inputs, read_notes
-from darklode.flows.server import check_configured
-from darklode.flows.spreading import check_runner
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import s3_failure, writing
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.ingest.files import listing
+from darklode.pipeline.ingest.input_check import first_queries, try_documents, try_log, try_queries
 from darklode.pipeline.ingest.log_partitions import partitions_of, without_markers
-from darklode.pipeline.ingest.trial import first_queries, try_documents, try_log, try_queries
-from darklode.pipeline.judge.build import configure_judge, members
+from darklode.pipeline.judge.factory import configure_judge, members
 from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
-from darklode.pipeline.mine.planners.kinds import PlannerKind
+from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
 from darklode.pipeline.prepare.language import languages_of
 from darklode.pipeline.prepare.split import GENERATED
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
@@ -162,7 +162,7 @@ def of_evaluation(out: str, values: Mapping[str, Any]) -> list[Check]:
     files = [*settings.evaluate.run_files, *([settings.evaluate.labels] if settings.evaluate.labels else [])]
     return [
         lambda: [note for file in files for note in _readable(file)],
-        lambda: _parts(out, settings, _check_retrievers(tools.named_systems(settings, mined=mined))),
+        lambda: _parts(out, settings, _check_retrievers(factories.named_systems(settings, mined=mined))),
         *_check_output(out, settings),
     ]
 
@@ -210,26 +210,26 @@ def _complete(out: str) -> bool:
 def builders(settings: Settings) -> dict[str, KindSection]:
     """Who works for a build, by what a person calls them: judges and retrievers."""
     judges = {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
-    return judges | _check_retrievers(tools.retrievers(settings))
+    return judges | _check_retrievers(factories.retrievers(settings))
 
 
 def mining_parts(settings: Settings) -> dict[str, KindSection]:
     """Who works for a night of mining: the planner, who ranks, and the judge where it looks at pairs."""
     parts: dict[str, KindSection] = {"planner": as_kind(settings.planner, PlannerKind)} | rankers(settings)
-    retriever_names = tools.ranking_retrievers(settings)  # a name that is none is wrong, also where nobody ranks
+    retriever_names = factories.ranking_retrievers(settings)  # a name that is none is wrong, also where nobody ranks
     if settings.relevance.ranker != "none":
         parts |= _check_retrievers(retriever_names)
-    if tools.verifies(settings):
+    if factories.verifies(settings):
         parts |= {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
     return parts
 
 
 def rankers(settings: Settings) -> dict[str, KindSection]:
     """Who ranks documents for a log's queries, if anybody does."""
-    return {f"ranker {judge.kind}": judge for judge in tools.ranking_judges(settings)}
+    return {f"ranker {judge.kind}": judge for judge in factories.ranking_judges(settings)}
 
 
-def _check_retrievers(builders: Mapping[str, tools.Builder]) -> dict[str, KindSection]:
+def _check_retrievers(builders: Mapping[str, factories.Builder]) -> dict[str, KindSection]:
     return {
         name: builder.encoder if isinstance(builder, NeuralBuilder) else builder for name, builder in builders.items()
     }
@@ -272,7 +272,7 @@ def _check_decisions(
     """See that the days that somebody accepts or discards are read already, or about to be."""
     if wish == NOTHING_DECIDED:
         return []
-    from darklode.flows.mine_logs import history_of
+    from darklode.flows.jobs.mine_logs import history_of
 
     history = history_of(Run(out), settings)
     read = history.sources()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.sealed import KEY as SEAL
-from darklode.pipeline.base.artifacts.sealed import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import KEY as SEAL
+from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
 from darklode.pipeline.base.artifacts.store import check_address
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
@@ -78,7 +78,7 @@ class RunInputs:
             SettingsError: one of them cannot be.
         """
         from darklode.flows.config import resolve
-        from darklode.schemas.keys import merge
+        from darklode.schemas.setting_names import merge
 
         return resolve(merge(self.settings.model_dump(mode="json"), values))
 
@@ -120,7 +120,7 @@ def record(run: Run, inputs: Mapping[str, str], settings: Settings) -> None:
     Raises:
         ArtifactError: an input's address carries a key.
     """
-    from darklode.schemas.places import to_absolute
+    from darklode.schemas.paths import to_absolute
 
     for input_path in inputs.values():
         check_address(input_path)

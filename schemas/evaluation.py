@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from darklode.schemas.places import FilePath
+from darklode.schemas.paths import FilePath
 from darklode.schemas.section import Section
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from darklode.schemas.kinds import KindGroup, KindSection, OfKind
-from darklode.schemas.places import FilePath
+from darklode.schemas.paths import FilePath
 from darklode.schemas.section import NoRow, Section, Share
 
 JUDGES = KindGroup("judges", "darklode.pipeline.judge.kinds")

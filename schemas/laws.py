@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from darklode.schemas.places import PathField
+from darklode.schemas.paths import PathField
 from darklode.schemas.section import Bound, Section
 
 TOWERS = "towers"

@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from darklode.schemas.kinds import KindSection
-from darklode.schemas.places import FolderOrName
+from darklode.schemas.paths import FolderOrName
 from darklode.schemas.section import Bound, NoRow, Section, Share
 
 

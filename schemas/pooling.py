@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from darklode.schemas.kinds import KindGroup, KindSection
-from darklode.schemas.places import FolderOrName
+from darklode.schemas.paths import FolderOrName
 from darklode.schemas.section import NoRow, Section
 
 ENCODERS = KindGroup("encoders", "darklode.pipeline.retrieve.encoders.kinds")

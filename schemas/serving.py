@@ -5,7 +5,7 @@ from pydantic import Field
 from darklode.schemas.kinds import KindGroup, KindSection
 from darklode.schemas.section import Section
 
-INDEXES = KindGroup("indexes", "darklode.pipeline.serve.vectors.kinds")
+INDEXES = KindGroup("indexes", "darklode.pipeline.index.kinds")
 
 
 class SemanticIdSettings(Section):

@@ -23,7 +23,7 @@ from darklode.schemas.mining import (
     PlannerSettings,
     RelevanceSettings,
 )
-from darklode.schemas.places import FilePath
+from darklode.schemas.paths import FilePath
 from darklode.schemas.pooling import (
     ENCODERS,
     RETRIEVERS,
@@ -37,7 +37,7 @@ from darklode.schemas.section import Bound, NoRow, Section, Share
 from darklode.schemas.serving import INDEXES, IndexSettings, SemanticIdSettings
 from darklode.schemas.towers import DualSettings, TowerSettings
 
-PLANNERS = KindGroup("planners", "darklode.pipeline.mine.planners.kinds")
+PLANNERS = KindGroup("planners", "darklode.pipeline.mine.term_weighting.kinds")
 
 
 class DocumentColumns(Section):

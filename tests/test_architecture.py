@@ -33,7 +33,7 @@ def test_importing_the_pipeline_does_not_load_prefect() -> None:
 
 def test_flows_and_commands_load_where_no_extra_is_installed() -> None:
     names = [found.name for found in pkgutil.walk_packages(flows.__path__, "darklode.flows.")]
-    assert "darklode.flows.orchestration" in names
+    assert "darklode.flows.prefect.orchestration" in names
     code = (
         f"import importlib, sys\nfor name in {EXTRAS}: sys.modules[name] = None\n"
         f"for name in {names}: importlib.import_module(name)"

@@ -21,8 +21,8 @@ from darklode.flows import tools
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.kinds import as_kind
-from darklode.pipeline.judge.build import judge_identity
-from darklode.pipeline.mine.planners.kinds import PlannerKind
+from darklode.pipeline.judge.factory import judge_identity
+from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
 import pyarrow as pa
 
 chosen = load_settings(assignments=sys.argv[1:])

@@ -5,15 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from darklode.flows.adapt_encoder import adapt_encoder
 from darklode.flows.commands import adapt_compare, adapt_nightly, adapt_serve
 from darklode.flows.commands.options import ConfigOption, DefaultCommand, SetOption, application
 from darklode.flows.config import file_settings, overrides, preset_values
 from darklode.flows.console import console, printable, reporter, show
+from darklode.flows.jobs.adapt_encoder import adapt_encoder
 from darklode.flows.launch import launch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, NoLift
-from darklode.schemas.keys import merge
+from darklode.schemas.setting_names import merge
 
 
 class AdaptCommands(DefaultCommand):
@@ -99,7 +99,7 @@ def train(
         _show(out)
         raise
     if not dry_run:
-        from darklode.pipeline.train.verdict import demand_lift
+        from darklode.pipeline.train.release.verdict import demand_lift
 
         _show(out)
         console.print(f"\n{printable(demand_lift(Run(out)))}", soft_wrap=True)
@@ -107,7 +107,7 @@ def train(
 
 def _each(runs: list[str], encoder: str, out: str, tenants: str, values: dict[str, Any], *, dry_run: bool) -> None:
     """A head for each tenant."""
-    from darklode.flows.adapt_tenants import adapt_tenants, format_summary
+    from darklode.flows.jobs.adapt_tenants import adapt_tenants, format_summary
 
     if dry_run:
         raise CommandLineError("--dry-run looks at one tenant: --set adapt.tenant=NAME instead of --tenants")

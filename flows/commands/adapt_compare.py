@@ -24,13 +24,13 @@ def compare(
     assignments: SetOption = None,
 ) -> None:
     """Compare all ways to adapt, and controls, on the same queries, steps and seeds; hands nothing over."""
-    from darklode.flows.compare_adapters import compare_adapters
     from darklode.flows.config import BESIDES, overrides, read_config
     from darklode.flows.console import console, printable, reporter, show
+    from darklode.flows.jobs.compare_adapters import compare_adapters
     from darklode.flows.launch import launch
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.train.comparison import PAGE, by_system, deciding
-    from darklode.schemas.keys import merge
+    from darklode.pipeline.train.release.comparison import PAGE, by_system, deciding
+    from darklode.schemas.setting_names import merge
 
     file: dict[str, Any] = (
         {key: value for key, value in read_config(config).items() if key not in BESIDES} if config else {}

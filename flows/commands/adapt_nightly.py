@@ -28,8 +28,8 @@ def nightly(
     """Mine the log's new days, adapt from what is live, and release behind the gate: exit code 3 where that says no."""
     from darklode.flows.config import overrides
     from darklode.flows.console import console, printable, reporter
+    from darklode.flows.jobs.nightly_adapt import format_summary, nightly_adapt
     from darklode.flows.launch import launch
-    from darklode.flows.nightly_adapt import format_summary, nightly_adapt
 
     tenant_names = [tenant_name for tenant_name in (tenants or "").split(",") if tenant_name]
     launch(

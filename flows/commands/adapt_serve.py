@@ -27,13 +27,13 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Make sure that an adapter is for an index, and that it is applied: exit code 3 where it is not."""
-    from darklode.flows import serving
-    from darklode.flows.answer import answering
+    from darklode.flows import open_systems
     from darklode.flows.config import changed_values
-    from darklode.pipeline.serve.check import require_fit
+    from darklode.flows.output import answering
+    from darklode.pipeline.serve.adapter_check import require_fit
 
     with (
-        serving.checking(adapter, index, changed_values(config, assignments)) as adapter_check,
+        open_systems.checking(adapter, index, changed_values(config, assignments)) as adapter_check,
         answering(as_json) as answer,
     ):
         findings = list(adapter_check.findings())
@@ -54,11 +54,11 @@ def swap(
     as_json: JsonOption = False,
 ) -> None:
     """Show which live queries change their first ten most, without labels; a section of the adapter's report."""
-    from darklode.flows import serving
-    from darklode.flows.answer import answering
-    from darklode.pipeline.serve.swap import distribution, most_changed, sentence
+    from darklode.flows import open_systems
+    from darklode.flows.output import answering
+    from darklode.pipeline.serve.encoder_swap import distribution, most_changed, sentence
 
-    rows, page = serving.swap_report(adapter, index, queries)
+    rows, page = open_systems.swap_report(adapter, index, queries)
     with answering(as_json) as answer:
         answer.table("overlap", distribution(rows), "Texts of the first ten that stay")
         answer.table("queries", most_changed(rows, SHOWN), "Queries that change most", "No query changes.")
@@ -68,8 +68,8 @@ def swap(
 def onnx(adapter: Adapted) -> None:
     """Write the query encoder as one ONNX graph from token ids to the final vector, with its tokenizer: onnx/."""
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.train.adapter import Adapter
-    from darklode.pipeline.train.graph import FOLDER, export
+    from darklode.pipeline.train.release.adapter import Adapter
+    from darklode.pipeline.train.release.onnx_export import FOLDER, export
 
     with Run(adapter).lock():
         opened_adapter = Adapter.open(adapter)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from darklode.flows.answer import answering
 from darklode.flows.commands.options import JsonOption, application
+from darklode.flows.output import answering
 
 app = application(no_args_is_help=True)
 
@@ -59,10 +59,10 @@ def release(
     ] = None,
 ) -> None:
     """Make an adapter its tenant's live one; refused is what does not fit, lifts nothing or lets a tenant fall."""
-    from darklode.flows import serving
+    from darklode.flows import open_systems
 
     with answering(as_json=False) as answer:
-        answer.say(serving.release(adapter, index, registry, share or (), force))
+        answer.say(open_systems.release(adapter, index, registry, share or (), force))
 
 
 @app.command(epilog="Example: darklode adapters rollback acme")

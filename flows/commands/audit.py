@@ -1,16 +1,16 @@
 """darklode audit: what each retriever contributes to a finished run, measured again."""
 
-from darklode.flows.answer import answering
-from darklode.flows.audit_retrievers import audit_retrievers
 from darklode.flows.commands.build import show_audit
 from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, application
 from darklode.flows.config import overrides
 from darklode.flows.console import reporter
+from darklode.flows.jobs.audit_retrievers import audit_retrievers
 from darklode.flows.launch import launch
-from darklode.flows.reporting import SilentReporter
+from darklode.flows.output import answering
+from darklode.flows.prefect.progress import SilentReporter
 from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.views import all_tables, query
+from darklode.pipeline.base.duckdb_views import all_tables, query
 from darklode.pipeline.report.caveats import favored_retrievers
 
 app = application()

@@ -13,8 +13,8 @@ from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOpt
 from darklode.flows.config import load_settings, read_project
 from darklode.flows.console import console, printable, reporter, show, show_upright
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.base.views import query as run_sql
+from darklode.pipeline.base.duckdb_views import all_tables
+from darklode.pipeline.base.duckdb_views import query as run_sql
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import caveats
 from darklode.schemas.settings import Settings
@@ -56,7 +56,7 @@ def build(
     settings = settings_for(lambda: load_settings(config_file.preset, config, extra), [docs, queries], out, mined=False)
     if not check_before(lambda preflight: preflight.of_build(docs, queries, out, settings), only=check):
         return
-    from darklode.flows.build_benchmark import build_benchmark
+    from darklode.flows.jobs.build_benchmark import build_benchmark
     from darklode.flows.launch import launch
 
     _propose(Run(out), settings)

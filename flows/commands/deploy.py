@@ -30,14 +30,14 @@ def deploy(
 ) -> None:
     """Make Prefect deployments of a settings file; again, they are replaced."""
     from darklode.flows.config import load_settings, read_project
-    from darklode.flows.server import configured_server
+    from darklode.flows.prefect.server import configured_server
 
     load_settings(read_project(config).preset, config)  # a wrong file is reported before a missing server
     server = configured_server()
     if server is None:
         raise MissingPart(NO_SERVER)
     server.wait()
-    from darklode.flows import deployments
+    from darklode.flows.prefect import deployments
 
     deployed = list(deployments.deploy(config, name or config.stem, pool, cron, timezone))
     for deployment in deployed:

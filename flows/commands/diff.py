@@ -7,11 +7,11 @@ import pyarrow as pa
 import typer
 import yaml
 
-from darklode.flows.answer import answering
 from darklode.flows.commands.options import JsonOption, application
+from darklode.flows.output import answering
 from darklode.flows.runs import existing
 from darklode.pipeline.base.artifacts import Run
-from darklode.schemas.keys import iterate_leaves
+from darklode.schemas.setting_names import iterate_leaves
 
 app = application()
 
@@ -28,7 +28,7 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs: settings, documents, chunks, queries, labels and triplets that came, went or changed."""
-    from darklode.pipeline.base.views import all_tables
+    from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.report import diff as compared
 
     runs = existing(run_a), existing(run_b)

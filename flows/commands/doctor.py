@@ -14,9 +14,9 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from darklode.flows.answer import answering
 from darklode.flows.commands.options import ConfigOption, JsonOption, SetOption, application
 from darklode.flows.config import load_settings, presets, read_project
+from darklode.flows.output import answering
 from darklode.pipeline.base.errors import MissingPart
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.settings import Settings
@@ -130,7 +130,7 @@ def _language_model() -> Finding:
 
 
 def _server() -> Finding:
-    from darklode.flows.server import check_configured
+    from darklode.flows.prefect.server import check_configured
 
     try:
         check_configured()

@@ -34,15 +34,15 @@ def entropy(
     as_json: JsonOption = False,
 ) -> None:
     """Measure contrastive entropy: −log of a positive's share among 256 random texts, by tenant and split."""
-    from darklode.flows.answer import answering
     from darklode.flows.config import file_settings, overrides
     from darklode.flows.console import reporter
+    from darklode.flows.jobs.measure_entropy import measure_entropy
     from darklode.flows.launch import launch
-    from darklode.flows.measure_entropy import measure_entropy
-    from darklode.flows.reporting import SilentReporter
+    from darklode.flows.output import answering
+    from darklode.flows.prefect.progress import SilentReporter
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.laws.measured import few_negatives, summarize
-    from darklode.schemas.keys import merge
+    from darklode.pipeline.laws.entropy_stage import few_negatives, summarize
+    from darklode.schemas.setting_names import merge
 
     file: dict[str, Any] = file_settings(config) if config else {}
     values = merge(file, overrides(assignments or []))

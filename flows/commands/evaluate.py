@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from darklode.flows.answer import answering
 from darklode.flows.commands.checking import check_before
 from darklode.flows.commands.options import CheckOption, ConfigOption, JsonOption, RunArgument, SetOption, application
 from darklode.flows.config import file_settings, overrides
 from darklode.flows.console import console, reporter, show
-from darklode.flows.reporting import SilentReporter
+from darklode.flows.output import answering
+from darklode.flows.prefect.progress import SilentReporter
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.views import all_tables
-from darklode.schemas.keys import merge
+from darklode.pipeline.base.duckdb_views import all_tables
+from darklode.schemas.setting_names import merge
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
@@ -49,7 +49,7 @@ def evaluate(
     values = _values(system, run_file, labels, config, assignments or [])
     if not check_before(lambda preflight: preflight.of_evaluation(run, values), only=check, quiet=as_json):
         return
-    from darklode.flows.evaluate_systems import evaluate_systems
+    from darklode.flows.jobs.evaluate_systems import evaluate_systems
     from darklode.flows.launch import launch
 
     launch(evaluate_systems, SilentReporter() if as_json else reporter(), run, values)

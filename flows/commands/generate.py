@@ -27,11 +27,11 @@ def generate(
     """Write queries for a run's texts; what is sieved, finds its text and is judged relevant, `adapt` learns from."""
     from darklode.flows.config import file_settings, overrides
     from darklode.flows.console import console, printable, reporter, show
-    from darklode.flows.generate_queries import generate_queries
+    from darklode.flows.jobs.generate_queries import generate_queries
     from darklode.flows.launch import launch
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.generate.card import coverage, outcomes, summary_sentence
-    from darklode.schemas.keys import merge
+    from darklode.schemas.setting_names import merge
 
     file: dict[str, Any] = file_settings(config) if config else {}
     source_override = {"generate": {"kind": source}} if source else {}

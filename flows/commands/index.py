@@ -57,14 +57,14 @@ def make(
     assignments: SetOption = None,
 ) -> None:
     """Give texts semantic ids, compress their vectors, and measure what is found of an exact search."""
-    from darklode.flows.build_index import build_index, format_summary
     from darklode.flows.config import file_settings, overrides
     from darklode.flows.console import console, printable, reporter, show
+    from darklode.flows.jobs.build_index import build_index, format_summary
     from darklode.flows.launch import launch
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.serve.vectors.page import recalls
-    from darklode.pipeline.serve.vectors.record import read_record
-    from darklode.schemas.keys import merge
+    from darklode.pipeline.index.page import recalls
+    from darklode.pipeline.index.record import read_record
+    from darklode.schemas.setting_names import merge
 
     file: dict[str, Any] = file_settings(config) if config else {}
     values = reduce(merge, [file, overrides(assignments or [])])
@@ -77,11 +77,11 @@ def make(
 @app.command(epilog="Example: darklode index update indexes/first runs/first")
 def update(folder: Folder, run: Given) -> None:
     """Bring an index to what a run holds now without fitting anew; says whether that should be done."""
-    from darklode.flows.build_index import format_summary, update_index
     from darklode.flows.console import console, printable, reporter
+    from darklode.flows.jobs.build_index import format_summary, update_index
     from darklode.flows.launch import launch
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.serve.vectors.record import read_record
+    from darklode.pipeline.index.record import read_record
 
     launch(update_index, reporter(), folder, run)
     console.print(printable(format_summary(read_record(Run(folder).store))), soft_wrap=True)
@@ -92,13 +92,13 @@ def check(
     folder: Folder, *, config: ConfigOption = None, assignments: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Make sure that an index is as it was recorded and fits its run and encoder: exit code 3 where not."""
-    from darklode.flows import serving
-    from darklode.flows.answer import answering
+    from darklode.flows import open_systems
     from darklode.flows.config import changed_values
-    from darklode.pipeline.serve.vectors.check import require_same
+    from darklode.flows.output import answering
+    from darklode.pipeline.index.check import require_same
 
     with (
-        serving.checking_index(folder, changed_values(config, assignments)) as index_check,
+        open_systems.checking_index(folder, changed_values(config, assignments)) as index_check,
         answering(as_json) as answer,
     ):
         findings = list(index_check.findings())
@@ -121,7 +121,7 @@ def export(
 ) -> None:
     """Write vectors, ids and texts as files that a search engine loads."""
     from darklode.flows.console import console, printable
-    from darklode.flows.service import export_index
+    from darklode.flows.open_index import export_index
 
     for path in export_index(folder, form, to, encoder, tenant):
         console.print(printable(str(path)), soft_wrap=True)

@@ -17,11 +17,11 @@ from darklode.flows.commands.options import PresetOption, application
 from darklode.flows.config import DEFAULT_PRESET, PATHS, ConfigFile, load_settings, read_project
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.errors import CommandLineError, InputError, NotWritable, SettingsError
-from darklode.schemas.keys import keys, kinds, known_keys
 from darklode.schemas.kinds import nearest
+from darklode.schemas.setting_names import keys, kinds, known_keys
 
 if TYPE_CHECKING:
-    from darklode.pipeline.ingest.look import FormatPreview
+    from darklode.pipeline.ingest.inspect import FormatPreview
 
 app = application()
 
@@ -198,7 +198,7 @@ def _likely_languages(queries: str, chosen: Mapping[str, Any]) -> str:
     """
     if not queries or "://" in queries:
         return "en"
-    from darklode.pipeline.ingest.trial import first_queries
+    from darklode.pipeline.ingest.input_check import first_queries
     from darklode.pipeline.prepare.language import languages_of
 
     settings = load_settings(
@@ -296,7 +296,7 @@ class _Ask:
 
     def _source(self, kind: Any, path: str, columns: str, column_names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """The settings that one source needs, besides what is named."""
-        from darklode.pipeline.ingest.look import inspect_source
+        from darklode.pipeline.ingest.inspect import inspect_source
 
         roles = {key.removeprefix(columns): name for key, name in column_names.items() if key.startswith(columns)}
         preview = inspect_source(kind, path, roles)
@@ -322,8 +322,8 @@ class _Ask:
 
 def _nearby_files(kind: Any, taken: Collection[str]) -> str | None:
     """What lies in this folder, has a name as such data has, and can be read as it."""
-    from darklode.pipeline.ingest.likely import likeliest_column
-    from darklode.pipeline.ingest.look import inspect_source
+    from darklode.pipeline.ingest.column_hints import likeliest_column
+    from darklode.pipeline.ingest.inspect import inspect_source
 
     names = sorted(entry.name for entry in Path().iterdir() if not entry.name.startswith("."))
     guess = likeliest_column(kind, LIKELY[kind], [name for name in names if name not in taken])

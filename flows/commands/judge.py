@@ -6,11 +6,11 @@ import pyarrow as pa
 import typer
 from typer.core import TyperGroup
 
-from darklode.flows.answer import answering
 from darklode.flows.commands import judge_batch
 from darklode.flows.commands.judge_options import language_model, settings_of, strictest_format
 from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, application
 from darklode.flows.console import console, printable, show
+from darklode.flows.output import answering
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 
@@ -78,7 +78,7 @@ def stats(
 @app.command()
 def calibration(run: RunArgument) -> None:
     """Show a run's judge against human labels, and how far a panel agrees."""
-    from darklode.pipeline.base.views import all_tables
+    from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
     from darklode.pipeline.report import statistics
 
@@ -107,8 +107,8 @@ def prompt(
     assignments: SetOption = None,
 ) -> None:
     """Show the prompt that judge.prompt and judge.mode name."""
-    from darklode.pipeline.judge.llm.forms import RequestTemplate
     from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
+    from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 
     settings = language_model(settings_of(None, [*_NOBODY, *(assignments or [])]).judge)
     template = RequestTemplate(settings, load_prompt(settings.prompt), strictest_format(settings))

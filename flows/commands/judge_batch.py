@@ -15,8 +15,8 @@ from darklode.pipeline.base.artifacts import Run
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.memory.keys import KeyIndex
-    from darklode.pipeline.judge.llm.forms import RequestTemplate
-    from darklode.pipeline.judge.llm.hosted import HostedJudge, Submitted
+    from darklode.pipeline.judge.llm.batch_jobs import HostedJudge, Submitted
+    from darklode.pipeline.judge.llm.response_formats import RequestTemplate
     from darklode.schemas.settings import Settings
 
 app = application(no_args_is_help=True)
@@ -34,7 +34,7 @@ def export(
     assignments: SetOption = None,
 ) -> None:
     """Write the run's pairs that are left to be asked as an OpenAI batch file."""
-    from darklode.pipeline.judge.llm.batch import batch_files
+    from darklode.pipeline.judge.llm.batch_files import batch_files
 
     request = _BatchRequest(settings_of(run, assignments))
     files = dict(batch_files(request.unjudged_pairs(run), request.template, file))
@@ -122,7 +122,7 @@ def forget(
     assignments: SetOption = None,
 ) -> None:
     """Forget a batch that is gone: it counts as paid, and can be asked again."""
-    from darklode.pipeline.judge.llm.hosted import BatchJournal
+    from darklode.pipeline.judge.llm.batch_jobs import BatchJournal
 
     journal = BatchJournal(settings_of(None, assignments).cache.root)
     submission = journal.find(batch_id)
@@ -150,7 +150,7 @@ class _BatchRequest:
 
     def __init__(self, settings: "Settings") -> None:
         from darklode.pipeline.judge.ledger import Ledger
-        from darklode.pipeline.judge.llm.hosted import BatchJournal
+        from darklode.pipeline.judge.llm.batch_jobs import BatchJournal
 
         self._settings, root = settings, settings.cache.root
         self.template: RequestTemplate = template_of(settings)
@@ -159,9 +159,9 @@ class _BatchRequest:
     @property
     def hosted_judge(self) -> "HostedJudge":
         """The judge at the service."""
+        from darklode.pipeline.base.remote.batch_service import BatchService
         from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingBook
-        from darklode.pipeline.base.remote.hosted import BatchService
-        from darklode.pipeline.judge.llm.hosted import HostedJudge
+        from darklode.pipeline.judge.llm.batch_jobs import HostedJudge
         from darklode.pipeline.judge.llm.judge import endpoint_of
 
         endpoint = endpoint_of(language_model(self._settings.judge))
@@ -170,7 +170,7 @@ class _BatchRequest:
 
     def iterate_unjudged(self, run: str, under_way: "KeyIndex | None" = None) -> Iterator[pa.Table]:
         """The run's pairs without a verdict."""
-        from darklode.pipeline.judge.llm.batch import iterate_unjudged
+        from darklode.pipeline.judge.llm.batch_files import iterate_unjudged
 
         tables, template = Run(run).tables("queries", "chunks", "pool"), self.template
         return iterate_unjudged(tables, self.ledger, template.judge_id, template.previous_version, under_way)
@@ -189,7 +189,7 @@ class _BatchRequest:
 
     def nulls(self, run: str) -> int:
         """The run's pairs whose answer could not be read."""
-        from darklode.pipeline.judge.llm.batch import null_pairs
+        from darklode.pipeline.judge.llm.batch_files import null_pairs
 
         return null_pairs(Run(run).tables("queries", "chunks", "pool"), self.ledger, self.template.judge_id)
 
@@ -211,7 +211,7 @@ def _print_submission(submission: "Submitted") -> "Submitted":
 
 
 def _read(files: list[Path], request: _BatchRequest) -> None:
-    from darklode.pipeline.judge.llm.batch import read_batch
+    from darklode.pipeline.judge.llm.batch_files import read_batch
 
     for path in files:
         with path.open("rb") as lines:

@@ -12,7 +12,7 @@ from darklode.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from darklode.pipeline.judge.kinds.llm import LlmSettings
-    from darklode.pipeline.judge.llm.forms import OutputFormat, RequestTemplate
+    from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
 
 _PROBE_SECONDS = 10.0
 
@@ -31,9 +31,9 @@ def template_of(chosen: Settings) -> "RequestTemplate":
 
     Where there are none, no server answers and judge.mode names one, its strictest form is taken, and said.
     """
-    from darklode.pipeline.judge.llm.forms import RequestTemplate
     from darklode.pipeline.judge.llm.judge import LlmJudge
     from darklode.pipeline.judge.llm.prompt import load_prompt
+    from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 
     settings = language_model(chosen.judge)
     impatient = settings.model_copy(update={"give_up_after": min(settings.give_up_after, _PROBE_SECONDS)})
@@ -68,7 +68,7 @@ def language_model(settings: JudgeSettings) -> "LlmSettings":
 
 def strictest_format(settings: "LlmSettings") -> "OutputFormat":
     """The first form that the settings allow."""
-    from darklode.pipeline.judge.llm.forms import OutputFormat
+    from darklode.pipeline.judge.llm.response_formats import OutputFormat
 
     mode = "json" if settings.rationale else "choice"
     return OutputFormat(mode if settings.mode == "auto" else settings.mode, logprobs=True, rationale=settings.rationale)

@@ -31,10 +31,10 @@ def fit(
     as_json: JsonOption = False,
 ) -> None:
     """Fit laws to points, hold the largest out, and say whether there is a law."""
-    from darklode.flows.answer import answering
     from darklode.flows.console import reporter
-    from darklode.flows.fit_laws import fit_laws
-    from darklode.flows.reporting import SilentReporter, reporting
+    from darklode.flows.jobs.fit_laws import fit_laws
+    from darklode.flows.output import answering
+    from darklode.flows.prefect.progress import SilentReporter, reporting
     from darklode.pipeline.laws.page import PAGE, law_sentences
 
     with answering(as_json) as answer:
@@ -78,11 +78,11 @@ def run(
 
     from darklode.flows.config import file_settings, overrides
     from darklode.flows.console import console, printable, reporter
+    from darklode.flows.jobs.run_laws import run_laws
     from darklode.flows.launch import launch
-    from darklode.flows.run_laws import run_laws
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.laws.page import PAGE
-    from darklode.schemas.keys import merge
+    from darklode.schemas.setting_names import merge
 
     file: dict[str, Any] = file_settings(config) if config else {}
     option_values = {"sizes": size, "sources": source, "seeds": seeds}
@@ -137,13 +137,13 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Say what more labels, another source, a larger model or deeper judging bring and cost, and what to label next."""
-    from darklode.flows.answer import answering
     from darklode.flows.console import reporter
-    from darklode.flows.plan_laws import BATCH, costs_told, plan_laws
-    from darklode.flows.reporting import SilentReporter, reporting
+    from darklode.flows.jobs.plan_laws import BATCH, costs_told, plan_laws
+    from darklode.flows.output import answering
+    from darklode.flows.prefect.progress import SilentReporter, reporting
+    from darklode.pipeline.laws.label_plan import PlanRequest
     from darklode.pipeline.laws.page import plan_sentences
-    from darklode.pipeline.laws.plan import PlanRequest
-    from darklode.pipeline.laws.planning import PLAN
+    from darklode.pipeline.laws.plan_stage import PLAN
 
     with answering(as_json) as answer:
         with reporting(SilentReporter() if as_json else reporter()):

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from darklode.flows.answer import answering
 from darklode.flows.commands.options import JsonOption, application
+from darklode.flows.output import answering
 from darklode.flows.runs import read_notes
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import Store

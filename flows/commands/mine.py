@@ -14,8 +14,8 @@ from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOpt
 from darklode.flows.config import load_settings, read_project
 from darklode.flows.console import console, printable, reporter, show
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import CommandLineError, HeldBack
-from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats, weak_ranker
@@ -86,15 +86,15 @@ def mine(
     begin, end = (day and day.date() for day in (date or first, date or last))
 
     def checks(preflight: ModuleType) -> Any:
-        from darklode.flows.nights import days
+        from darklode.flows.jobs.night_summary import days
 
         wish = DecisionRequest(accept_days or (), discard_days or (), reason)
         return preflight.of_mine(logs, docs, out, settings, days(begin, end), wish)
 
     if not check_before(checks, only=check):
         return
+    from darklode.flows.jobs.mine_logs import mine_logs
     from darklode.flows.launch import launch
-    from darklode.flows.mine_logs import mine_logs
 
     try:
         launch(

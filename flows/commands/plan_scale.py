@@ -25,10 +25,10 @@ def plan_scale(
     as_json: JsonOption = False,
 ) -> None:
     """Say what each stage takes at a size: hours, machines, memory, storage, tokens, money; and what won't scale."""
-    from darklode.flows.answer import answering
-    from darklode.flows.plan_scale import plan_scale
+    from darklode.flows.jobs.plan_scale import plan_scale
+    from darklode.flows.output import answering
+    from darklode.pipeline.scale.format import COLUMNS, format_rows, format_total, notes
     from darklode.pipeline.scale.plan import as_rows
-    from darklode.pipeline.scale.told import COLUMNS, format_rows, format_total, notes
 
     rows, total, costs = plan_scale(documents, queries, hardware, unit_costs)
     with answering(as_json) as answer:

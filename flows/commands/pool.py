@@ -1,10 +1,10 @@
 """darklode pool: what the retrievers gave to the pool."""
 
-from darklode.flows.answer import answering
 from darklode.flows.commands.options import JsonOption, RunArgument, application
+from darklode.flows.output import answering
 from darklode.flows.runs import existing
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report import statistics
 from darklode.pipeline.retrieve.search import retrieval
 

@@ -10,7 +10,7 @@ import typer
 from darklode.flows.commands.options import RunArgument, application
 from darklode.flows.console import show
 from darklode.flows.runs import existing
-from darklode.pipeline.base import views
+from darklode.pipeline.base import duckdb_views
 
 app = application()
 
@@ -24,7 +24,7 @@ def query(
     ] = "table",
 ) -> None:
     """Ask a run's tables in SQL."""
-    answer = views.query(existing(run), sql)
+    answer = duckdb_views.query(existing(run), sql)
     if form == "table":
         show(answer, f"{answer.num_rows:,} rows")
     elif form == "csv":

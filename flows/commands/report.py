@@ -18,7 +18,7 @@ def report(
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
 ) -> None:
     """Write RUN/report.html: a run, an adapted encoder, generated queries or laws as one page, complete or not."""
-    from darklode.flows.jobs import write_report
+    from darklode.flows.jobs.registry import write_report
     from darklode.pipeline.report.page import FILE
 
     existing_run = Run(run)

@@ -72,14 +72,14 @@ def review(
 @contextmanager
 def _under_way(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
     """The review of a run with all answers so far."""
+    from darklode.flows.jobs.validate_benchmark import draw_sample
     from darklode.flows.runs import benchmark, record
-    from darklode.flows.validate_benchmark import draw_sample
     from darklode.flows.web.review import ReviewApp
     from darklode.pipeline.base.terms import Analyzer
-    from darklode.pipeline.validate.review.deck import JUDGE_TABLE, TABLES_READ, open_deck
+    from darklode.pipeline.validate.review.assignment import ReviewSession
+    from darklode.pipeline.validate.review.grades import scale_of
     from darklode.pipeline.validate.review.journal import AnswerJournal
-    from darklode.pipeline.validate.review.scale import scale_of
-    from darklode.pipeline.validate.review.turns import ReviewSession
+    from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, open_deck
 
     made = benchmark(run)
     settings = made.with_overrides(overrides(assignments))
@@ -166,7 +166,7 @@ def _import(run: Run, started: ReviewApp, file: Path, reviewer: str) -> None:
 
 
 def _reviewer_name(started: ReviewApp, requested_name: str) -> str:
-    from darklode.pipeline.validate.review.turns import NAME_CHARACTERS, reviewer_name
+    from darklode.pipeline.validate.review.assignment import NAME_CHARACTERS, reviewer_name
 
     name = reviewer_name(requested_name)
     if name is None:

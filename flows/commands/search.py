@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from darklode.flows.answer import answering
 from darklode.flows.commands.options import JsonOption, RunArgument, TenantOption, application
+from darklode.flows.output import answering
 
 app = application()
 
@@ -49,7 +49,7 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Show the first ten of a run's texts for a query, with its words marked; two systems side by side."""
-    from darklode.flows import serving
+    from darklode.flows import open_systems
     from darklode.pipeline.base.errors import CommandLineError
 
     encoders, retrievers, indexes = encoder or [], retriever or [], [index] if index else []
@@ -58,16 +58,16 @@ def search(
         raise CommandLineError("name one system or two, and none twice")
     if not text.strip():
         raise CommandLineError("there is nothing to search for; write a query after the run")
-    adapters = serving.open_adapters(encoders)
-    with serving.open_index(run, tenant, list(adapters.values())) as (opened, made):
+    adapters = open_systems.open_adapters(encoders)
+    with open_systems.open_index(run, tenant, list(adapters.values())) as (opened, made):
         systems = (
-            serving.systems(
+            open_systems.systems(
                 made.settings, mined=made.is_mined, encoders=encoders, retrievers=retrievers, adapters=adapters
             )
             if encoders or retrievers or not index
             else {}
         )
-        systems |= serving.compressed_systems(index, opened, adapters) if index else {}
+        systems |= open_systems.compressed_systems(index, opened, adapters) if index else {}
         hits = opened.top(systems, [text], DEPTH).to_pylist()
         words = opened.texts_by_id(sorted({row["text_id"] for row in hits}))
         tenant_name = opened.tenant
@@ -94,7 +94,7 @@ def _show(query: str, lists: Mapping[str, Sequence[Row]], terms: Any) -> None:
     from rich.text import Text
 
     from darklode.flows.console import console, printable
-    from darklode.pipeline.base.marking import Highlighter
+    from darklode.pipeline.base.highlighting import Highlighter
     from darklode.pipeline.base.terms import Analyzer
 
     marker = Highlighter.of_terms(Analyzer(terms.stemmer, terms.stop_words), query)

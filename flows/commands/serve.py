@@ -50,7 +50,7 @@ def serve(
 ) -> None:
     """Answer queries with ranked texts by HTTP, and on a page; to try an index out, no search engine."""
     from darklode.flows.config import changed_values
-    from darklode.flows.service import open_service
+    from darklode.flows.open_index import open_service
     from darklode.flows.web.search import BATCH, SEARCH, WAITING, SearchConsole, search_app
     from darklode.flows.web.server import ListenAddress, listen, new_token, show_addresses
     from darklode.flows.web.server import serve as answer

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from darklode.flows import runs
-from darklode.flows.answer import Answer, answering
 from darklode.flows.commands.options import JsonOption, RunArgument, application
-from darklode.flows.jobs import steps_of
-from darklode.flows.reporting import summary
+from darklode.flows.jobs.registry import steps_of
+from darklode.flows.output import Answer, answering
+from darklode.flows.prefect.progress import summary
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.report import statistics

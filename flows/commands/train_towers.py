@@ -57,13 +57,13 @@ def train_towers(
 
     from darklode.flows.config import file_settings, overrides
     from darklode.flows.console import reporter
+    from darklode.flows.jobs.train_both_towers import go_along_with
+    from darklode.flows.jobs.train_towers import train_towers as flow
     from darklode.flows.launch import launch
-    from darklode.flows.train_both_towers import go_along_with
-    from darklode.flows.train_towers import train_towers as flow
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.base.errors import CommandLineError
-    from darklode.pipeline.train import processes
-    from darklode.schemas.keys import merge
+    from darklode.pipeline.train.fit import distributed
+    from darklode.schemas.setting_names import merge
 
     if layers and student:
         raise CommandLineError("--layers are the teacher's, and --student is another model: name one of them")
@@ -75,13 +75,13 @@ def train_towers(
         "dual" if stage == 1 else "towers": {name: value for name, value in option_values.items() if value is not None}
     }
     values = reduce(merge, [file, overrides(assignments or []), chosen])
-    if processes.several() and stage != 1:
+    if distributed.several() and stage != 1:
         raise CommandLineError("several processes train both towers alone: --stage 1")
-    if not processes.is_leader():
+    if not distributed.is_leader():
         go_along_with(runs, encoder, out, values)
         return
     launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())), stage)
-    processes.broadcast_order(None)
+    distributed.broadcast_order(None)
     (_show_both if stage == 1 else _show_student)(Run(out))
 
 

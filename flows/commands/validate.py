@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import pyarrow as pa
 import typer
 
-from darklode.flows.answer import Answer, AnswerValue, answering
 from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, application
 from darklode.flows.config import overrides
 from darklode.flows.console import cell, console, printable, reporter
+from darklode.flows.jobs.validate_benchmark import check_reviewed, decide, validate_benchmark
 from darklode.flows.launch import launch
-from darklode.flows.reporting import SilentReporter
-from darklode.flows.validate_benchmark import check_reviewed, decide, validate_benchmark
+from darklode.flows.output import Answer, AnswerValue, answering
+from darklode.flows.prefect.progress import SilentReporter
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError, NotPublishable
 
@@ -67,7 +67,7 @@ def validate(
 
 
 def _show(run: Run, answer: Answer, labels: Path | None) -> None:
-    from darklode.pipeline.base.views import all_tables
+    from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.report import statistics
 
     tables = all_tables(run)
@@ -101,7 +101,7 @@ def _transpose(rows: pa.Table) -> pa.Table:
 
 def _advice(tables: "Tables") -> Iterator[str]:
     """What is missing, and the threshold to use."""
-    from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
+    from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 
     row = tables.sql("SELECT * FROM validation WHERE tenant IS NULL AND retriever IS NULL").to_pylist()[0]
     if row["outside"]:

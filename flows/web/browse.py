@@ -15,14 +15,14 @@ from starlette.types import ASGIApp
 from darklode.flows.web.guard import BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, passage
 from darklode.pipeline.base.errors import ArtifactError, InputError
-from darklode.pipeline.base.marking import Highlighter
+from darklode.pipeline.base.highlighting import Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.browse.catalogue import Catalogue, Row
-from darklode.pipeline.browse.listing import PAGE, Listing, ListPage, ListRequest, choices, find_rows
+from darklode.pipeline.browse.filtering import PAGE, Listing, ListPage, ListRequest, choices, find_rows
 from darklode.pipeline.browse.lists import CANDIDATES, OWN_TRIPLETS, TRIPLET, lists_of
-from darklode.pipeline.browse.near import SimilarQueries
 from darklode.pipeline.browse.overview import table_counts
-from darklode.pipeline.browse.sheet import evidence, judged_pool, passage_of, query_of
+from darklode.pipeline.browse.query_detail import evidence, judged_pool, passage_of, query_of
+from darklode.pipeline.browse.related_queries import SimilarQueries
 
 NEAR = 8
 VALUE_CHARACTERS = 2000

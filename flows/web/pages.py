@@ -20,8 +20,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from darklode.flows.web.guard import Guard, policy
-from darklode.pipeline.base.marking import Highlighter
-from darklode.pipeline.report.numbers import clean, number
+from darklode.pipeline.base.highlighting import Highlighter
+from darklode.pipeline.report.formatting import clean, number
 from darklode.pipeline.report.page import policy_hash
 
 EXCERPT = 240

@@ -19,12 +19,12 @@ from darklode.flows.console import errors, printable
 from darklode.flows.web.guard import BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, is_web
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
-from darklode.pipeline.base.marking import Highlighter, TextBlock
+from darklode.pipeline.base.highlighting import Highlighter, TextBlock
 from darklode.pipeline.base.terms import Analyzer
-from darklode.pipeline.validate.review.deck import Neighbour, ReviewPair, ReviewPairs
+from darklode.pipeline.validate.review.assignment import NAME_CHARACTERS, ReviewSession, reviewer_name
+from darklode.pipeline.validate.review.grades import Scale
 from darklode.pipeline.validate.review.journal import clean_rationale
-from darklode.pipeline.validate.review.scale import Scale
-from darklode.pipeline.validate.review.turns import NAME_CHARACTERS, ReviewSession, reviewer_name
+from darklode.pipeline.validate.review.pairs import Neighbour, ReviewPair, ReviewPairs
 
 _PAGES = Pages("Review", ("page.css", "texts.css", "review/review.css"), ("keys.js", "review/review.js"))
 

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from darklode.flows.web.guard import BODY_BYTES
 from darklode.flows.web.pages import Pages, Site, passage
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.base.marking import Highlighter
+from darklode.pipeline.base.highlighting import Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.serve.batching import QueueFull, RequestBatcher
 from darklode.pipeline.serve.service import SearchRequest, SearchService

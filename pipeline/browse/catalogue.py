@@ -12,9 +12,10 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.browse import built, mined
+from darklode.pipeline.browse import build_tables
+from darklode.pipeline.browse import mined_tables as mined
 from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 
 LOOKED_UP = """
@@ -80,7 +81,7 @@ def open_catalogue(run: Run) -> Iterator[Catalogue]:
     """
     reading = Run(run.store.url, untouched=True)
     is_mined = "impressions" in run.parts()
-    steps = mined.STEPS if is_mined else built.STEPS
+    steps = mined.STEPS if is_mined else build_tables.STEPS
     with all_tables(reading).open_local() as tables, tables.connect(" ".join([*steps, LOOKED_UP])) as connection:
         connection.register("answers", current_answers(AnswerJournal(run.store).read()))
         for step in steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from darklode.pipeline.browse.catalogue import Catalogue
-from darklode.pipeline.browse.listing import Filter, Listing
+from darklode.pipeline.browse.filtering import Filter, Listing
 
 _OUTCOMES = "SELECT * FROM (VALUES ('relevant'), ('not relevant'), ('unreadable'), ('unjudged'))"
 _BOTH = ("queries", "passages")

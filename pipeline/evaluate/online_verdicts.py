@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import scratch
-from darklode.pipeline.base.corpora import Digest, TenantChunks
+from darklode.pipeline.base.chunk_texts import Digest, TenantChunks
 from darklode.pipeline.base.relations import view
-from darklode.pipeline.evaluate.online import DEPTHS, SHOWN
+from darklode.pipeline.evaluate.online_metrics import DEPTHS, SHOWN
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession, label_counts
 from darklode.pipeline.mine.evidence import Exposures
-from darklode.pipeline.mine.relevance.documents import JudgedDocuments
+from darklode.pipeline.mine.relevance.document_scores import JudgedDocuments
 from darklode.pipeline.mine.relevance.ranker import OpenTenant, OpenTenants, Ranker
 from darklode.schemas.evaluation_tables import ONLINE_VERDICTS
 from darklode.schemas.mining import LogSettings

@@ -13,10 +13,10 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.artifacts.tables import select_tables
+from darklode.pipeline.base.duckdb_views import literal
 from darklode.pipeline.base.errors import ExportError, UnknownFormat
-from darklode.pipeline.base.views import literal
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.writing import require, temporary_folder_beside
+from darklode.pipeline.export.writers import require, temporary_folder_beside
 from darklode.schemas.kinds import KindGroup, UnknownKind
 
 EXPORTS = KindGroup("exports", "darklode.pipeline.export.kinds", separator="-")

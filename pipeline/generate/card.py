@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell, document
-from darklode.pipeline.generate.outcome import OUTCOME
+from darklode.pipeline.generate.outcomes import OUTCOME
 from darklode.schemas.settings import Settings
 
 READING = """\

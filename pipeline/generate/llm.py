@@ -16,8 +16,8 @@ from darklode.pipeline.base.chat_prompt import ChatPrompt
 from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
-from darklode.pipeline.base.remote.asked_once import Question, SingleFlight, UnreadableReply, object_in
 from darklode.pipeline.base.remote.budget import Counters, SpendingBook
+from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, object_in
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.tokens import cut
 from darklode.pipeline.generate.kinds.llm import LlmWriterSettings

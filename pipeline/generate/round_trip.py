@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
-from darklode.pipeline.base.artifacts.packing import TABLE_GROUP_ROWS
+from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
 from darklode.pipeline.retrieve.pool import CANDIDATES
 from darklode.schemas.tables import POOL
 

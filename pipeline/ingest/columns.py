@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import InputError, MissingColumns
-from darklode.pipeline.ingest.likely import MOST_COLUMNS, hint, likeliest_column, option
+from darklode.pipeline.ingest.column_hints import MOST_COLUMNS, hint, likeliest_column, option
 from darklode.schemas.mining import LogColumns
 from darklode.schemas.settings import DocumentColumns, QueryColumns
 

@@ -30,7 +30,7 @@ from darklode.pipeline.ingest.log_rows import LogRules, LogStaging, select_usabl
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.readers.ubi import UbiFiles, read_ubi
 from darklode.pipeline.ingest.rejects import Intake, RowCounts
-from darklode.pipeline.ingest.times import check_zone
+from darklode.pipeline.ingest.timestamps import check_zone
 from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
 

@@ -12,7 +12,7 @@ from darklode.pipeline.ingest.files import choose_queries
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import PartBuffer, RowBlock, SeenKeys, common_faults, drop_faulty, keys_of, mask
-from darklode.pipeline.ingest.times import read_times
+from darklode.pipeline.ingest.timestamps import read_times
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import RAW_QUERIES
 

@@ -13,7 +13,7 @@ from darklode.pipeline.base.artifacts import FunnelStep
 from darklode.pipeline.base.artifacts.output import PAYLOAD_CHARACTERS
 from darklode.pipeline.base.errors import InputError, TooManyRejects
 from darklode.pipeline.ingest.files import InputFile
-from darklode.pipeline.ingest.readers.guise import LATIN, recoding
+from darklode.pipeline.ingest.readers.sniff import LATIN, recoding
 from darklode.pipeline.ingest.rows import RowBlock
 from darklode.schemas.tables import REJECTS
 

@@ -17,10 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.base.corpora import TenantChunks
-from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.raters import (
+from darklode.pipeline.base.agreement import (
     MIN_LABELS,
     MIN_OF_EACH,
     cohens_kappa,
@@ -29,12 +26,15 @@ from darklode.pipeline.base.raters import (
     fit_threshold,
     has_enough_labels,
 )
-from darklode.pipeline.judge.build import Judges
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.pipeline.base.chunk_texts import TenantChunks
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.judge.human_labels import human_labels, relevant
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession
-from darklode.pipeline.judge.teaching import compare_judges, query_numbers, train_judges
+from darklode.pipeline.judge.training import compare_judges, query_numbers, train_judges
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.review_tables import CALIBRATION, RELIABILITY
 

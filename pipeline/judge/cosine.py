@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.pairs import distinct

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.terms import TermSequences, TermSpace, inverse_frequency
 from darklode.pipeline.judge.logistic import Logistic
 from darklode.pipeline.judge.pairs import distinct

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
-from darklode.pipeline.base.artifacts.packing import TABLE_GROUP_ROWS
+from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
 from darklode.schemas.judging import LabelSettings
 from darklode.schemas.tables import QRELS
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.memory.heritage import Heritage
+from darklode.pipeline.base.memory.owner_migration import Heritage
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.judge.port import REPLIES, Earlier, check_replies

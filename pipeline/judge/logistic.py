@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.judge.port import TrainableJudge, replies_of
 
 _DECIMALS = 6

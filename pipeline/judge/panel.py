@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.agreement import Confusion, alpha, cohens_kappa
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.doubt import is_doubtful
+from darklode.pipeline.base.doubtful_labels import is_doubtful
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.raters import Confusion, alpha, cohens_kappa
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import Judge, Live, replies_of
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit
 from darklode.pipeline.base.artifacts.output import PART_ROWS
-from darklode.pipeline.base.corpora import Digest, TenantChunks, tenants
-from darklode.pipeline.judge.adaptive.evidence import gather_evidence
+from darklode.pipeline.base.chunk_texts import Digest, TenantChunks, tenants
+from darklode.pipeline.judge.adaptive.pool_features import gather_evidence
 from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
 from darklode.pipeline.judge.pairs import PoolPairs, pair_blocks, pool_pairs
 from darklode.pipeline.judge.panel import Panel

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.bootstrap import interval
-from darklode.pipeline.laws.forms import Floats
+from darklode.pipeline.laws.functional_forms import Floats
 from darklode.schemas.law_tables import LAW_CORRELATIONS
 
 LEAST = 4

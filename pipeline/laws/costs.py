@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.bootstrap import interval
-from darklode.pipeline.laws.forms import Floats
+from darklode.pipeline.laws.functional_forms import Floats
 from darklode.pipeline.validate.review.journal import AnswerJournal
 from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS
 

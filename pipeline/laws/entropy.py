@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.train.task import Labels
-from darklode.pipeline.train.vectors import Floats, FrozenIndex, Ints
+from darklode.pipeline.train.data.dataset import Labels
+from darklode.pipeline.train.data.vectors import Floats, FrozenIndex, Ints
 
 NEGATIVES = 256
 """W, the number of negatives."""

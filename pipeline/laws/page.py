@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, document
-from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.laws.forms import FORMS
-from darklode.pipeline.laws.planning import PLAN
+from darklode.pipeline.base.duckdb_views import all_tables
+from darklode.pipeline.laws.functional_forms import FORMS
+from darklode.pipeline.laws.plan_stage import PLAN
 from darklode.pipeline.laws.points import LawKey
 from darklode.pipeline.laws.verdict import MISSED, PLATEAU, WIDE
 from darklode.schemas.law_tables import LAW_POINTS

@@ -13,7 +13,7 @@ from pyarrow import csv
 
 from darklode.pipeline.base.artifacts import Output, Stage
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.laws.forms import Floats, LawPoints
+from darklode.pipeline.laws.functional_forms import Floats, LawPoints
 from darklode.schemas.law_tables import LAW_POINTS
 
 POINTS = Stage("law_points", 4, (), (LAW_POINTS.name,))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from darklode.pipeline.laws.cell import GridEvaluator, GridPoint
-    from darklode.pipeline.train.task import Task
-    from darklode.pipeline.train.vectors import Floats, FrozenIndex
+    from darklode.pipeline.laws.grid_point import GridEvaluator, GridPoint
+    from darklode.pipeline.train.data.dataset import Task
+    from darklode.pipeline.train.data.vectors import Floats, FrozenIndex
 
 Tell = Callable[[int, int, str], None]
 

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.laws.bands import confidence_band
-from darklode.pipeline.laws.fitting import Fit, fit
-from darklode.pipeline.laws.forms import CONSTANT, FORMS, Floats, FunctionalForm, LawPoints, fitting
+from darklode.pipeline.laws.curve_fitting import Fit, fit
+from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, Floats, FunctionalForm, LawPoints, fitting
+from darklode.pipeline.laws.prediction_intervals import confidence_band
 
 PLATEAU = 0.9
 """Share of the loss of chance above which a place counts as plateau."""

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables, digest
-from darklode.pipeline.mine.admission.admitted import AdmittedRows
+from darklode.pipeline.mine.admission.admitted_log import AdmittedRows
 from darklode.pipeline.mine.days import days_until
 from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.mined_tables import CLICK_MODEL, CLICK_PRIOR

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
 from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
-from darklode.pipeline.base.artifacts.packing import TABLE_GROUP_ROWS
+from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
+from darklode.pipeline.base.query_normalization import normal_form
 from darklode.pipeline.base.relations import Relation, drop, materialize
-from darklode.pipeline.base.spelling import normal_form
-from darklode.pipeline.base.spread import Pieces, Spread, here
-from darklode.pipeline.mine.admission.admitted import AdmittedRows
+from darklode.pipeline.base.sharding import Pieces, Spread, here
+from darklode.pipeline.mine.admission.admitted_log import AdmittedRows
 from darklode.pipeline.mine.days import chain_fingerprints, digests
 from darklode.schemas.mining import ClickSettings, LogSettings
 from darklode.schemas.tables import TABLES

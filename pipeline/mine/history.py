@@ -7,14 +7,14 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Stage, Tables, key_of
 from darklode.pipeline.ingest.logs import INGEST_LOGS
-from darklode.pipeline.mine.admission.admitted import WITHOUT, AdmittedRows
+from darklode.pipeline.mine.admission.admitted_log import WITHOUT, AdmittedRows
 from darklode.pipeline.mine.admission.decisions import Decisions
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, TenantHistory
 from darklode.pipeline.mine.association.stage import ASSOCIATE
 from darklode.pipeline.mine.days import Days, days_until, digests, settled_through
 from darklode.pipeline.mine.evidence import EVIDENCE
-from darklode.pipeline.mine.planners.port import PLAN_QUERIES
 from darklode.pipeline.mine.relevance.stage import RELEVANCE
+from darklode.pipeline.mine.term_weighting.port import PLAN_QUERIES
 
 SETTLED = "the settled days"
 BEFORE_PAIRS = (PLAN_QUERIES, ASSOCIATE, RELEVANCE)

@@ -14,11 +14,11 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, materialize, view
-from darklode.pipeline.base.spread import Pieces, Spread, here
+from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.mine.days import digests
+from darklode.pipeline.mine.incremental_write import COLUMNS, write_all, write_changes
 from darklode.pipeline.mine.multi_hop import loans_to, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop, OneHopPairs
-from darklode.pipeline.mine.patch import COLUMNS, write_all, write_changes
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import Merge, MiningSettings
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
-from darklode.pipeline.base.nearness import near_keys
+from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import Relation, materialize, view
 from darklode.pipeline.mine.days import chain_fingerprints, digests
 from darklode.schemas.tables import TABLES

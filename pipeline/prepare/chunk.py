@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
-from darklode.pipeline.base.spread import Pieces, Spread, cuts, here
+from darklode.pipeline.base.sharding import Pieces, Spread, cuts, here
 from darklode.schemas.settings import ChunkSettings
 from darklode.schemas.tables import CHUNKS
 

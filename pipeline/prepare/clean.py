@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import EverythingDropped
 from darklode.pipeline.base.personal_data import mask
 from darklode.pipeline.base.segmentation import count_words
-from darklode.pipeline.prepare.diversity import pick_representatives
+from darklode.pipeline.prepare.cluster_sampling import pick_representatives
 from darklode.pipeline.prepare.filters import FilterResult, drop_duplicates, drop_extremes
 from darklode.pipeline.prepare.language import LANGUAGE, drop_other_languages
 from darklode.pipeline.prepare.noise import drop_noise

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import scratch
-from darklode.pipeline.base.nearness import near_keys
+from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import materialize
 from darklode.schemas.settings import SplitSettings
 from darklode.schemas.tables import QUERIES

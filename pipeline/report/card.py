@@ -7,7 +7,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.artifacts.stage import partition_name, partition_of
 from darklode.pipeline.base.card import Files, cell, closing, document, name_of, with_front_matter
-from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.statistics import Statistic
 from darklode.schemas.settings import Settings

@@ -21,7 +21,7 @@ from darklode.pipeline.report.drawing import (
     Row,
     Rule,
 )
-from darklode.pipeline.report.numbers import number, share
+from darklode.pipeline.report.formatting import number, share
 from darklode.pipeline.report.source import ReportSource
 
 Series = Mapping[str, tuple[str, str]]

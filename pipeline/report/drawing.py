@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Literal
 
-from darklode.pipeline.base.marking import Piece, TextBlock
-from darklode.pipeline.report.numbers import brief
+from darklode.pipeline.base.highlighting import Piece, TextBlock
+from darklode.pipeline.report.formatting import brief
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from darklode.pipeline.report.drawing import Drawing
-from darklode.pipeline.report.numbers import UNKNOWN
+from darklode.pipeline.report.formatting import UNKNOWN
 from darklode.pipeline.report.source import ReportSource
 
 

@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 from darklode.pipeline.base.card import cell, document
 from darklode.pipeline.report.figure import FigureSection, FilledFigure
-from darklode.pipeline.report.head import header
 from darklode.pipeline.report.source import ReportSource
+from darklode.pipeline.report.summary import header
 
 SHOWN = (
     "log-days release validation mined-triplets triplets labels audit-retrievers evaluation online nights funnel "

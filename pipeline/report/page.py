@@ -13,42 +13,42 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from darklode.pipeline.report.figure import FigureSection, FilledFigure, fill_figures
-from darklode.pipeline.report.head import header
-from darklode.pipeline.report.numbers import clean, first, number
+from darklode.pipeline.report.formatting import clean, first, number
 from darklode.pipeline.report.passages import EXCERPT
 from darklode.pipeline.report.sections import (
-    adapting,
+    adaptation,
     audit,
     cost,
-    distilling,
+    distillation,
+    encoder_swap,
     evaluation,
-    generating,
-    judging,
+    generation,
+    human_agreement,
     laws,
     mining,
     overview,
-    people,
     pool,
     positives,
     queries,
-    swapping,
     triplets,
     validation,
+    verdicts,
 )
 from darklode.pipeline.report.source import ReportSource
+from darklode.pipeline.report.summary import header
 
 SECTIONS = (
-    adapting.SECTION,
-    distilling.SECTION,
+    adaptation.SECTION,
+    distillation.SECTION,
     laws.SECTION,
-    swapping.SECTION,
-    generating.SECTION,
+    encoder_swap.SECTION,
+    generation.SECTION,
     overview.SECTION,
     queries.SECTION,
     pool.SECTION,
-    judging.SECTION,
+    verdicts.SECTION,
     positives.SECTION,
-    people.SECTION,
+    human_agreement.SECTION,
     validation.SECTION,
     audit.SECTION,
     evaluation.SECTION,

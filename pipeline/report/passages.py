@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.pipeline.base.marking import BEGINS_FENCED, Highlighter
+from darklode.pipeline.base.highlighting import BEGINS_FENCED, Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.report.drawing import Text
 from darklode.pipeline.report.source import ReportSource

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic.fields import FieldInfo
 
-from darklode.schemas.keys import Key, keys, kinds
+from darklode.schemas.setting_names import Key, keys, kinds
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
 

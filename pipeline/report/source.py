@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Manifest, Run, Tables
 from darklode.pipeline.base.card import name_of
-from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.funnel import in_data_order
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Tables, key_of
-from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.memory.keys import KeyIndex, keys_of
 from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.base.spread import Pieces, Spread, cuts, here
+from darklode.pipeline.base.sharding import Pieces, Spread, cuts, here
 from darklode.pipeline.retrieve.encoders.caching import HashedTexts, Work, encode_missing, hash_queries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred, release
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind

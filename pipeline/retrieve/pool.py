@@ -2,7 +2,7 @@
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.output import PART_ROWS
-from darklode.pipeline.base.artifacts.packing import TABLE_GROUP_ROWS
+from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
 from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import POOL
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Output, Run, Stage, Tables, key_of
-from darklode.pipeline.base.corpora import Digest, TenantChunks
-from darklode.pipeline.base.spread import Pieces, Spread, here
+from darklode.pipeline.base.chunk_texts import Digest, TenantChunks
+from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.retrieve.encoders.deferred import release
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus

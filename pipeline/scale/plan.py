@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.scale.measured import Measured, StageCosts
+from darklode.pipeline.scale.measurements import Measured, StageCosts
 from darklode.schemas.scale import Hardware
 
 CHUNK = 500.0

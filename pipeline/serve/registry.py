@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Store
-from darklode.pipeline.base.artifacts.sealed import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotFit, NoLift
-from darklode.pipeline.serve.check import AdapterCheck, require_fit
-from darklode.pipeline.serve.gate import LiveAdapters, require_no_loss
-from darklode.pipeline.train.adapter import HEAD, RECORD, Adapter, read_record
-from darklode.pipeline.train.identity import weights_hash
+from darklode.pipeline.serve.adapter_check import AdapterCheck, require_fit
+from darklode.pipeline.serve.release_gate import LiveAdapters, require_no_loss
+from darklode.pipeline.train.release.adapter import HEAD, RECORD, Adapter, read_record
+from darklode.pipeline.train.release.identity import weights_hash
 
 NAME = "registry.json"
 KEPT = "kept"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from darklode.pipeline.retrieve.retrievers.port import Retriever
-from darklode.pipeline.serve.texts import IndexedTexts, Row
+from darklode.pipeline.serve.mapped_texts import IndexedTexts, Row
 
 
 @dataclass(frozen=True)

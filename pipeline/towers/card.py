@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
+from darklode.pipeline.towers.evaluation import TESTED
 from darklode.pipeline.towers.folder import KEPT, sentence
-from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.queries import QUERIES
-from darklode.pipeline.towers.tested import TESTED
-from darklode.pipeline.train.adapter import FOLDER
-from darklode.pipeline.train.card import READING, licence
-from darklode.pipeline.train.folder import recorded_difference
+from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.release.adapter import FOLDER
+from darklode.pipeline.train.release.card import READING, licence
+from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.schemas.settings import Settings
 
 HEALTH = """\

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from darklode.pipeline.train.processes import is_leader, wait_for_all
-from darklode.pipeline.train.weights import Weights
+from darklode.pipeline.train.fit.distributed import is_leader, wait_for_all
+from darklode.pipeline.train.fit.weights import Weights
 
 if TYPE_CHECKING:
-    from darklode.pipeline.towers.watch import MonitorHistory
+    from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
 
 SECONDS = 600.0
 """Minimum seconds between two checkpoints: an upper bound of what a kill costs, plus the time to the next evaluation.

@@ -11,8 +11,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.relations import Relation, materialize
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
-from darklode.pipeline.train.pairs import give_way
-from darklode.pipeline.train.sources import TrainingSource, resolve_tenant
+from darklode.pipeline.train.data.pairs import give_way
+from darklode.pipeline.train.data.sources import TrainingSource, resolve_tenant
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import TOWER_QUERIES

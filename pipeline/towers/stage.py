@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, State, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.weights import as_rows, from_rows
+from darklode.pipeline.train.fit.weights import as_rows, from_rows
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tower_tables import DISTILLATION_LOG, DISTILLATION_TRIALS, TOWER_QUERIES
 from darklode.schemas.towers import TowerSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.towers.course import DistillationEval
-    from darklode.pipeline.towers.pair import TeacherPair
+    from darklode.pipeline.towers.distillation import DistillationEval
+    from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
     from darklode.pipeline.towers.student import Student
-    from darklode.pipeline.towers.watch import MonitorHistory
-    from darklode.pipeline.train.task import QuerySet
+    from darklode.pipeline.towers.teacher_student import TeacherPair
+    from darklode.pipeline.train.data.dataset import QuerySet
 
 READS = (TOWER_QUERIES.name,)
 DISTIL = Stage("distillation_trials", 2, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name))
@@ -51,7 +51,7 @@ def distil(tables: Tables, output: Output, settings: TowerSettings, pair: Teache
     Raises:
         ArtifactError: there are too few queries to hold any out.
     """
-    from darklode.pipeline.towers.course import DistillationTask
+    from darklode.pipeline.towers.distillation import DistillationTask
 
     validation = query_set(tables, pair, "validation")
     if not len(validation):
@@ -77,8 +77,8 @@ def _encode_teacher(tables: Tables, output: Output, pair: TeacherPair) -> pa.Arr
 
 
 def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed: int, state: State) -> None:
-    from darklode.pipeline.towers.course import train_student
-    from darklode.pipeline.train.loop import deterministic
+    from darklode.pipeline.towers.distillation import train_student
+    from darklode.pipeline.train.fit.loop import deterministic
 
     rate = settings.learning_rates[number]
 
@@ -113,7 +113,7 @@ def query_set(tables: Tables, pair: TeacherPair, split: str) -> QuerySet:
         pair: has the teacher.
         split: the split.
     """
-    from darklode.pipeline.train.task import QuerySet
+    from darklode.pipeline.train.data.dataset import QuerySet
 
     rows = _texts_of_split(tables, split)
     return QuerySet.from_texts(rows["query"].to_pylist(), pair, rows["index"].to_numpy().astype(np.int32))

@@ -11,10 +11,10 @@ from torch import nn
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts
-from darklode.pipeline.towers.start import fit_linear_map
-from darklode.pipeline.train.encoder import TrainableEncoder, layers_of
-from darklode.pipeline.train.folder import modules
-from darklode.pipeline.train.weights import Floats
+from darklode.pipeline.towers.initialization import fit_linear_map
+from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder, layers_of
+from darklode.pipeline.train.fit.weights import Floats
+from darklode.pipeline.train.release.folder import modules
 from darklode.schemas.adaptation import AdaptSettings
 
 

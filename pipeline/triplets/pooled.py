@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.tables import scratch
-from darklode.pipeline.base.corpora import TEXT_FORMS
-from darklode.pipeline.base.doubt import LIKELIHOOD
-from darklode.pipeline.base.spread import Pieces, Spread, here
+from darklode.pipeline.base.chunk_texts import TEXT_FORMS
+from darklode.pipeline.base.doubtful_labels import LIKELIHOOD
+from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.schemas.settings import TextForm, TripletSettings
 from darklode.schemas.tables import TRIPLETS
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.agreement import Confusion, alpha, cohens_kappa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables, digest
-from darklode.pipeline.base.raters import Confusion, alpha, cohens_kappa
-from darklode.pipeline.validate.figures import Scope, figures, scopes
-from darklode.pipeline.validate.interval import bootstrap
+from darklode.pipeline.validate.estimates import bootstrap
 from darklode.pipeline.validate.labels import LABELS
+from darklode.pipeline.validate.metrics import Scope, figures, scopes
 from darklode.schemas.review_tables import DISAGREEMENTS, REVIEWER_AGREEMENT, VALIDATION
 from darklode.schemas.settings import ValidationSettings
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from darklode.flows.config import ConfigFile, load_settings, read_project, recorded_settings
 from darklode.flows.launch import launch
-from darklode.flows.reporting import SilentReporter
+from darklode.flows.prefect.progress import SilentReporter
 from darklode.flows.runs import existing
 from darklode.pipeline.base.errors import MissingPart
-from darklode.schemas.keys import merge
+from darklode.schemas.setting_names import merge
 from darklode.schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class RunView:
         Raises:
             InputError: DuckDB cannot run it, or it is not one SELECT.
         """
-        from darklode.pipeline.base.views import query
+        from darklode.pipeline.base.duckdb_views import query
 
         return TableRows(query(self._run, select))
 
@@ -185,7 +185,7 @@ def build(  # noqa: PLR0913 (the options of the command)
         _resolve_path(config_file, "out", out),
     )
     from darklode.flows import preflight
-    from darklode.flows.build_benchmark import build_benchmark
+    from darklode.flows.jobs.build_benchmark import build_benchmark
 
     preflight.run_checks(preflight.of_build(documents, log, to, chosen)).insist()
     launch(build_benchmark, SilentReporter(), documents, log, to, config_file.preset, chosen.model_dump(mode="json"))
@@ -238,8 +238,8 @@ def mine(  # noqa: PLR0913 (the options of the command)
         _resolve_path(config_file, "mined", out),
     )
     from darklode.flows import preflight
-    from darklode.flows.mine_logs import mine_logs
-    from darklode.flows.nights import days
+    from darklode.flows.jobs.mine_logs import mine_logs
+    from darklode.flows.jobs.night_summary import days
 
     preflight.run_checks(preflight.of_mine(log, documents, to, chosen, days(first, last))).insist()
     values = chosen.model_dump(mode="json")
@@ -272,7 +272,7 @@ def evaluate(
         DarklodeError: what the command line would print; the class says what kind of error it is.
     """
     from darklode.flows import preflight
-    from darklode.flows.evaluate_systems import evaluate_systems
+    from darklode.flows.jobs.evaluate_systems import evaluate_systems
 
     arguments = {"systems": list(systems), "run_files": [str(Path(run_file).resolve()) for run_file in run_files]}
     non_empty: dict[str, Any] = {name: value for name, value in arguments.items() if value}

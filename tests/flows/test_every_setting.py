@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from darklode.flows import build_benchmark, mine_logs
 from darklode.flows.config import load_settings
+from darklode.flows.jobs import build_benchmark, mine_logs
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.schemas.section import Effect, Section
 from darklode.schemas.settings import Settings

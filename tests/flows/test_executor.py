@@ -6,7 +6,7 @@ import pytest
 
 from darklode.flows import interrupt
 from darklode.flows.executor import DryRun, InProcess, StageIsDue, execute, executing, executor, report_progress
-from darklode.flows.reporting import SilentReporter, reporting
+from darklode.flows.prefect.progress import SilentReporter, reporting
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Step, Tables, call
 
 STAGE = Stage("work", 1, (), ())

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.build_index import build_index, update_index
+from darklode.flows.jobs.build_index import build_index, update_index
 from darklode.pipeline.base.artifacts import Store
-from darklode.pipeline.serve.vectors.searcher import VectorSearcher
+from darklode.pipeline.index.searcher import VectorSearcher
 from helpers.adapted import model_in, word
 from helpers.commands import Call
 from helpers.indexed import IDS, clustered, put_vectors, settings_in

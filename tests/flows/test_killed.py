@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from darklode.flows.build_benchmark import steps
 from darklode.flows.config import load_settings
+from darklode.flows.jobs.build_benchmark import steps
 from darklode.pipeline.base.artifacts import Run
 from helpers.commands import (
     START_SECONDS,
@@ -88,7 +88,7 @@ def test_no_server_outlives_a_killed_command_and_the_same_command_goes_on(
     finally:
         process.kill()
     assert process.wait() == -signal.SIGKILL, log.read_text()
-    assert any("darklode.flows.server" in " ".join(one.cmdline()) for one in family), family
+    assert any("darklode.flows.prefect.server" in " ".join(one.cmdline()) for one in family), family
     _, left = psutil.wait_procs(family, timeout=5)
     for one in left:
         one.kill()

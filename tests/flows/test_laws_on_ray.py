@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from darklode.flows.run_laws import run_laws
+from darklode.flows.jobs.run_laws import run_laws
 from darklode.pipeline.base.artifacts import Run
 from helpers.adapted import model_in
 from helpers.commands import DARKLODE, Environment, built, run_command

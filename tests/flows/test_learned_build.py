@@ -10,8 +10,8 @@ import pytest
 
 from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.report.caveats import favored_retrievers
 from darklode.schemas.settings import Settings
 from helpers.commands import build_without_prefect, mine_without_prefect

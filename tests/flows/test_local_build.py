@@ -11,11 +11,11 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.base.views import all_tables
-from darklode.pipeline.judge.build import configure_judge
 from darklode.pipeline.judge.cosine import calibration
+from darklode.pipeline.judge.factory import configure_judge
 from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats, favored_retrievers
 from darklode.schemas.settings import Settings

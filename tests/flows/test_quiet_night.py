@@ -7,8 +7,8 @@ import pyarrow.fs as pafs
 import pytest
 
 from darklode.flows.executor import DryRun, InProcess, executing
-from darklode.flows.mine_logs import mine_logs
-from darklode.flows.reporting import SilentReporter, reporting
+from darklode.flows.jobs.mine_logs import mine_logs
+from darklode.flows.prefect.progress import SilentReporter, reporting
 from darklode.pipeline.base.artifacts.tables import _DAYS
 from helpers.runs import SAMPLE
 from helpers.s3_server import asked, enter, filesystem, s3_server

@@ -7,7 +7,7 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.flows.runs import benchmark, existing, note, output_run, read_inputs, read_notes, record
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.base.artifacts.sealed import unseal
+from darklode.pipeline.base.artifacts.checksummed_json import unseal
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
 DOCS = {"docs": "/here", "queries": "/there"}

@@ -8,7 +8,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.kept import TOGETHER
+from darklode.pipeline.base.artifacts.listing_cache import TOGETHER
 from helpers.commands import DARKLODE, Environment, SampleRun, build_command, built, run_inside, tables_of
 from helpers.s3_server import KEYS, filesystem, s3_server
 

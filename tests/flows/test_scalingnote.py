@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from darklode.flows.config import load_settings
-from darklode.flows.mine_logs import mine_logs
+from darklode.flows.jobs.mine_logs import mine_logs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart
 from helpers.commands import mine_without_prefect

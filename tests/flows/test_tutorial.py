@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from sentence_transformers import SentenceTransformer
 
 from darklode.pipeline.base.artifacts import Run, Store
-from darklode.pipeline.base.views import query
+from darklode.pipeline.base.duckdb_views import query
 from darklode.pipeline.export.formats import EXPORTS
 from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 from helpers import tutorial

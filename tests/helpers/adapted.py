@@ -12,17 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from darklode.flows import serving
-from darklode.flows.adapt_encoder import hand_over, steps
+from darklode.flows import open_systems
+from darklode.flows.jobs.adapt_encoder import hand_over, steps
 from darklode.flows.runs import ADAPTED, SETTINGS, note, record
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.serve.check import require_fit
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.stage import TRAIN
-from darklode.pipeline.train.vectors import BaseEncoder
-from darklode.pipeline.train.verdict import VERDICT
+from darklode.pipeline.serve.adapter_check import require_fit
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.stage import TRAIN
+from darklode.pipeline.train.release.verdict import VERDICT
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -209,7 +209,7 @@ def adapted_tables(run: Run) -> Run:
 
 def refused(adapter: Path, run: Path) -> str:
     """What `adapt check` says of an adapter and a run; empty where all fits."""
-    with serving.checking(str(adapter), str(run)) as check:
+    with open_systems.checking(str(adapter), str(run)) as check:
         findings = list(check.findings())
         try:
             require_fit(check.adapter, check.index, findings)

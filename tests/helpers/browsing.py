@@ -14,7 +14,7 @@ from darklode.flows.web.server import ListenAddress, listen
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.browse.catalogue import Catalogue, open_catalogue
-from darklode.pipeline.browse.listing import ListPage, ListRequest, find_rows
+from darklode.pipeline.browse.filtering import ListPage, ListRequest, find_rows
 from darklode.pipeline.browse.lists import lists_of
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from darklode.schemas.tables import REJECTS

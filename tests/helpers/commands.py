@@ -22,8 +22,8 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from darklode.flows import cli
-from darklode.flows.build_benchmark import steps
-from darklode.flows.mine_logs import steps as mine_steps
+from darklode.flows.jobs.build_benchmark import steps
+from darklode.flows.jobs.mine_logs import steps as mine_steps
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from darklode.schemas.settings import Settings

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
+from darklode.pipeline.mine.admission.daily_statistics import DAY_FIGURES_STAGE, day_figures
 from darklode.pipeline.mine.admission.decisions import Decision
-from darklode.pipeline.mine.admission.figures import DAY_FIGURES_STAGE, day_figures
 from darklode.pipeline.mine.admission.stage import ADMIT_DAYS, TenantHistory, admit_days
 from darklode.schemas.mining import AdmissionSettings, LogSettings
 from helpers.runs import execute, read

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from darklode.pipeline.base.artifacts.store import Store
-from darklode.pipeline.base.spread import Pieces, Shard, load_shard_result, save_shard_result
+from darklode.pipeline.base.sharding import Pieces, Shard, load_shard_result, save_shard_result
 
 T = TypeVar("T", bound=Shard)
 

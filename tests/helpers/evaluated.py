@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.evaluate.asked import OF_A_BUILD, of_a_build
 from darklode.pipeline.evaluate.rankings import OF_CHUNKS, rank_all
+from darklode.pipeline.evaluate.test_queries import OF_A_BUILD, of_a_build
 from darklode.pipeline.retrieve.retrievers.kinds import RetrieverKind
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.schemas.tables import TABLES

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from darklode.flows.notifying import VARIABLE
+from darklode.flows.prefect.notifications import VARIABLE
 
 SECRET = "hook-0123abcd"
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from darklode.flows.build_index import build_index
-from darklode.pipeline.serve.vectors.library import Floats
+from darklode.flows.jobs.build_index import build_index
+from darklode.pipeline.index.faiss_io import Floats
 from helpers.adapted import model_in
 
 COUNT, WIDTH = 1500, 32

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from darklode.pipeline.judge.adaptive.evidence import Evidence
 from darklode.pipeline.judge.adaptive.learner import sigmoid
+from darklode.pipeline.judge.adaptive.pool_features import Evidence
 
 
 def made(n_queries: int = 30, size: int = 150, seed: int = 0) -> tuple[Evidence, Any]:

@@ -5,7 +5,7 @@ from hashlib import sha256
 from urllib.parse import quote
 
 from darklode.pipeline.base.artifacts import Part, Run
-from darklode.pipeline.base.artifacts.packing import encode
+from darklode.pipeline.base.artifacts.parquet_writer import encode
 from darklode.pipeline.base.artifacts.stage import partition_of, partition_values
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS
 from darklode.schemas.tables import TRIPLETS

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.laws.fit import CHANCE, RESAMPLES
+from darklode.pipeline.laws.fit_stage import CHANCE, RESAMPLES
 from darklode.pipeline.laws.points import LawKey, groups, points_of
 from darklode.pipeline.laws.verdict import LawResult, judge
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.flows import build_benchmark, mine_logs
 from darklode.flows.config import load_settings
+from darklode.flows.jobs import build_benchmark, mine_logs
 from darklode.flows.runs import ADAPTED, LAWS, read_notes
-from darklode.flows.steps import stages
+from darklode.flows.stage_runner import stages
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.report.figure import FilledFigure
 from darklode.pipeline.report.page import filled_sections, page

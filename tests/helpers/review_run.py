@@ -11,15 +11,15 @@ import pyarrow as pa
 import yaml
 
 from darklode.flows.config import load_settings
-from darklode.flows.validate_benchmark import steps
+from darklode.flows.jobs.validate_benchmark import steps
 from darklode.flows.web.review import ReviewApp, review_app
 from darklode.flows.web.server import ListenAddress, listen
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.terms import Analyzer
-from darklode.pipeline.validate.review.deck import JUDGE_TABLE, TABLES_READ, ReviewPairs, open_deck
+from darklode.pipeline.validate.review.assignment import ReviewSession
+from darklode.pipeline.validate.review.grades import BINARY, Scale
 from darklode.pipeline.validate.review.journal import AnswerJournal
-from darklode.pipeline.validate.review.scale import BINARY, Scale
-from darklode.pipeline.validate.review.turns import ReviewSession
+from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, ReviewPairs, open_deck
 from darklode.schemas.review_tables import REVIEW_SAMPLE
 from darklode.schemas.tables import TABLES
 from helpers.pages import serving

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from darklode.flows.service import ServedIndex, open_service
+from darklode.flows.open_index import ServedIndex, open_service
 from darklode.flows.web.search import SearchConsole, search_app
 from darklode.flows.web.server import ListenAddress, listen
 from darklode.pipeline.base.terms import Analyzer
+from darklode.pipeline.index.source import WORDS
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.serve.batching import RequestBatcher
+from darklode.pipeline.serve.mapped_texts import IndexedTexts
 from darklode.pipeline.serve.service import SearchService
-from darklode.pipeline.serve.texts import IndexedTexts
-from darklode.pipeline.serve.vectors.given import WORDS
 from darklode.schemas.settings import Settings
 from helpers.pages import serving
 from helpers.review_run import TOKEN

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from darklode.flows.orchestration import as_flow
-from darklode.flows.reporting import SilentReporter, reporting
-from darklode.flows.steps import run_step
+from darklode.flows.prefect.orchestration import as_flow
+from darklode.flows.prefect.progress import SilentReporter, reporting
+from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.tables import QRELS

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.base.spread import Spread, here
+from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs

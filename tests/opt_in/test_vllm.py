@@ -28,17 +28,17 @@ from darklode.flows.config import load_settings
 from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
+from darklode.pipeline.base.remote.call_errors import Response
 from darklode.pipeline.base.remote.endpoint import Http
-from darklode.pipeline.base.remote.faults import Response
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
-from darklode.pipeline.judge.llm.batch import iterate_unjudged
+from darklode.pipeline.judge.llm.batch_files import iterate_unjudged
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.logprobs import content_tokens, label_probabilities
 from darklode.pipeline.judge.llm.prompt import PairText
-from darklode.pipeline.judge.llm.reading import read
+from darklode.pipeline.judge.llm.reply_parsing import read
 from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
 from darklode.schemas.settings import Settings
 from helpers import judge_tables

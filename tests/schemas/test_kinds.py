@@ -17,9 +17,9 @@ from darklode.schemas.settings import PLANNERS, Settings
 
 
 def test_own_kinds_are_the_files_of_the_folder_and_finding_them_loads_none() -> None:
-    sys.modules.pop("darklode.pipeline.mine.planners.kinds.table", None)
+    sys.modules.pop("darklode.pipeline.mine.term_weighting.kinds.table", None)
     assert PLANNERS.own_kinds() == ["llm", "log", "table"]
-    assert "darklode.pipeline.mine.planners.kinds.table" not in sys.modules
+    assert "darklode.pipeline.mine.term_weighting.kinds.table" not in sys.modules
 
 
 def test_words_of_a_name_may_be_parted_otherwise_than_the_files() -> None:
@@ -56,7 +56,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_packages_kinds_come_after_our_own_and_never_in_their_place(registered: None) -> None:
     group = KindGroup(
-        "planners", "darklode.pipeline.mine.planners.kinds", separator="-"
+        "planners", "darklode.pipeline.mine.term_weighting.kinds", separator="-"
     )  # another group: loads are kept
     assert group.names() == ["llm", "log", "table", "broken", "colour"]
     assert group.load("colour").__name__ == "rgb_to_hls"

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from darklode.pipeline.base.artifacts.intact import IntegrityCheck
-from darklode.pipeline.base.artifacts.packing import (
+from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
+from darklode.pipeline.base.artifacts.parquet_writer import (
     FILE_BYTES,
     GROUP_ROWS,
     TABLE_GROUP_ROWS,
@@ -22,7 +23,6 @@ from darklode.pipeline.base.artifacts.packing import (
     encode,
     first_day,
 )
-from darklode.pipeline.base.artifacts.sealed import seal, unseal
 from darklode.pipeline.base.artifacts.stage import (
     FunnelStep,
     Manifest,

@@ -10,7 +10,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from darklode.pipeline.base.artifacts.intact import IntegrityCheck
+from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
 from darklode.pipeline.base.artifacts.output import Output, Report
 from darklode.pipeline.base.artifacts.stage import (
     Manifest,
@@ -23,7 +23,7 @@ from darklode.pipeline.base.artifacts.stage import (
 )
 from darklode.pipeline.base.artifacts.store import LOCK, Store, UntouchedStore, writing
 from darklode.pipeline.base.artifacts.tables import Tables, content, select_tables
-from darklode.pipeline.base.artifacts.temporary import new_lease
+from darklode.pipeline.base.artifacts.temporary_files import new_lease
 from darklode.pipeline.base.errors import ArtifactError, EverythingDropped
 
 SOFTWARE = ("darklode", "pyarrow", "duckdb", "numpy", "scikit-learn")

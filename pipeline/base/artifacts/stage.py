@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
-from darklode.pipeline.base.artifacts.sealed import seal, unseal
-from darklode.pipeline.base.artifacts.temporary import TEMPORARY
+from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.temporary_files import TEMPORARY
 from darklode.schemas.table import SCHEMA_VERSION
 
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from darklode.pipeline.base.artifacts.kept import MANIFESTS, TOGETHER, ListingCache, Stamps
-from darklode.pipeline.base.artifacts.temporary import UNLOCKED, is_left_over, is_temporary, temporary_path
+from darklode.pipeline.base.artifacts.listing_cache import MANIFESTS, TOGETHER, ListingCache, Stamps
+from darklode.pipeline.base.artifacts.temporary_files import UNLOCKED, is_left_over, is_temporary, temporary_path
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 
 LOCK = ".lock"

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from darklode.pipeline.base.remote.budget import Usage
+from darklode.pipeline.base.remote.call_errors import BadReply, Passing, sanitize
 from darklode.pipeline.base.remote.client import Call
-from darklode.pipeline.base.remote.faults import BadReply, Passing, sanitize
 
 Completion = Mapping[str, Any]
 

@@ -22,8 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.base.remote.budget import NOTHING, Budget, Counters, SpendingBook, Usage, tokens_used
-from darklode.pipeline.base.remote.endpoint import Endpoint, Http, address
-from darklode.pipeline.base.remote.faults import (
+from darklode.pipeline.base.remote.call_errors import (
     BadReply,
     Indigestible,
     Passing,
@@ -32,8 +31,9 @@ from darklode.pipeline.base.remote.faults import (
     Stopped,
     fault_of_response,
 )
-from darklode.pipeline.base.remote.garbage import rarely_collected
-from darklode.pipeline.base.remote.pace import FIRST, ConcurrencyLimit, jittered_delay
+from darklode.pipeline.base.remote.concurrency import FIRST, ConcurrencyLimit, jittered_delay
+from darklode.pipeline.base.remote.endpoint import Endpoint, Http, address
+from darklode.pipeline.base.remote.gc_tuning import rarely_collected
 from darklode.pipeline.base.remote.replicas import Replica, Replicas, Slot
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass, urlopen
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
-from darklode.pipeline.base.remote.faults import BadReply, Response, fault_of_connection
+from darklode.pipeline.base.remote.call_errors import BadReply, Response, fault_of_connection
 from darklode.schemas.section import holds_secret, host_and_path
 
 CONNECT_SECONDS = 2.0

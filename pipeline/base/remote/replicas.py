@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import Counters
-from darklode.pipeline.base.remote.faults import BadReply, Passing, Stopped
-from darklode.pipeline.base.remote.pace import ConcurrencyLimit
+from darklode.pipeline.base.remote.call_errors import BadReply, Passing, Stopped
+from darklode.pipeline.base.remote.concurrency import ConcurrencyLimit
 
 IN_A_ROW, AT_FIRST = 20, 3
 """So many failures without a success between them make a server count as down; the fewer until it has answered."""

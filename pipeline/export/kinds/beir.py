@@ -6,7 +6,7 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.writing import JSON_LINES, TSV, any_row, copy, define_ids, require_positives, write_id_map
+from darklode.pipeline.export.writers import JSON_LINES, TSV, any_row, copy, define_ids, require_positives, write_id_map
 
 SPLITS = {"train": "train", "validation": "dev", "test": "test"}
 """Our name of each split, and BEIR's."""

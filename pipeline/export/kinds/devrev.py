@@ -7,7 +7,7 @@ import duckdb
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.kinds.beir import TITLE
-from darklode.pipeline.export.writing import copy_parquet, define_ids, require, whose_labels, write_card, write_id_map
+from darklode.pipeline.export.writers import copy_parquet, define_ids, require, whose_labels, write_card, write_id_map
 
 FILES = {
     "annotated_queries": {"train": "annotated_queries.parquet"},

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.export.grouped import group_triplets, n_without_negative
+from darklode.pipeline.export.grouped_triplets import group_triplets, n_without_negative
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.writing import JSON_LINES, any_row, append, require_negatives
+from darklode.pipeline.export.writers import JSON_LINES, any_row, append, require_negatives
 
 PROMPT = "Represent this sentence for searching relevant passages: "
 """BGE's instruction for queries; a trainer uses it only where it is given one of its own."""

@@ -5,10 +5,10 @@ from pathlib import Path
 import duckdb
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.corpora import TEXT_FORMS
+from darklode.pipeline.base.chunk_texts import TEXT_FORMS
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.kinds.beir import SPLITS
-from darklode.pipeline.export.writing import LINES, any_row, copy, define_ids, require_positives, write_id_map
+from darklode.pipeline.export.writers import LINES, any_row, copy, define_ids, require_positives, write_id_map
 
 COLLECTION = "SELECT exported(tenant, chunk_id), one_line({passage}) FROM chunks ORDER BY tenant, chunk_id"
 

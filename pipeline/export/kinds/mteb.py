@@ -5,7 +5,7 @@ from pathlib import Path
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.kinds.beir import TITLE
-from darklode.pipeline.export.writing import (
+from darklode.pipeline.export.writers import (
     copy_parquet,
     define_ids,
     require_positives,

@@ -6,7 +6,7 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.writing import copy_parquet, require_negatives, write_card
+from darklode.pipeline.export.writers import copy_parquet, require_negatives, write_card
 
 SPLITS = ("train", "validation")
 

@@ -6,9 +6,9 @@ from urllib.parse import quote
 import duckdb
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.views import literal
+from darklode.pipeline.base.duckdb_views import literal
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.writing import LINES, any_row, copy, define_ids, require_positives, write_id_map
+from darklode.pipeline.export.writers import LINES, any_row, copy, define_ids, require_positives, write_id_map
 
 SPLITS = ("train", "validation", "test")
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.generate.kinds import GeneratorKind
-from darklode.schemas.places import PathField
+from darklode.schemas.paths import PathField
 
 if TYPE_CHECKING:
     from darklode.pipeline.generate.llm import LlmWriter
@@ -33,7 +33,7 @@ class LlmWriterSettings(GeneratorKind):
             SettingsError: the judge is no language model.
         """
         from darklode.pipeline.generate.llm import LlmWriter
-        from darklode.pipeline.judge.build import configure_judge
+        from darklode.pipeline.judge.factory import configure_judge
         from darklode.pipeline.judge.kinds.llm import LlmSettings
 
         judge = configure_judge(settings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from darklode.pipeline.generate.kinds import GeneratorKind
-from darklode.schemas.places import FolderOrName
+from darklode.schemas.paths import FolderOrName
 from darklode.schemas.pooling import LocalModel
 
 if TYPE_CHECKING:

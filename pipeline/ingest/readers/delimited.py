@@ -12,7 +12,7 @@ import pyarrow.csv as pc
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.columns import ColumnMapping
 from darklode.pipeline.ingest.files import InputFile
-from darklode.pipeline.ingest.readers.guise import LATIN, recoding
+from darklode.pipeline.ingest.readers.sniff import LATIN, recoding
 from darklode.pipeline.ingest.readers.text import LineRecords, head_of, lines_of, records_of, valid_records
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import RowBlock, from_file

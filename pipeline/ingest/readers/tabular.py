@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from darklode.pipeline.ingest.columns import ColumnMapping
 from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.readers.delimited import read_csv
-from darklode.pipeline.ingest.readers.guise import check_content, is_utf16
 from darklode.pipeline.ingest.readers.jsonl import read_jsonl
 from darklode.pipeline.ingest.readers.parquet import read_parquet
+from darklode.pipeline.ingest.readers.sniff import check_content, is_utf16
 from darklode.pipeline.ingest.readers.text import head_of, lines_of, records_of, valid_records
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import RowBlock, from_file

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from darklode.pipeline.judge.adaptive.evidence import Evidence
+from darklode.pipeline.judge.adaptive.pool_features import Evidence
 
 if TYPE_CHECKING:
     from scipy import sparse

@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.judge.adaptive.estimate import (
+from darklode.pipeline.judge.adaptive.learner import ActiveLearner, sigmoid
+from darklode.pipeline.judge.adaptive.pool_features import Evidence
+from darklode.pipeline.judge.adaptive.recall_estimate import (
     POSITIVES,
     MissedPositives,
     estimate_missed,
@@ -18,9 +20,7 @@ from darklode.pipeline.judge.adaptive.estimate import (
     min_random_positives,
     recall_outside,
 )
-from darklode.pipeline.judge.adaptive.evidence import Evidence
-from darklode.pipeline.judge.adaptive.gain import expected_gains, order_by_gain
-from darklode.pipeline.judge.adaptive.learner import ActiveLearner, sigmoid
+from darklode.pipeline.judge.adaptive.selection import expected_gains, order_by_gain
 
 SHARE, LEAST = 0.03, 256
 """Pairs of a round: a share of the pool, and no fewer than so many calls, to keep a server busy."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import fetch_model, open_model
@@ -22,7 +22,7 @@ from darklode.pipeline.base.models.local import architectures, locate, missing_f
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge, replies_of
 from darklode.pipeline.retrieve.encoders.port import identity
-from darklode.schemas.places import FolderOrName
+from darklode.schemas.paths import FolderOrName
 from darklode.schemas.pooling import LocalModel
 from darklode.schemas.section import NoRow
 from darklode.schemas.settings import CacheSettings

@@ -38,8 +38,8 @@ class LearnedSettings(JudgeKind):
         Raises:
             SettingsError: the pairs are not those of a benchmark's pool.
         """
-        from darklode.pipeline.base.corpora import TenantChunks
-        from darklode.pipeline.judge.findings import RankingFeatures
+        from darklode.pipeline.base.chunk_texts import TenantChunks
+        from darklode.pipeline.judge.features import RankingFeatures
         from darklode.pipeline.judge.logistic import LogisticJudge
 
         def build(chunks: TenantChunks, threshold: float) -> LogisticJudge:

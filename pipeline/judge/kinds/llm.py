@@ -11,7 +11,7 @@ from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.base.remote.endpoint import Portion
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.schemas.judging import ChatServer
-from darklode.schemas.places import PathField
+from darklode.schemas.paths import PathField
 from darklode.schemas.section import NoRow, holds_secret, host_and_path
 from darklode.schemas.settings import CacheSettings
 

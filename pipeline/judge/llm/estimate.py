@@ -15,7 +15,7 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
-from darklode.pipeline.judge.llm.batch import iterate_unjudged
+from darklode.pipeline.judge.llm.batch_files import iterate_unjudged
 from darklode.pipeline.judge.llm.judge import LlmJudge
 
 SAMPLE = 50
@@ -99,7 +99,7 @@ def least_share(pairs: int, relevant: float | None, recall: float, random_share:
         recall: share of the pool's positives to find.
         random_share: most of the pool that is judged at random.
     """
-    from darklode.pipeline.judge.adaptive.estimate import POSITIVES, min_random_positives, recall_outside
+    from darklode.pipeline.judge.adaptive.recall_estimate import POSITIVES, min_random_positives, recall_outside
 
     if not relevant or not pairs:
         return 1.0 if pairs else 0.0

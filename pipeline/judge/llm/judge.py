@@ -15,19 +15,19 @@ import pyarrow as pa
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.base.remote.budget import Counters, SpendingBook, Usage
+from darklode.pipeline.base.remote.call_errors import Indigestible, Passing, Refused
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane, Session
 from darklode.pipeline.base.remote.endpoint import Endpoint
-from darklode.pipeline.base.remote.faults import Indigestible, Passing, Refused
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
-from darklode.pipeline.judge.llm.forms import RequestTemplate
-from darklode.pipeline.judge.llm.probe import forms, probe
+from darklode.pipeline.judge.llm.capability_probe import forms, probe
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
-from darklode.pipeline.judge.llm.reading import LlmReading, read, recall_replies, reply_batch
-from darklode.pipeline.judge.llm.served import served_identity
+from darklode.pipeline.judge.llm.reply_parsing import LlmReading, read, recall_replies, reply_batch
+from darklode.pipeline.judge.llm.response_formats import RequestTemplate
+from darklode.pipeline.judge.llm.served_model import served_identity
 from darklode.pipeline.judge.port import Earlier, ReplyBatch, StreamingJudge
 
 REFUSED_IN_A_ROW = 100

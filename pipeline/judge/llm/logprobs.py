@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from darklode.pipeline.judge.llm import nearly
+from darklode.pipeline.judge.llm import lenient_parsing
 
 Tokens = Sequence[Mapping[str, Any]]
 """`logprobs.content` of a chat completion, or some of it: texts, log-probabilities, alternatives."""
@@ -142,7 +142,7 @@ def _alternatives(token: Mapping[str, Any]) -> Tokens:
 @lru_cache(_KEPT_BEGINNINGS)
 def _labels_with_prefix(text: str, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Labels that a reply beginning so can still be, or already is."""
-    fold = nearly.fold(labels)
+    fold = lenient_parsing.fold(labels)
     prefix = fold(text.lstrip())
     return tuple(label for label in labels if _begins_label(prefix, fold(label))) if prefix else labels
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Literal
 
 from darklode.pipeline.base.artifacts import Json, Store
-from darklode.pipeline.base.artifacts.sealed import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
 FILE = "days.json"

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import rel_entr
 
-from darklode.pipeline.mine.admission.figures import MARKS
+from darklode.pipeline.mine.admission.daily_statistics import MARKS
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Floats]

@@ -11,10 +11,10 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Json, Output, Part, Stage, Tables, Unit, key_of
-from darklode.pipeline.mine.admission.admitted import OUT, WITHOUT
+from darklode.pipeline.mine.admission.admitted_log import OUT, WITHOUT
 from darklode.pipeline.mine.admission.decisions import Decision, identity
 from darklode.pipeline.mine.admission.measures import MEASURES, compute_measures
-from darklode.pipeline.mine.admission.plausible import WEEKS, distances
+from darklode.pipeline.mine.admission.outlier_score import WEEKS, distances
 from darklode.pipeline.mine.days import Days, digests
 from darklode.schemas.mining import AdmissionSettings
 from darklode.schemas.tables import TABLES

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
-from darklode.pipeline.base.spread import Pieces, Spread, here
+from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.mine.association.algorithm import Associations, by_date
 from darklode.schemas.mined_tables import ASSOCIATIONS
 from darklode.schemas.mining import AssociateSettings

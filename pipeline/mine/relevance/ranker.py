@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.judge.pairs import ChunkTexts, pair_rows
 from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.mine.relevance.ranking import DocumentIndex

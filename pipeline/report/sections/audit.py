@@ -10,7 +10,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, small_whiskers, stacked_bars, whiskers
 from darklode.pipeline.report.drawing import Chart, Drawing, Matrix, MatrixCell
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
-from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
 GROUPED = 6

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from darklode.pipeline.report.drawing import AxisScale, Bar, Chart, Row
 from darklode.pipeline.report.figure import Figure, FigureSection
-from darklode.pipeline.report.numbers import UNKNOWN, duration
+from darklode.pipeline.report.formatting import UNKNOWN, duration
 from darklode.pipeline.report.source import COMPLETE, ReportSource, valid_stages
 from darklode.pipeline.retrieve.search import retrieval_of
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from darklode.pipeline.report.charts import Whisker, whiskers
 from darklode.pipeline.report.drawing import Chart
 from darklode.pipeline.report.figure import Figure, FigureSection
-from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
 DRAWN = 4

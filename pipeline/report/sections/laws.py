@@ -25,7 +25,7 @@ from darklode.pipeline.laws.points import LawKey
 from darklode.pipeline.report.charts import LEAST_SPAN, TONES
 from darklode.pipeline.report.drawing import Axis, AxisScale, CurveLine, CurvePoint, Curves
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
-from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
 Row = dict[str, Any]

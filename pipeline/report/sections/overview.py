@@ -9,8 +9,8 @@ import pyarrow as pa
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.drawing import Axis, AxisScale, Bar, Chart, Row
 from darklode.pipeline.report.figure import Figure, FigureSection
+from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.funnel import funnel_of
-from darklode.pipeline.report.numbers import number
 from darklode.pipeline.report.source import ReportSource
 
 REASONS = 4

@@ -6,7 +6,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Histogram, HistogramBin, histograms, stacked_bars
 from darklode.pipeline.report.drawing import AxisScale, Chart, Facts, whole_step
 from darklode.pipeline.report.figure import Figure, FigureSection
-from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
 BINS = 24

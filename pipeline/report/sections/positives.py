@@ -6,7 +6,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Histogram, histograms, integer_bins
 from darklode.pipeline.report.drawing import Chart
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
-from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
 MOST_POSITIVES = 30

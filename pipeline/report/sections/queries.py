@@ -8,7 +8,7 @@ from darklode.pipeline.base.segmentation import count_words
 from darklode.pipeline.report.charts import Histogram, histograms, integer_bins, stacked_bars
 from darklode.pipeline.report.drawing import Chart, Quote, Quotes
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
-from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.passages import plain
 from darklode.pipeline.report.source import ReportSource
 

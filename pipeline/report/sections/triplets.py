@@ -10,7 +10,7 @@ import pyarrow as pa
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.drawing import Quote, Quotes
 from darklode.pipeline.report.figure import Figure, FigureSection
-from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.passages import Key, Passages
 from darklode.pipeline.report.source import ReportSource, thresholds
 

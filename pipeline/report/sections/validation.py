@@ -9,7 +9,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Whisker, whiskers
 from darklode.pipeline.report.drawing import Chart, Quote, Quotes
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
-from darklode.pipeline.report.numbers import number
+from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.passages import Key, Passages, plain
 from darklode.pipeline.report.source import ReportSource
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.base.remote.budget import Counters, SpendingBook, Usage
+from darklode.pipeline.base.remote.call_errors import BadReply, Refused
 from darklode.pipeline.base.remote.client import Call, Client, Lane
 from darklode.pipeline.base.remote.endpoint import Endpoint
-from darklode.pipeline.base.remote.faults import BadReply, Refused
 from darklode.pipeline.base.remote.tokens import TokenBatch, fill
 from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings
 from darklode.pipeline.retrieve.encoders.port import Vectors

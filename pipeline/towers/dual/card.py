@@ -12,8 +12,8 @@ from darklode.pipeline.towers.dual import FOLDER
 from darklode.pipeline.towers.dual.folder import REACHED, sentence
 from darklode.pipeline.towers.dual.stage import DualInputs
 from darklode.pipeline.towers.dual.triplets import TRIPLETS
-from darklode.pipeline.train.card import licence
-from darklode.pipeline.train.folder import recorded_difference
+from darklode.pipeline.train.release.card import licence
+from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.schemas.settings import Settings
 
 READING = """\

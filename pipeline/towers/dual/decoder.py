@@ -13,7 +13,7 @@ from torch import Tensor
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.towers.dual.prompt import DecoderPrompt
-from darklode.pipeline.train.folder import modules
+from darklode.pipeline.train.release.folder import modules
 
 TITLE, CONTENT = PLACEHOLDERS = ("[TITLE_QUERY]", "[CONTENT_QUERY]")
 """Placeholders of ScalingNote. Its third, [EMB], would be the last token, which no other token attends to, so it is

@@ -8,16 +8,16 @@ import numpy as np
 
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.towers.dual import FOLDER
+from darklode.pipeline.towers.dual.evaluation import BEGINNING, TOWERS
 from darklode.pipeline.towers.dual.stage import TRAINED, DualInputs, best_towers
-from darklode.pipeline.towers.dual.tested import BEGINNING, TOWERS
-from darklode.pipeline.train.folder import Check, is_up_to_date, probes, save_folder
-from darklode.pipeline.train.loop import deterministic
+from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.release.folder import Check, is_up_to_date, probes, save_folder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.weights import Floats
+    from darklode.pipeline.train.fit.weights import Floats
 
 REACHED = f"""
     WITH counted AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')

@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.train.sources import OF_A_BUILD, OF_A_LOG, TrainingSource
+from darklode.pipeline.train.data.sources import OF_A_BUILD, OF_A_LOG, TrainingSource
 
 TOPICS = "SELECT tenant, count(topic) AS n FROM documents GROUP BY tenant ORDER BY tenant"
 

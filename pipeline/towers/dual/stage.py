@@ -12,22 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, State, Tables, key_of
-from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.prompt import DecoderPrompt
-from darklode.pipeline.train import processes
-from darklode.pipeline.train.sources import TrainingSource, texts_of
-from darklode.pipeline.train.weights import as_rows, from_rows
+from darklode.pipeline.train.data.sources import TrainingSource, texts_of
+from darklode.pipeline.train.fit import distributed
+from darklode.pipeline.train.fit.weights import as_rows, from_rows
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tower_tables import DUAL_LOG, DUAL_TRIALS, TOWER_TRIPLETS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.towers.dual.course import DualEval, ValidationSample
     from darklode.pipeline.towers.dual.towers import DualTowers
-    from darklode.pipeline.towers.watch import MonitorHistory
+    from darklode.pipeline.towers.dual.training import DualEval, ValidationSample
+    from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TRIPLETS.name)
 TRAINED = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
@@ -108,7 +108,7 @@ def train_both(
 
                 towers, tried_now = (dual, adapt, beginning), (rate, temperature, seed)
                 state = output.state(*trial_name)
-                processes.broadcast_order((number, state.name))
+                distributed.broadcast_order((number, state.name))
                 course = run_trial(tables, validation_sample, towers, tried_now, tell, state)
                 _write(output, number, (rate, temperature), course)
     rows = output.rows(DUAL_TRIALS.name)
@@ -120,7 +120,7 @@ def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, beginning:
 
     All arguments must equal those of the leader's `train_both`, or the processes' gradients do not match.
     """
-    for number, state in processes.orders():
+    for number, state in distributed.orders():
         tables = run.tables(*READS)
         validation_sample = validation_sample_of(tables, beginning.sources, dual.held_out, seed)
         tried = list(product(dual.learning_rates, dual.temperatures))[number]
@@ -152,9 +152,9 @@ def run_trial(
         tell: progress callback.
         state: stores checkpoints; None: none.
     """
-    from darklode.pipeline.towers.dual.course import DualTrial, train_towers
-    from darklode.pipeline.towers.dual.stream import Stream
-    from darklode.pipeline.train.loop import deterministic
+    from darklode.pipeline.towers.dual.training import DualTrial, train_towers
+    from darklode.pipeline.towers.dual.triplet_batches import Stream
+    from darklode.pipeline.train.fit.loop import deterministic
 
     dual, adapt, beginning = towers
     with deterministic(tried[2]):
@@ -179,7 +179,7 @@ def validation_sample_of(
     Raises:
         ArtifactError: no validation query has a positive.
     """
-    from darklode.pipeline.towers.dual.course import ValidationSample
+    from darklode.pipeline.towers.dual.training import ValidationSample
 
     parameters = {"seed": str(seed), "most": max_queries, "texts": TEXTS}
     with tables.connect(OTHERS + ANSWERS) as connection:

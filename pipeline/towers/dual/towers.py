@@ -17,12 +17,12 @@ from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_tex
 from darklode.pipeline.towers.dual import decoder
 from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.towers.dual.views import Features, document_features, mean_of
-from darklode.pipeline.towers.start import fit_linear_map, unit
+from darklode.pipeline.towers.initialization import fit_linear_map, unit
 from darklode.pipeline.towers.student import keep_layers
-from darklode.pipeline.train.encoder import add_lora, trainable
-from darklode.pipeline.train.folder import modules
-from darklode.pipeline.train.processes import mine
-from darklode.pipeline.train.weights import Floats, Weights
+from darklode.pipeline.train.fit.distributed import mine
+from darklode.pipeline.train.fit.trainable_encoder import add_lora, trainable
+from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.release.folder import modules
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings, View
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.tables import TABLES
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Store, key_of
-from darklode.pipeline.base.artifacts.sealed import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.review_tables import REVIEWS
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from darklode.pipeline.base.errors import ExportError, InputError
-from darklode.pipeline.validate.review.deck import ReviewPair, ReviewPairs
+from darklode.pipeline.validate.review.assignment import ReviewSession
+from darklode.pipeline.validate.review.grades import Scale
 from darklode.pipeline.validate.review.journal import clean_rationale, pair_name
-from darklode.pipeline.validate.review.scale import Scale
-from darklode.pipeline.validate.review.turns import ReviewSession
+from darklode.pipeline.validate.review.pairs import ReviewPair, ReviewPairs
 
 IDS = ("tenant", "query_id", "chunk_id")
 COLUMNS = (*IDS, "query", "title", "heading", "chunk", "relevance", "rationale")

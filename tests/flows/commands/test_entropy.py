@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from darklode.flows import launch, measure_entropy
+from darklode.flows import launch
 from darklode.flows.cli import app
+from darklode.flows.jobs import measure_entropy
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.law_tables import ENTROPY_MEANS

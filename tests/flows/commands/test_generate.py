@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from darklode.flows import generate_queries
 from darklode.flows.cli import app
-from darklode.flows.generate_queries import retrievers
+from darklode.flows.jobs import generate_queries
+from darklode.flows.jobs.generate_queries import retrievers
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.schemas.settings import Settings
 from helpers.adapted import build_to_adapt

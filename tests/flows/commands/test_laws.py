@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from darklode.flows.cli import app
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.laws.fit import FIT
+from darklode.pipeline.laws.fit_stage import FIT
 
 
 def written(folder: Path) -> Path:

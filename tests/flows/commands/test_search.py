@@ -8,9 +8,9 @@ import pytest
 from rich.text import Text
 
 from darklode.flows.commands.search import _cell
-from darklode.flows.serving import systems
+from darklode.flows.open_systems import systems
 from darklode.pipeline.base.errors import CommandLineError
-from darklode.pipeline.base.marking import Highlighter
+from darklode.pipeline.base.highlighting import Highlighter
 from darklode.pipeline.base.terms import Analyzer
 from darklode.schemas.settings import Settings
 from helpers.adapted import word

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from darklode.flows.jobs.validate_benchmark import draw_sample
 from darklode.flows.runs import read_inputs
-from darklode.flows.validate_benchmark import draw_sample
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from helpers.commands import DARKLODE, Environment, Outcome, SampleRun, build_command, built, run_inside

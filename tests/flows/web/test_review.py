@@ -8,8 +8,8 @@ from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as Tab
 
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.validate.review.grades import Scale
 from darklode.pipeline.validate.review.journal import AnswerJournal
-from darklode.pipeline.validate.review.scale import Scale
 from helpers.contrast import CONTRAST
 from helpers.pages import OPEN, WIDE, quiet
 from helpers.review_run import PER_QUERY, Page, Values, review_run, served

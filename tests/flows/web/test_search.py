@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser
 
-from darklode.flows.build_index import build_index
+from darklode.flows.jobs.build_index import build_index
 from darklode.flows.web.guard import BODY_BYTES
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.serve.vectors.searcher import VectorSearcher
-from darklode.pipeline.train.adapter import Adapter
+from darklode.pipeline.index.searcher import VectorSearcher
+from darklode.pipeline.train.release.adapter import Adapter
 from helpers.adapted import word
 from helpers.indexed import fitting
 from helpers.pages import quiet

@@ -5,7 +5,7 @@ import pytest
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.kinds import JudgeKind, LedgerKind
-from darklode.pipeline.mine.planners.kinds import PlannerKind
+from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.settings import Settings
 

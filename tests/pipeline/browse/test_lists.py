@@ -8,7 +8,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.browse.catalogue import Catalogue, open_catalogue
-from darklode.pipeline.browse.listing import ListRequest, find_rows
+from darklode.pipeline.browse.filtering import ListRequest, find_rows
 from darklode.pipeline.browse.lists import NEGATIVES, TRIPLET, lists_of
 from darklode.schemas.tables import TABLES
 from helpers.browsing import ACME, asked

@@ -9,8 +9,8 @@ from scipy.stats import rankdata
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.auc import AUC, area, auc, rank_swap_p
+from darklode.pipeline.evaluate.pair_scores import SCORES, manual_scores
 from darklode.pipeline.evaluate.paired import ResamplingSettings
-from darklode.pipeline.evaluate.scores import SCORES, manual_scores
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES

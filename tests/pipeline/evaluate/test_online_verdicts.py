@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Tables
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.terms import TermSpace
-from darklode.pipeline.evaluate.online import ONLINE, online
+from darklode.pipeline.evaluate.online_metrics import ONLINE, online
 from darklode.pipeline.evaluate.online_verdicts import ONLINE_VERDICTS_STAGE, online_verdicts
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
 from darklode.pipeline.judge.embedded import EmbeddedJudge

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.generate.card import card, summary_sentence
-from darklode.pipeline.generate.outcome import OUTCOME
+from darklode.pipeline.generate.outcomes import OUTCOME
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.runs import put

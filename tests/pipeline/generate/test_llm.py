@@ -15,13 +15,13 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.remote import client
-from darklode.pipeline.base.spread import Spread, here
-from darklode.pipeline.generate import writing
+from darklode.pipeline.base.sharding import Spread, here
+from darklode.pipeline.generate import generation
+from darklode.pipeline.generate.filters import SIEVE, filter_generated
+from darklode.pipeline.generate.generation import WRITE, write_queries
 from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
 from darklode.pipeline.generate.llm import LlmWriter, alone_in, query_in
 from darklode.pipeline.generate.port import ASKED
-from darklode.pipeline.generate.sieve import SIEVE, filter_generated
-from darklode.pipeline.generate.writing import WRITE, write_queries
 from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import TABLES
@@ -197,7 +197,7 @@ def test_replies_are_read() -> None:
 @pytest.fixture
 def many(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Texts of two tenants, in blocks of eight."""
-    monkeypatch.setattr(writing, "AT_ONCE", 8)
+    monkeypatch.setattr(generation, "AT_ONCE", 8)
     about = {"doc_id": "d", "position": 0, "start": 0, "end": 1, "title": None, "heading": None, "reached": False}
     rows = [
         about | {"tenant": one, "chunk_id": f"{one}{n:02}", "text": f"{one}{n} text", "content_hash": f"{n:032}"}

@@ -10,9 +10,9 @@ import pytest
 
 import darklode.pipeline.judge.adaptive.rounds
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.evaluate.audit import AUDIT, audit
 from darklode.pipeline.judge.label import LABEL, write_qrels
 from darklode.pipeline.judge.panel import Panel, Vote

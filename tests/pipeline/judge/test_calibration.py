@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from darklode.pipeline.base.agreement import MIN_LABELS, MIN_OF_EACH
 from darklode.pipeline.base.artifacts import Manifest, Run
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.raters import MIN_LABELS, MIN_OF_EACH
-from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.judge.calibration import BINS, CALIBRATE, calibrate, fitted_thresholds, reliability_curve, wilson
 from darklode.pipeline.report.caveats import caveats
 from darklode.schemas.judging import JudgeSettings

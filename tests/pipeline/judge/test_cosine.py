@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.judge.cosine import CALIBRATIONS, Cosine, calibration
 from darklode.pipeline.judge.port import PAIRS

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.judge.kinds import cross_encoder
 from darklode.pipeline.judge.kinds.cross_encoder import CrossEncoderJudge, CrossEncoderSettings

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import PAIRS, QUERY_BLOCK

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
+from darklode.pipeline.base.agreement import alpha
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.doubt import TIED
+from darklode.pipeline.base.doubtful_labels import TIED
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.raters import alpha
-from darklode.pipeline.base.views import all_tables
 from darklode.pipeline.judge.panel import NO_PROBABILITY, TIE, Panel, Vote, pairwise_kappa, panel_alpha
 from darklode.pipeline.judge.port import REPLIES
 from darklode.pipeline.judge.stage import JUDGE, judge

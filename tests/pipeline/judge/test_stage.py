@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest, Output, Run, Tables
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.remote import background
 from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.judge.embedded import EmbeddedJudge

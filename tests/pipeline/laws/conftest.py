@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.run_laws import steps
-from darklode.flows.train_both_towers import topical
+from darklode.flows.jobs.run_laws import steps
+from darklode.flows.jobs.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.spread import here
-from darklode.pipeline.laws.both_towers import DualTowerTrainer
-from darklode.pipeline.laws.cell import GridContext, GridEvaluator, release
+from darklode.pipeline.base.sharding import here
+from darklode.pipeline.laws.grid_point import GridContext, GridEvaluator, release
+from darklode.pipeline.laws.tower_trainer import DualTowerTrainer
 from darklode.pipeline.laws.trainer import GridTrainer
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.settings import Settings

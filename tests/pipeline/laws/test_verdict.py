@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.laws import verdict
-from darklode.pipeline.laws.fit import CHANCE
-from darklode.pipeline.laws.fitting import Fit
-from darklode.pipeline.laws.forms import ADDITIVE, DataScale, Floats, LawPoints
+from darklode.pipeline.laws.curve_fitting import Fit
+from darklode.pipeline.laws.fit_stage import CHANCE
+from darklode.pipeline.laws.functional_forms import ADDITIVE, DataScale, Floats, LawPoints
 from darklode.pipeline.laws.points import ENTROPY
 from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, LawResult, judge, largest, prediction_error
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.base.views import query
+from darklode.pipeline.base.duckdb_views import query
 from darklode.schemas.tables import TABLES
 from helpers.runs import REPOSITORY, execute
 from helpers.small_log import FIRST, Search, mine, random_log

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Tables
-from darklode.pipeline.base.nearness import near_keys
+from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import Relation
 from darklode.pipeline.mine import splits
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits, roots

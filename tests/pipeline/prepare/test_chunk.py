@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Tables
-from darklode.pipeline.base.spread import here as at_home
+from darklode.pipeline.base.sharding import here as at_home
 from darklode.pipeline.prepare.chunk import CHUNK, chunk, spans, splitter_of
 from darklode.schemas.settings import ChunkSettings
 from darklode.schemas.tables import TABLES

@@ -10,7 +10,7 @@ import yaml
 from datasets import config, load_dataset
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.card import card, mined_card
 from darklode.pipeline.report.caveats import caveats

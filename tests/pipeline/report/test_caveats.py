@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.caveats import caveats, weak_ranker
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import AUDIT_RETRIEVERS, FUNNEL, QRELS, UNJUDGED

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.diff import attach_both, changed_verdicts, counts, examples, label_reasons
 from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run

@@ -8,7 +8,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.drawing import Facts
 from darklode.pipeline.report.figure import Figure, FilledFigure, fill_figures
-from darklode.pipeline.report.numbers import UNKNOWN
+from darklode.pipeline.report.formatting import UNKNOWN
 from helpers.report_runs import opened, random_run
 
 COUNTS = Figure("counts", "Counts", "From 0 on.", lambda _: pa.table({"n": range(5)}), max_rows=3)

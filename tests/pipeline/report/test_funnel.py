@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from darklode.flows.build_benchmark import steps
 from darklode.flows.config import load_settings
+from darklode.flows.jobs.build_benchmark import steps
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel, in_data_order
 from darklode.schemas.tables import TABLES

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.report.numbers import clean
+from darklode.pipeline.report.formatting import clean
 from darklode.pipeline.report.page import SECTIONS, filled_sections
 from helpers.finished_run import _STAGES, finished_run
 from helpers.report_runs import (

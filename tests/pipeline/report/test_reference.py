@@ -3,11 +3,11 @@ import re
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.views import query
+from darklode.pipeline.base.duckdb_views import query
 from darklode.pipeline.export.formats import EXPORTS
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from darklode.pipeline.report.reference import PAGES, settings_markdown, tables_markdown
-from darklode.schemas.keys import known_keys
+from darklode.schemas.setting_names import known_keys
 from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
 from helpers.runs import REPOSITORY

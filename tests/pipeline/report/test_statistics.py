@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.views import all_tables
+from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.export.formats import export
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.card import card

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.scale.measured import Measured
+from darklode.pipeline.scale.format import format_rows, format_total, notes
+from darklode.pipeline.scale.measurements import Measured
 from darklode.pipeline.scale.plan import PlannedStage, plan_stages, totals
-from darklode.pipeline.scale.told import format_rows, format_total, notes
 from darklode.schemas.scale import Hardware
 from helpers.unit_costs import stage, unit_costs
 

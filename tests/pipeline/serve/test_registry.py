@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows import serving
+from darklode.flows import open_systems
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, NoLift
 from darklode.pipeline.serve.registry import KEPT, NAME, AdapterRegistry
-from darklode.pipeline.train.adapter import FOLDER, RECORD, Adapter
-from darklode.pipeline.train.identity import weights_hash
+from darklode.pipeline.train.release.adapter import FOLDER, RECORD, Adapter
+from darklode.pipeline.train.release.identity import weights_hash
 from helpers.adapted import TENANT
 
 
@@ -23,7 +23,7 @@ def again(adapter: Path, to: Path, name: str, **changes: str) -> Path:
 
 
 def released(root: Path, adapter: Path, run: Path, force: str | None = None) -> str:
-    with serving.checking(str(adapter), str(run)) as check:
+    with open_systems.checking(str(adapter), str(run)) as check:
         return AdapterRegistry(str(root)).release(check, force)
 
 

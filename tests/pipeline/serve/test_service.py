@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from darklode.pipeline.index.source import WORDS
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
+from darklode.pipeline.serve.mapped_texts import IndexedTexts
 from darklode.pipeline.serve.service import SearchRequest, SearchService
-from darklode.pipeline.serve.texts import IndexedTexts
-from darklode.pipeline.serve.vectors.given import WORDS
 
 
 class Lengths(Retriever):

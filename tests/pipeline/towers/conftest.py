@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.train_towers import hand_over, steps
+from darklode.flows.jobs.train_towers import hand_over, steps
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.pipeline.towers.pair import TeacherPair
 from darklode.pipeline.towers.stage import DISTIL
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.settings import Settings
 from darklode.schemas.towers import TowerSettings
 from helpers.adapted import base_for, build_to_adapt, settings_for, word

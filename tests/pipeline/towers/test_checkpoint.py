@@ -13,9 +13,9 @@ import torch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers import checkpoint
 from darklode.pipeline.towers.checkpoint import Checkpoints, NoCheckpoints
+from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
 from darklode.pipeline.towers.stage import DISTIL
-from darklode.pipeline.towers.watch import MonitorHistory
-from darklode.pipeline.train.weights import Weights
+from darklode.pipeline.train.fit.weights import Weights
 from helpers.environment import with_paths
 
 from .conftest import Distilled
@@ -23,10 +23,10 @@ from .conftest import Distilled
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from darklode.flows.train_towers import steps
+from darklode.flows.jobs.train_towers import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers import checkpoint
-from darklode.pipeline.towers.pair import TeacherPair
+from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.towers.stage import DISTIL
 from darklode.schemas.towers import TowerSettings
 from helpers.adapted import base_for, settings_for

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darklode.flows import serving
+from darklode.flows import open_systems
 from darklode.flows.runs import ADAPTED, note, record
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.towers.folder import STUDENT, save, sentence
 from darklode.pipeline.towers.stage import graduate
-from darklode.pipeline.train.adapter import FOLDER, Adapter
-from darklode.pipeline.train.folder import assemble
-from darklode.pipeline.train.identity import weights_hash
-from darklode.pipeline.train.loop import deterministic
-from darklode.pipeline.train.task import QuerySet
+from darklode.pipeline.train.data.dataset import QuerySet
+from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.release.adapter import FOLDER, Adapter
+from darklode.pipeline.train.release.folder import assemble
+from darklode.pipeline.train.release.identity import weights_hash
 from darklode.schemas.settings import Settings
 from helpers.adapted import TENANT, model_in, refused
 
@@ -78,7 +78,7 @@ def test_it_fits_its_teachers_index_and_is_released(ready: tuple[Path, Path], tm
     adapter = Adapter.open(str(student))
     assert (adapter.facts["shipped"], adapter.ships, adapter.tenant) == (STUDENT, True, TENANT)
     kept = AdapterRegistry(str(tmp_path / "registry"))
-    with serving.checking(str(student), str(index)) as check:
+    with open_systems.checking(str(student), str(index)) as check:
         kept.release(check, None)
     assert [row["state"] for row in kept.rows()] == ["released"]
 

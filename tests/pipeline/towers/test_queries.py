@@ -10,7 +10,7 @@ from darklode.pipeline.base.artifacts import Output, Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
 from darklode.pipeline.towers.queries import QUERIES, content, read_files, tower_queries
-from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import SIDES, TENANT, build_to_adapt

@@ -9,11 +9,11 @@ import torch
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.course import distances
-from darklode.pipeline.towers.pair import TeacherPair
+from darklode.pipeline.towers.distillation import distances
 from darklode.pipeline.towers.student import Student, evenly_spaced, keep_layers
-from darklode.pipeline.train.loop import deterministic
-from darklode.pipeline.train.task import QuerySet
+from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.data.dataset import QuerySet
+from darklode.pipeline.train.fit.loop import deterministic
 from helpers.tiny_bert import tiny_bert
 
 from .conftest import Distilled

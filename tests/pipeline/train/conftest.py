@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from darklode.flows.adapt_encoder import steps
+from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables
-from darklode.pipeline.train.heads import Head
-from darklode.pipeline.train.stage import TRAIN
-from darklode.pipeline.train.vectors import BaseEncoder
-from darklode.pipeline.train.verdict import VERDICT
-from darklode.pipeline.train.weights import Weights, as_rows
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.heads import Head
+from darklode.pipeline.train.fit.stage import TRAIN
+from darklode.pipeline.train.fit.weights import Weights, as_rows
+from darklode.pipeline.train.release.verdict import VERDICT
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES

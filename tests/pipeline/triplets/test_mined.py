@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.base.artifacts.stage import partition_of, partition_values
-from darklode.pipeline.base.views import query, views_sql
+from darklode.pipeline.base.duckdb_views import query, views_sql
 from darklode.schemas.mining import MiningSettings
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import TABLES

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import darklode.pipeline.triplets.pooled
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
-from darklode.pipeline.base.corpora import view
-from darklode.pipeline.base.doubt import TIED
+from darklode.pipeline.base.chunk_texts import view
+from darklode.pipeline.base.doubtful_labels import TIED
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import TripletSettings
 from darklode.schemas.tables import CHUNKS, POOL, QRELS, QUERIES, RANKINGS, TRIPLETS, VERDICTS

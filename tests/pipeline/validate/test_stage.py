@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
+from darklode.pipeline.base.agreement import alpha
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.raters import alpha
 from darklode.pipeline.validate.review.journal import current_answers
 from darklode.pipeline.validate.stage import reviewer_agreement
 from helpers.reviewed_run import Pairs, answer, answered, key_of, put_run, reviewed, sampled, validated

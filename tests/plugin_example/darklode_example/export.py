@@ -4,7 +4,7 @@ from pathlib import Path
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.export.kinds import Format
-from darklode.pipeline.export.writing import copy, require_positives
+from darklode.pipeline.export.writers import copy, require_positives
 
 PAIRS = "SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0 ORDER BY tenant, query_id, chunk_id"
 

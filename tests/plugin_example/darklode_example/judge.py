@@ -5,7 +5,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.judge.kinds import Builder, JudgeKind
 from darklode.pipeline.judge.port import REPLIES, Judge
 from darklode.schemas.settings import CacheSettings

@@ -5,8 +5,8 @@ from typing import Literal
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.mine.planners.kinds import PlannerKind
-from darklode.pipeline.mine.planners.port import Planner, Tokenizer, plan_terms
+from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
+from darklode.pipeline.mine.term_weighting.port import Planner, Tokenizer, plan_terms
 from darklode.schemas.settings import CacheSettings
 
 

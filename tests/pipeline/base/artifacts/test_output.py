@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
-from darklode.pipeline.base.artifacts.packing import encode
+from darklode.pipeline.base.artifacts.parquet_writer import encode
 from darklode.schemas.tables import QRELS, QUERIES, TABLES
 from helpers.runs import execute, read
 from helpers.staged import STAGE, UNITS, build, fail, qrels, state

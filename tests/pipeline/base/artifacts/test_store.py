@@ -14,7 +14,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.artifacts.store import UntouchedStore, s3_failure
-from darklode.pipeline.base.artifacts.temporary import is_temporary, machine_id
+from darklode.pipeline.base.artifacts.temporary_files import is_temporary, machine_id
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from helpers.staged import killed
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from darklode.pipeline.base.remote.call_errors import BadReply
 from darklode.pipeline.base.remote.chat import completion_of, fields, incomplete, max_tokens
-from darklode.pipeline.base.remote.faults import BadReply
 
 
 def choice(said: object, **more: Any) -> dict[str, Any]:

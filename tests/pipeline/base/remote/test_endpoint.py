@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from darklode.pipeline.base.remote import endpoint
+from darklode.pipeline.base.remote.call_errors import BadReply, Passing, Response
 from darklode.pipeline.base.remote.endpoint import Http, is_listening
-from darklode.pipeline.base.remote.faults import BadReply, Passing, Response
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
 

@@ -9,8 +9,8 @@ import pytest
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote import replicas as module
 from darklode.pipeline.base.remote.budget import Counters
-from darklode.pipeline.base.remote.faults import BadReply, Passing, Stopped
-from darklode.pipeline.base.remote.pace import ConcurrencyLimit
+from darklode.pipeline.base.remote.call_errors import BadReply, Passing, Stopped
+from darklode.pipeline.base.remote.concurrency import ConcurrencyLimit
 from darklode.pipeline.base.remote.replicas import AT_FIRST, FIRST_PAUSE, IN_A_ROW, LONGEST_PAUSE, Replica, Replicas
 
 BROKEN = Passing("broke the connection")

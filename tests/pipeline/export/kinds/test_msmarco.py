@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.corpora import view
+from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.export.formats import export
 from darklode.schemas.tables import TRIPLETS
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, TENANTS, finished_run

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darklode.pipeline.judge.adaptive.evidence import Evidence
-from darklode.pipeline.judge.adaptive.gain import FLOOR
+from darklode.pipeline.judge.adaptive.pool_features import Evidence
 from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
+from darklode.pipeline.judge.adaptive.selection import FLOOR
 from helpers.made_evidence import made
 
 

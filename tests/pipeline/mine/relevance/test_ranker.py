@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.mine.relevance import ranker as opened
 from darklode.pipeline.mine.relevance.ranker import OpenTenants, Ranker
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers

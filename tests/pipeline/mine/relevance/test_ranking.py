@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.base.doubt import TIED
+from darklode.pipeline.base.doubtful_labels import TIED
 from darklode.pipeline.mine.relevance import ranking
 from darklode.pipeline.mine.relevance.ranking import (
     FUSION,

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from darklode.flows.fit_laws import fit_laws
-from darklode.flows.jobs import write_report
+from darklode.flows.jobs.fit_laws import fit_laws
+from darklode.flows.jobs.registry import write_report
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.drawing import Curves
 from helpers.report_runs import figures, parsed, rows_of, shown, text_of

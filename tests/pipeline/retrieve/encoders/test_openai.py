@@ -14,7 +14,8 @@ import pytest
 from pydantic import JsonValue
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
-from darklode.pipeline.base.remote import client, faults, replicas
+from darklode.pipeline.base.remote import call_errors as faults
+from darklode.pipeline.base.remote import client, replicas
 from darklode.pipeline.base.remote.tokens import cut, estimate_tokens, fill
 from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings as Settings
 from darklode.pipeline.retrieve.encoders.openai import OpenAIEncoder

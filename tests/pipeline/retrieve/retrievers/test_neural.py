@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.corpora import TenantChunks
+from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors

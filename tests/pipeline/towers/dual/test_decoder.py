@@ -13,12 +13,12 @@ from sentence_transformers import SentenceTransformer
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.dual.course import DualTrial, train_towers
 from darklode.pipeline.towers.dual.decoder import CONTENT, TITLE, is_causal
 from darklode.pipeline.towers.dual.stage import validation_sample_of
-from darklode.pipeline.towers.dual.stream import Stream
 from darklode.pipeline.towers.dual.towers import DualTowers, Floats
-from darklode.pipeline.train.loop import deterministic
+from darklode.pipeline.towers.dual.training import DualTrial, train_towers
+from darklode.pipeline.towers.dual.triplet_batches import Stream
+from darklode.pipeline.train.fit.loop import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.tiny_bert import tiny_bert
 from helpers.tiny_decoder import Family, tiny_decoder

@@ -2,8 +2,8 @@
 
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.corpora import view
-from darklode.pipeline.train.sources import TrainingSource
+from darklode.pipeline.base.chunk_texts import view
+from darklode.pipeline.train.data.sources import TrainingSource
 from helpers.adapted import TENANT
 from helpers.dual import TOPICAL
 

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from darklode.flows.train_both_towers import steps
+from darklode.flows.jobs.train_both_towers import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.towers.dual.stage import TRAINED, best_towers, validation_sample_of
-from darklode.pipeline.train.loop import deterministic
+from darklode.pipeline.train.fit.loop import deterministic
 from helpers.environment import with_paths
 from helpers.runs import put, read
 
@@ -63,7 +63,7 @@ def test_without_validation_queries_nothing_is_trained(both: Trained) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from darklode.flows.train_both_towers import steps, topical
+from darklode.flows.jobs.train_both_towers import steps, topical
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers import checkpoint
 from darklode.schemas.towers import DualSettings

@@ -6,11 +6,11 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ExportError, InputError
-from darklode.pipeline.validate.review.deck import ReviewPairs
+from darklode.pipeline.validate.review.assignment import ReviewSession
+from darklode.pipeline.validate.review.grades import BINARY, Scale
 from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
-from darklode.pipeline.validate.review.scale import BINARY, Scale
+from darklode.pipeline.validate.review.pairs import ReviewPairs
 from darklode.pipeline.validate.review.sheet import COLUMNS, ImportResult, RefusedRow, export_sheet, import_sheet
-from darklode.pipeline.validate.review.turns import ReviewSession
 from helpers.review_run import opened, review_run, turns_of
 
 IDS = ["=1+1", '"q"\n, ;\r\nx', "-5", "'=", "'", " +a ", "0012", "@a\t", "\tb", "\rc"]

@@ -1,0 +1,1 @@
+"""Jobs, one file each: what a job reads, its stages in data order, and what it writes."""

@@ -1,0 +1,147 @@
+"""evaluate-systems: measure retrievers, encoders and other systems on a run's test queries."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from darklode.flows import factories
+from darklode.flows.executor import preflight
+from darklode.flows.jobs.registry import steps_of
+from darklode.flows.paths import Place
+from darklode.flows.runs import RunInputs, read_inputs, record
+from darklode.flows.stage_runner import finish, run_step
+from darklode.pipeline.base.artifacts import Run, Step, call, key_of
+from darklode.pipeline.evaluate.auc import AUC, auc
+from darklode.pipeline.evaluate.measures import depth_of
+from darklode.pipeline.evaluate.online_metrics import ONLINE, online
+from darklode.pipeline.evaluate.online_verdicts import ONLINE_VERDICTS_STAGE, SEARCHES, online_verdicts
+from darklode.pipeline.evaluate.pair_labels import MANUAL, manual_labels
+from darklode.pipeline.evaluate.pair_scores import SCORES, manual_scores
+from darklode.pipeline.evaluate.rankings import OF_CHUNKS, RANKINGS_STAGE, rank_all
+from darklode.pipeline.evaluate.run_files import RunFile
+from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.evaluate.test_queries import OF_A_BUILD, OF_A_LOG, of_a_build, of_a_log
+from darklode.pipeline.ingest.files import source_fingerprint
+from darklode.pipeline.judge.factory import Judges
+from darklode.pipeline.prepare.chunk import CHUNK, chunk
+from darklode.schemas.settings import Settings
+
+
+def evaluate_systems(out: Place, settings: dict[str, Any] | None = None) -> None:
+    """Measure systems on the test queries of a finished run, and redo its card and report.
+
+    Args:
+        out: the run's folder or s3:// prefix.
+        settings: what differs from the run's own settings, in the sections evaluate, encoders, retrievers and seed.
+
+    Raises:
+        ArtifactError: the run has no test queries.
+    """
+    run = Run(out)
+    preflight(lambda checks: checks.of_evaluation(out, settings or {}))
+    with run.lock():
+        made = read_inputs(run)
+        chosen = made.with_overrides(settings or {})
+        for step in steps(made, chosen):
+            if step.enabled:
+                run_step(run, step)
+        record(run, made.inputs, chosen)
+        finish(run, chosen, steps_of(run, RunInputs(made.inputs, chosen)))
+
+
+def steps(made: RunInputs, settings: Settings) -> list[Step]:
+    """The stages, in data order."""
+    evaluate_settings, mined = settings.evaluate, made.is_mined
+    systems = factories.systems(settings, mined=mined)
+    identities = factories.identities(systems)
+    files = {name: source_fingerprint(name) for name in evaluate_settings.run_files}
+    if mined:
+        held_out = Step(OF_A_LOG, call(of_a_log, text_characters=settings.mining.text_characters))
+    else:
+        held_out = Step(OF_A_BUILD, call(of_a_build))
+    return [
+        held_out,
+        Step(
+            RANKINGS_STAGE if mined else OF_CHUNKS,
+            call(
+                rank_all,
+                depth=depth_of(evaluate_settings.measures),
+                systems=systems,
+                identities=identities,
+                run_files=evaluate_settings.run_files,
+            ),
+            lambda: {"the systems": key_of(identities), "the run files": key_of(files)},
+            untracked=("systems", "identities", "run_files"),
+        ),
+        Step(
+            EVALUATE,
+            call(
+                evaluate,
+                evaluate_settings.only("measures", "bootstrap", "flips"),
+                systems=[*systems, *(RunFile(name).name for name in evaluate_settings.run_files)],
+                seed=settings.seed,
+            ),
+        ),
+        *_by_people(settings, systems, identities),
+        *_by_the_log(settings, mined=mined),
+    ]
+
+
+def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mapping[str, Any]) -> list[Step]:
+    """AUC over people's labels, where there are any."""
+    file, characters = settings.evaluate.labels or "", settings.mining.text_characters
+    enabled = bool(file and systems)
+    return [
+        Step(
+            MANUAL,
+            call(
+                manual_labels,
+                settings.ingest.only("tenant", "require_tenant", "max_row_bytes", "max_reject_share"),
+                file=file,
+                text_characters=characters,
+            ),
+            lambda: {"the labels' file": source_fingerprint(file)},
+            untracked=("file",),
+            enabled=enabled,
+        ),
+        Step(
+            SCORES,
+            call(manual_scores, systems=systems, identities=identities),
+            lambda: {"the systems": key_of(identities)},
+            untracked=("systems", "identities"),
+            enabled=enabled,
+        ),
+        Step(
+            AUC,
+            call(auc, settings.evaluate.only("bootstrap", "flips"), systems=list(systems), seed=settings.seed),
+            enabled=enabled,
+        ),
+    ]
+
+
+def _by_the_log(settings: Settings, *, mined: bool) -> list[Step]:
+    """What a log says of itself, and the judge of what it showed."""
+    evaluate_settings, seed = settings.evaluate, settings.seed
+    bots = settings.logs.only("bot_queries_per_minute", "bot_click_share")
+    searches = judged_searches(settings)
+    judged = Step(
+        ONLINE_VERDICTS_STAGE,
+        call(online_verdicts, bots, searches=searches, judge_for=Judges.from_settings(settings), seed=seed),
+        enabled=mined and searches > 0,
+    )
+    stage = ONLINE.reading(*ONLINE_VERDICTS_STAGE.writes) if judged.enabled else ONLINE
+    return [
+        Step(CHUNK, call(chunk, settings.chunk), enabled=judged.enabled),
+        judged,
+        Step(
+            stage,
+            call(online, bots, evaluate_settings.only("bootstrap", "flips"), searches=searches, seed=seed),
+            enabled=mined,
+        ),
+    ]
+
+
+def judged_searches(settings: Settings) -> int:
+    """How many searches of each tenant and arm the judge looks at: where nobody says so, the embedded one at none."""
+    if settings.evaluate.judged_searches is None:
+        return 0 if settings.judge.kind == "embedded" else SEARCHES
+    return settings.evaluate.judged_searches

@@ -1,0 +1,58 @@
+"""plan-scale: what a job of some size takes on some machines, by measured unit costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.scale.measurements import Measured, load_measured
+from darklode.pipeline.scale.plan import PlannedStage, Row, plan_stages, totals
+from darklode.schemas.scale import Hardware
+
+
+def plan_scale(
+    documents: float, queries: float, hardware: Path, unit_costs: str | None
+) -> tuple[list[PlannedStage], Row, Measured]:
+    """Plan a job.
+
+    Args:
+        documents: how many.
+        queries: how many.
+        hardware: a YAML file of `Hardware`.
+        unit_costs: a file of benchmarks/scaling.py; None: what comes with Darklode.
+
+    Returns:
+        The stages, all of them together, and the unit costs that were used.
+
+    Raises:
+        SettingsError: the file says something that cannot be.
+        InputError: the unit costs cannot be read.
+    """
+    hardware_settings, costs = read_hardware(hardware), load_measured(unit_costs)
+    rows = plan_stages(costs, hardware_settings, documents, queries)
+    return rows, totals(rows, hardware_settings), costs
+
+
+def read_hardware(path: Path) -> Hardware:
+    """Read a file of machines and prices.
+
+    Raises:
+        SettingsError: it cannot be read, is no YAML, or a key is unknown, lacking or out of bounds; all are named.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is no YAML ({' '.join(str(error).split())})") from error
+    try:
+        return Hardware.model_validate(content)
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_input=False)
+        messages = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg']}" for problem in errors
+        )
+        raise SettingsError(f"{path}: {messages}; docs/scale.md has an example") from error

@@ -1,0 +1,176 @@
+"""train-towers: both towers from triplets (stage 1), or a smaller query tower from queries alone (stage 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from darklode.flows.executor import executor
+from darklode.flows.jobs.adapt_encoder import open_base, place
+from darklode.flows.jobs.train_both_towers import train_both_towers
+from darklode.flows.runs import ADAPTED, SETTINGS, note, read_inputs
+from darklode.flows.stage_runner import run_step
+from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.duckdb_views import views_sql
+from darklode.pipeline.base.errors import DoesNotFit, SettingsError
+from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.ingest.files import source_fingerprint
+from darklode.pipeline.ingest.queries import INGEST_QUERIES
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.towers.evaluation import MEASURES, SYSTEMS, TESTED, test_student
+from darklode.pipeline.towers.queries import QUERIES, content, read_files, tower_queries
+from darklode.pipeline.towers.stage import DISTIL, distil
+from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.sources import resolve_tenant
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.requirements import check_parts
+from darklode.pipeline.train.release.adapter import Adapter
+from darklode.pipeline.train.release.identity import identity
+from darklode.schemas.paths import to_absolute
+from darklode.schemas.settings import IngestSettings, Settings
+
+
+def train_towers(  # noqa: PLR0913, PLR0917 (they are the form in which Prefect asks for a run)
+    runs: Sequence[str],
+    encoder: str,
+    out: str,
+    settings: dict[str, Any] | None = None,
+    teacher: str | None = None,
+    queries: Sequence[str] = (),
+    stage: Literal[1, 2] = 2,
+) -> str:
+    """Train both towers, or distil a query tower and measure what it keeps of its teacher.
+
+    Args:
+        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
+        encoder: of the index, or what both towers begin as: a name among the settings' encoders, or a
+            sentence-transformers model.
+        out: folder or s3:// prefix of the student, or of both towers.
+        settings: what differs from the first run's own settings.
+        teacher: a folder of `darklode adapt` on this encoder; None: the encoder itself.
+        queries: files of more queries, as `build` reads them.
+        stage: of ScalingNote: 1 trains both towers, without teacher and queries; 2 distils.
+
+    Returns:
+        What was reached.
+
+    Raises:
+        DoesNotFit: the teacher was adapted from another encoder, or for another tenant.
+        MissingPart: a model or a package is missing.
+        SettingsError: a teacher or queries for stage 1.
+    """
+    if stage == 1:
+        if teacher or queries:
+            raise SettingsError("stage 1 learns from triplets: a teacher and more queries are for stage 2")
+        return train_both_towers(runs, encoder, out, settings)
+    made = [read_inputs(Run(url)) for url in runs]
+    chosen = made[0].with_overrides(settings or {})
+    check_parts("full")
+    base = open_base(runs, made, encoder, chosen)
+    assert isinstance(base.encoder, SentenceTransformersSettings)
+    run = place(out)
+    with run.lock(), teacher_pair(teacher, base, base.encoder, chosen) as pair:
+        note(run, {ADAPTED: list(runs), "encoder": encoder, "teacher": teacher, "queries": list(queries)})
+        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
+        for step in steps(base, pair, list(queries), chosen):
+            run_step(run, step)
+        return hand_over(run, base, pair, chosen, [*runs, *queries])
+
+
+def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Settings) -> list[Step]:
+    """The stages, in data order."""
+    tower_settings, seed, sources = settings.towers, settings.seed, base.sources
+    measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
+    return [
+        Step(
+            INGEST_QUERIES,
+            lambda: call(read_files, _reading(base, settings)),
+            lambda: {f"the file {path}": source_fingerprint(path) for path in files},
+            source=files,
+        ),
+        Step(
+            QUERIES,
+            call(tower_queries, sources, tenant=settings.adapt.tenant, held_out=tower_settings.held_out, seed=seed),
+            lambda: {f"the run {source.run.store.url}": content(source) for source in sources},
+            untracked=("sources",),
+        ),
+        Step(
+            PAIRS,
+            call(adaptation_pairs, settings.adapt.only("tenant", "sources", "min_probability")),
+            lambda: {f"the run {source.run.store.url}": source.content() for source in sources},
+            source=sources,
+        ),
+        Step(
+            DISTIL, call(distil, tower_settings.only("steps", "batch", "learning_rates", "report_to"), pair, seed=seed)
+        ),
+        Step(TESTED, call(test_student, base, pair)),
+        Step(
+            EVALUATE,
+            call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
+        ),
+    ]
+
+
+def _reading(base: BaseEncoder, settings: Settings) -> IngestSettings:
+    """Queries of files that name no tenant are of the one whose index it is."""
+    tenant_name = resolve_tenant(list(base.sources), settings.adapt.tenant)
+    return settings.ingest.model_copy(update={"tenant": tenant_name}).but("documents")
+
+
+@contextmanager
+def teacher_pair(
+    teacher: str | None, base: BaseEncoder, encoder: SentenceTransformersSettings, settings: Settings
+) -> Iterator[TeacherPair]:
+    """Teacher and student; an adapter that lies elsewhere is on this machine meanwhile.
+
+    Raises:
+        DoesNotFit: the adapter was made from another encoder, or for another tenant.
+        ArtifactError: there is no adapter.
+    """
+    tower_settings, model = settings.towers, None
+    if tower_settings.student:
+        model = SentenceTransformersSettings(model=tower_settings.student, device=encoder.device)
+        model.fetch()
+    if teacher is None:
+        yield TeacherPair(encoder, settings.cache, model, tower_settings.layers)
+        return
+    adapter = Adapter.open(teacher)
+    _require_same_base(adapter, encoder, resolve_tenant(list(base.sources), settings.adapt.tenant))
+    with adapter.on_disk() as folder:
+        yield TeacherPair(_adapted_encoder(adapter, folder), settings.cache, model, tower_settings.layers)
+
+
+def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, tenant: str) -> None:
+    base_identity, recorded_ = identity(encoder), adapter.facts["base"]
+    for name in base_identity.keys() - {"settings"}:
+        if base_identity[name] != recorded_[name]:
+            raise DoesNotFit(f"{adapter.store.url} was made from another encoder: {name} {recorded_[name]}")
+    if adapter.light:
+        raise DoesNotFit(f"{adapter.store.url} is a head alone, one of many tenants'; adapt that tenant by itself")
+    if adapter.tenant != tenant:
+        raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
+
+
+def _adapted_encoder(adapter: Adapter, folder: Path) -> SentenceTransformersSettings:
+    """The adapter's encoder: head, cut and length 1 are in its folder, the prompt is put before queries here."""
+    return adapter.base.model_copy(update={"model": to_absolute(str(folder)), "revision": None, "dimensions": None})
+
+
+def hand_over(run: Run, base: BaseEncoder, pair: TeacherPair, settings: Settings, sources: list[str]) -> str:
+    """Write the folder that one takes home, its record, the card and the views; returns what was reached."""
+    from darklode.pipeline.towers.card import card
+    from darklode.pipeline.towers.folder import save, sentence, write_record
+
+    assert isinstance(base.encoder, SentenceTransformersSettings)
+    save(run, pair)
+    write_record(run, base, base.encoder)
+    run.store.write("views.sql", views_sql(run).encode())
+    text = card(run, settings, pair, sources)
+    run.store.write("README.md", text)
+    executor().show(run, text.decode)
+    return f"{run.store.url}/query_encoder: {sentence(run.tables())}."

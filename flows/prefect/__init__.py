@@ -1,0 +1,1 @@
+"""The Prefect adapter: flows, tasks, server, deployments, notifications and stale flow runs."""

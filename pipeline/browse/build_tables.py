@@ -1,0 +1,112 @@
+"""What is read of a benchmark: queries, passages (chunks), pairs of the pool, who ranked them where, and triplets."""
+
+from darklode.pipeline.base.highlighting import FENCES
+
+FOLD = "strip_accents(lower({}))"
+"""SQL: a text without case and accents."""
+
+_QUERIES = f"""
+    CREATE TABLE all_queries AS
+    SELECT CAST(row_number() OVER (ORDER BY tenant, query_id) AS INTEGER) AS query, tenant, query_id, text, split,
+           language, n_represented, cluster_id, {FOLD.format("text")} AS folded
+    FROM queries
+"""
+# A chunk that begins within fenced code: those before it in its document hold an odd number of fences.
+_PASSAGES = f"""
+    CREATE TABLE all_passages AS
+    SELECT CAST(row_number() OVER (ORDER BY c.tenant, c.chunk_id) AS INTEGER) AS passage, c.tenant,
+           c.chunk_id AS passage_id, c.doc_id, c.title, c.heading, c.text, d.url,
+           coalesce(sum({FENCES.format(text="c.text")}) OVER before % 2 = 1, false) AS fenced,
+           {FOLD.format("concat_ws(chr(10), c.title, c.heading, c.text)")} AS folded
+    FROM chunks c LEFT JOIN (SELECT tenant, doc_id, url FROM documents) d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
+    WINDOW before AS (
+        PARTITION BY c.tenant, c.doc_id ORDER BY c.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+"""
+_NUMBERED = """
+    SELECT q.query, p.passage, {columns} FROM {table} t
+    JOIN all_queries q ON q.tenant = t.tenant AND q.query_id = t.query_id
+    JOIN all_passages p ON p.tenant = t.tenant AND p.passage_id = t.chunk_id
+"""
+
+
+def _numbered_sql(table: str, columns: str) -> str:
+    return _NUMBERED.format(table=table, columns=columns)
+
+
+_SAID = f"""
+    CREATE TABLE said AS
+    {_numbered_sql("answers", "t.reviewer, t.relevance, t.rationale")}
+    UNION ALL {_numbered_sql("human_labels", "CAST(NULL AS VARCHAR), t.relevance, CAST(NULL AS VARCHAR)")}
+"""
+_FINDERS = """
+    CREATE TABLE finders AS SELECT row_number() OVER (ORDER BY retrievers) AS found_by, retrievers
+    FROM (SELECT DISTINCT retrievers FROM pool)
+"""
+_PAIRS = f"""
+    CREATE TABLE pairs AS
+    WITH candidates AS ({_numbered_sql("pool", "t.retrievers, t.best_rank, t.fused_score")}),
+    judged AS (
+        SELECT query, passage, bool_or(relevant) AS relevant, max(probability) AS probability, max(grade) AS grade
+        FROM ({_numbered_sql("verdicts", "t.relevant, t.probability, t.grade")}) GROUP BY query, passage
+    ),
+    labels AS ({_numbered_sql("qrels", "t.relevance, t.source")}),
+    people AS (
+        SELECT query, passage, count(*) FILTER (relevance > 0) AS yes, count(*) FILTER (relevance = 0) AS no
+        FROM said GROUP BY query, passage
+    )
+    SELECT c.query, c.passage, CAST(f.found_by AS INTEGER) AS found_by, c.best_rank, c.fused_score,
+           CASE WHEN j.query IS NULL THEN 'unjudged' WHEN j.relevant IS NULL THEN 'unreadable'
+                WHEN j.relevant THEN 'relevant' ELSE 'not relevant' END AS outcome,
+           j.probability, j.grade, l.relevance, l.source AS labelled_by,
+           CASE WHEN h.yes > h.no THEN 'relevant' WHEN h.yes < h.no THEN 'not relevant' WHEN h.yes > 0 THEN 'divided'
+                WHEN h.query IS NOT NULL THEN 'skipped' END AS people
+    FROM candidates c JOIN finders f ON f.retrievers = c.retrievers
+    LEFT JOIN judged j ON j.query = c.query AND j.passage = c.passage
+    LEFT JOIN labels l ON l.query = c.query AND l.passage = c.passage
+    LEFT JOIN people h ON h.query = c.query AND h.passage = c.passage
+    ORDER BY c.query, c.fused_score DESC, c.passage
+"""
+_RANKS = f"""
+    CREATE TABLE ranks AS
+    SELECT r.query, r.passage, r.retriever, CAST(r.rank AS SMALLINT) AS rank
+    FROM ({_numbered_sql("rankings", "t.retriever, t.rank")}) r
+    SEMI JOIN pairs p ON p.query = r.query AND p.passage = r.passage
+"""
+_COUNTS = """
+    CREATE TABLE counts AS
+    SELECT query, count(*) AS candidates, count(*) FILTER (outcome = 'relevant') AS relevant,
+           count(*) FILTER (outcome = 'unreadable') AS unreadable, count(people) AS by_people
+    FROM pairs GROUP BY query
+"""
+_TRIPLETS = """
+    CREATE TABLE all_triplets AS
+    WITH numbered AS (
+        SELECT CAST(row_number() OVER (ORDER BY t.tenant, t.query_id, t.triplet_id) AS INTEGER) AS triplet,
+               t.triplet_id, t.tenant, q.query, p.passage, t.negative_ids, t.positive_score, t.source, t.split
+        FROM triplets t JOIN all_queries q ON q.tenant = t.tenant AND q.query_id = t.query_id
+        JOIN all_passages p ON p.tenant = t.tenant AND p.passage_id = t.positive_id
+    ),
+    unfolded AS (
+        SELECT triplet, tenant, unnest(negative_ids) AS passage_id, generate_subscripts(negative_ids, 1) AS place
+        FROM numbered
+    ),
+    negatives AS (
+        SELECT triplet, list(passage ORDER BY place) AS negatives FROM unfolded
+        JOIN all_passages USING (tenant, passage_id) GROUP BY triplet
+    )
+    SELECT n.triplet, n.triplet_id, n.query, n.passage, coalesce(g.negatives, []) AS negatives, n.positive_score,
+           n.source, n.split, CAST(NULL AS INTEGER) AS via, CAST(NULL AS DATE) AS date,
+           CAST(NULL AS VARCHAR) AS tier, j.outcome, j.probability
+    FROM numbered n LEFT JOIN negatives g USING (triplet)
+    LEFT JOIN pairs j ON j.query = n.query AND j.passage = n.passage
+    ORDER BY triplet
+"""
+REJECTED = f"""
+    CREATE TABLE all_rejects AS
+    SELECT row_number() OVER (ORDER BY r.stage, r.reason, r.file, r.line, r.tenant, r.id, r.payload) AS n, r.*,
+           {FOLD.format("concat_ws(chr(10), r.id, r.file, r.payload)")} AS folded
+    FROM rejects r ORDER BY n
+"""
+
+STEPS = (_QUERIES, _PASSAGES, _SAID, _FINDERS, _PAIRS, _RANKS, _COUNTS, _TRIPLETS, REJECTED)

@@ -1,0 +1,89 @@
+"""Triplets as one row per query, which FlagEmbedding and Tevatron train on.
+
+A query's positives come together, so that in a batch none of them is a negative of another. Its negatives are those of
+all its triplets, each once, hardest first, without any id or text that is a positive of the query.
+"""
+
+from collections.abc import Iterator
+
+import duckdb
+
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.export.writers import any_row
+
+BLOCK = 1 << 27
+"""Bytes of text that are grouped at a time: DuckDB holds an aggregate's lists in memory."""
+
+_BLOCKS = """
+    CREATE TEMP TABLE query_blocks AS
+    WITH sizes AS (
+        SELECT split, tenant, query_id,
+               sum(strlen(positive) + coalesce(list_sum(list_transform(negatives, lambda t: strlen(t))), 0)) AS size
+        FROM triplets GROUP BY split, tenant, query_id
+    )
+    SELECT split, tenant, query_id,
+           CAST(sum(size) OVER (ORDER BY split, tenant, query_id ROWS UNBOUNDED PRECEDING) // {size} AS BIGINT) AS block
+    FROM sizes
+"""
+
+_GROUPED = """
+    CREATE OR REPLACE TEMP TABLE grouped AS
+    WITH block AS (
+        SELECT t.* FROM triplets t JOIN query_blocks b USING (split, tenant, query_id)
+        WHERE split = $split AND block = $block
+    ), positives AS (
+        SELECT tenant, query_id, positive_id AS id, max(positive) AS text, max(positive_score) AS score
+        FROM block GROUP BY tenant, query_id, positive_id
+    ), unnested AS (
+        SELECT tenant, query_id, unnest(negative_ids) AS id, unnest(negatives) AS text,
+               unnest(negative_scores) AS score, generate_subscripts(negative_ids, 1) AS place
+        FROM block
+    ), negatives AS (
+        SELECT tenant, query_id, id, max(text) AS text, max(score) AS score, min(place) AS place
+        FROM unnested
+        ANTI JOIN positives USING (tenant, query_id, id)
+        ANTI JOIN positives AS same USING (tenant, query_id, text)
+        GROUP BY tenant, query_id, id
+    ), queries AS (
+        SELECT tenant, query_id, max(query) AS query FROM block GROUP BY tenant, query_id
+    ), of_positives AS (
+        SELECT tenant, query_id,
+               list({'id': id, 'text': text, 'score': score} ORDER BY score DESC NULLS LAST, id) AS positives
+        FROM positives GROUP BY tenant, query_id
+    ), of_negatives AS (
+        SELECT tenant, query_id,
+               list({'id': id, 'text': text, 'score': score} ORDER BY score DESC NULLS LAST, place, id) AS negatives
+        FROM negatives GROUP BY tenant, query_id
+    )
+    SELECT tenant, query_id, query, positives, coalesce(negatives, []) AS negatives
+    FROM queries JOIN of_positives USING (tenant, query_id) LEFT JOIN of_negatives USING (tenant, query_id)
+"""
+
+
+def group_triplets(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    """Make the table `group_triplets` for one block of queries after the other, ordered by split, tenant and query.
+
+    Its columns are tenant, query_id, query, positives and negatives; the latter two are lists of {id, text, score},
+    negatives possibly empty. Order its rows: it has no order of its own.
+
+    Yields:
+        The split that the block belongs to.
+
+    Raises:
+        ExportError: no query of any block has a negative; at the end.
+    """
+    connection.execute(_BLOCKS.format(size=BLOCK))
+    blocks = connection.execute("SELECT DISTINCT split, block FROM query_blocks ORDER BY split, block").fetchall()
+    usable = False
+    for split, block in blocks:
+        connection.execute(_GROUPED, {"split": split, "block": block})
+        usable = usable or any_row(connection, "FROM grouped WHERE len(negatives) > 0")
+        yield split
+    if not usable:
+        raise ExportError("every negative of the triplets is a positive of its query elsewhere; look at `triplets`")
+
+
+def n_without_negative(connection: duckdb.DuckDBPyConnection) -> int:
+    """How many queries of the table `group_triplets` have no negative."""
+    count: int = connection.execute("SELECT count(*) FROM grouped WHERE len(negatives) = 0").fetchall()[0][0]
+    return count

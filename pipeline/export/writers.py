@@ -1,0 +1,212 @@
+"""What the formats share: streamed files, ids and texts that every reader takes whole, and the folder's README.md.
+
+A run that has nothing for a format is refused here, too.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.card import Files, with_front_matter
+from darklode.pipeline.base.duckdb_views import literal
+from darklode.pipeline.base.errors import ExportError
+
+JSON_LINES: Final = "FORMAT json"
+TSV: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER true"
+LINES: Final = "FORMAT csv, DELIMITER '\t', QUOTE '', HEADER false"
+
+ROW_GROUP = 8192
+
+
+@contextmanager
+def temporary_folder_beside(to: Path) -> Iterator[Path]:
+    """An empty folder beside the target, on the same disk, that goes away whatever happens unless it is moved there.
+
+    Raises:
+        ExportError: the target is something else than an empty folder, or cannot be made.
+    """
+    try:
+        if to.exists() and (not to.is_dir() or any(to.iterdir())):
+            raise ExportError(f"{to} is not an empty folder; name one that is empty or does not exist")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(prefix=f".{to.name}-", dir=to.parent)
+    except OSError as error:
+        raise ExportError(f"cannot write to {to}: {error.strerror}; name another place") from error
+    with scratch as name:
+        built = Path(name, "built")
+        built.mkdir()
+        yield built
+
+
+@contextmanager
+def whole_folder(to: Path) -> Iterator[Path]:
+    """A folder that appears at its target only when the block has ended without an error."""
+    with temporary_folder_beside(to) as built:
+        yield built
+        built.replace(to)
+
+
+def copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:
+    """Stream the rows of an ordered query into a file; the folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection.execute(f"COPY ({query}) TO {literal(str(path))} ({options})")
+
+
+def append(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:
+    """Add the rows of an ordered query to a file, which is made with the first of them; `options` have no header."""
+    part = path.with_name(f".{path.name}.part")
+    copy(connection, query, part, options)
+    if part.stat().st_size:
+        with part.open("rb") as rows, path.open("ab") as file:
+            shutil.copyfileobj(rows, file)
+    part.unlink()
+
+
+def any_row(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
+    """Whether a query has an answer."""
+    return bool(connection.execute(f"SELECT 1 FROM ({query}) LIMIT 1").fetchall())
+
+
+def copy_parquet(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
+    """Stream the rows of an ordered query into a Parquet file; no file if there are none.
+
+    pyarrow writes, in row groups of its own counting: DuckDB's COPY gives other bytes for the same rows at times.
+    """
+    reader = connection.sql(query).to_arrow_reader(ROW_GROUP)
+    groups = _row_groups(reader)
+    first = next(groups, None)
+    if first is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pq.ParquetWriter(path, reader.schema, compression="zstd") as writer:
+        for group in chain([first], groups):
+            writer.write_table(group)
+
+
+def _row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    waiting = reader.schema.empty_table()
+    for batch in reader:
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+        while waiting.num_rows >= ROW_GROUP:
+            yield waiting.slice(0, ROW_GROUP).combine_chunks()
+            waiting = waiting.slice(ROW_GROUP)
+    if waiting.num_rows:
+        yield waiting.combine_chunks()
+
+
+def require(tables: Tables, table: str, condition: str, lack: str) -> None:
+    """Make sure that a table has a row that meets an SQL condition.
+
+    Raises:
+        ExportError: there is none; `lack` says what that means and what to do.
+    """
+    with tables.connect() as connection:
+        if not any_row(connection, f"FROM {table} WHERE {condition}"):
+            raise ExportError(lack)
+
+
+def require_positives(tables: Tables) -> None:
+    """Make sure that some chunk is relevant to some query.
+
+    Raises:
+        ExportError: nothing is relevant to anything.
+    """
+    lack = "the run has no positive (no relevance above 0 in qrels), so there is nothing to score; look at `verdicts`"
+    require(tables, "qrels", "relevance > 0", lack)
+
+
+def require_negatives(tables: Tables) -> None:
+    """Make sure that some triplet has a negative.
+
+    Raises:
+        ExportError: none has.
+    """
+    lack = "the run has no triplet with a negative: either nothing was relevant or nothing was judged not relevant"
+    require(tables, "triplets", "len(negatives) > 0", lack)
+
+
+# All that str.split() splits at, the quote that csv readers swallow, and the escape itself.
+_UNSAFE = r"[\p{Cc}\p{Z}\x22%]"
+
+_SAFE_ID = f"""
+    CREATE TEMP MACRO safe_id(id) AS CASE
+        WHEN NOT regexp_matches(id, '{_UNSAFE}') THEN id
+        ELSE array_to_string(list_transform(
+            string_split(id, ''), lambda c: CASE WHEN regexp_matches(c, '{_UNSAFE}') THEN url_encode(c) ELSE c END), '')
+    END
+"""
+
+_ONE_LINE = r"CREATE TEMP MACRO one_line(text) AS trim(regexp_replace(text, '[\p{Cc}\p{Z}]+', ' ', 'g'))"
+
+LABELLED = """
+    SELECT 'query' AS kind, tenant, query_id AS id FROM queries UNION ALL
+    SELECT 'chunk' AS kind, tenant, chunk_id AS id FROM chunks
+"""
+"""The ids of a benchmark."""
+
+TRAINED = """
+    SELECT DISTINCT 'query' AS kind, tenant, query_id AS id FROM triplets UNION ALL
+    SELECT DISTINCT 'passage' AS kind, tenant, unnest([positive_id] || negative_ids) AS id FROM triplets
+"""
+"""The ids of triplets, whatever their passages are: chunks or documents."""
+
+_MAP = """
+    SELECT kind, exported(tenant, id) AS exported, tenant, id FROM ids
+    WHERE exported(tenant, id) <> id ORDER BY kind, tenant, id
+"""
+
+
+def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> None:
+    """Define the SQL macros `safe_id(id)`, `exported(tenant, id)` and `one_line(text)`, and the view `ids`.
+
+    The view has the columns kind, tenant and id.
+
+    White space, control characters, `"` and `%` become `%XX` of their UTF-8 bytes. Ids are unique within a tenant
+    only: where the ids are of several tenants, an id becomes `tenant/id`, with any `/` of the tenant
+    as `%2F`. `urllib.parse.unquote` undoes both.
+    """
+    connection.execute(_SAFE_ID)
+    connection.execute(_ONE_LINE)
+    connection.execute(f"CREATE TEMP VIEW ids AS {ids}")
+    tenants = connection.execute("SELECT DISTINCT tenant FROM ids LIMIT 2").fetchall()
+    several = "replace(safe_id(tenant), '/', '%2F') || '/' || safe_id(id)"
+    exported = several if len(tenants) > 1 else "safe_id(id)"
+    connection.execute(f"CREATE TEMP MACRO exported(tenant, id) AS {exported}")
+
+
+def write_id_map(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Write `id_map.jsonl` {kind, exported, tenant, id} with every id that had to change; no file if none had to."""
+    if any_row(connection, "FROM ids WHERE exported(tenant, id) <> id"):
+        copy(connection, _MAP, folder / "id_map.jsonl", JSON_LINES)
+
+
+def write_card(folder: Path, configs: Files, text: str, front: Mapping[str, object] | None = None) -> None:
+    """Write the README.md of a folder's Parquet files; files that do not exist are not listed, nor empty configs.
+
+    Args:
+        folder: where the files are.
+        configs: the files by config and split.
+        text: what follows the front matter.
+        front: further keys of the front matter.
+    """
+    written_files = {
+        config: {split: path for split, path in files.items() if (folder / path).exists()}
+        for config, files in configs.items()
+    }
+    (folder / "README.md").write_text(with_front_matter(text, front or {}, written_files), encoding="utf-8")
+
+
+def whose_labels(connection: duckdb.DuckDBPyConnection) -> str:
+    """A paragraph on the labels that people gave, for connections that hold `qrels`; empty where there is none."""
+    counts = "SELECT count(*) FILTER (source = 'human'), count(*) FROM qrels"
+    human, labels = connection.execute(counts).fetchall()[0]
+    return f"\n{human:,} of {labels:,} labels are people's, in the place of the judge's.\n" if human else ""

@@ -1,0 +1,83 @@
+"""For which texts queries are written, and the run's own queries, which they are held against."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.generate.port import PREFIX
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.schemas.generation_tables import GENERATION_DOCUMENTS, GENERATION_TEXTS, REAL_QUERIES
+from darklode.schemas.tables import TABLES
+
+TEXTS = Stage(
+    "generation_texts", 3, (), ("chunks", REAL_QUERIES.name, GENERATION_DOCUMENTS.name, GENERATION_TEXTS.name)
+)
+
+# One text of each document that no query reached, then a second one, and so on; a copy of a text is asked for once.
+CHOSEN = """
+    WITH answering AS (
+        SELECT DISTINCT doc_id FROM labels JOIN chunks c ON c.chunk_id = labels.text_id
+        WHERE relevance > 0 AND c.tenant = $tenant
+    ), drawn AS (
+        SELECT chunk_id, doc_id, doc_id IN (FROM answering) AS reached,
+               md5_number_lower(concat($seed, ' ', content_hash)) AS draw
+        FROM chunks WHERE tenant = $tenant
+        QUALIFY row_number() OVER (PARTITION BY content_hash ORDER BY chunk_id) = 1
+    ), turns AS (
+        SELECT *, row_number() OVER (PARTITION BY doc_id ORDER BY draw, chunk_id) AS turn FROM drawn
+    )
+    SELECT CAST($tenant AS VARCHAR) AS tenant, chunk_id, doc_id, reached FROM turns
+    ORDER BY reached, turn, draw, chunk_id LIMIT $texts
+"""
+
+DOCUMENTS = """
+    SELECT CAST($tenant AS VARCHAR) AS tenant, doc_id, min(title) AS title, count(*) AS texts,
+           bool_or(chunk_id IN (SELECT text_id FROM labels WHERE relevance > 0)) AS reached
+    FROM chunks WHERE tenant = $tenant GROUP BY doc_id ORDER BY doc_id
+"""
+
+
+def sample_texts(source: TrainingSource, output: Output, *, max_texts: int, seed: int) -> None:
+    """Choose texts: those of documents without a positive first, one of each document, drawn by the seed.
+
+    Queries that were generated before, and that the run was built with, are none of its users'.
+
+    Args:
+        source: a build, or a mined run.
+        output: takes `chunks` as the run has them, `real_queries`, `generation_documents` and `generation_texts`.
+        max_texts: texts of a tenant.
+        seed: of the draw.
+
+    Raises:
+        ArtifactError: the run has no triplets: who asks like its users is not known.
+    """
+    tenants = source.tenants()
+    if not tenants:
+        raise ArtifactError("the run has no triplets, so that nobody knows how its users ask; build or mine it first")
+    for tenant in tenants:
+        for rows in source.texts(tenant):
+            output.write("chunks", TABLES["chunks"].rows({name: rows[name] for name in rows.column_names}))
+        real_queries = _real_queries(source.queries(tenant))
+        tenant_queries = real_queries.append_column("tenant", pa.repeat(tenant, real_queries.num_rows))
+        output.write(REAL_QUERIES.name, tenant_queries.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
+    chunk_tables, chosen = output.so_far("chunks"), 0
+    for tenant in tenants:
+        with chunk_tables.connect() as connection:
+            connection.register("labels", _real_queries(source.labels(tenant, (), 0.0)))
+            documents = connection.sql(DOCUMENTS, params={"tenant": tenant}).to_arrow_table()
+            parameters = {"tenant": tenant, "seed": str(seed), "texts": max_texts}
+            sampled = connection.sql(CHOSEN, params=parameters).to_arrow_table()
+        chosen += sampled.num_rows
+        output.write(GENERATION_DOCUMENTS.name, documents.cast(GENERATION_DOCUMENTS.schema))
+        output.write(GENERATION_TEXTS.name, sampled.cast(GENERATION_TEXTS.schema))
+    total = chunk_tables.rows("chunks")
+    drop_counts = {"not drawn": total - chosen} if total > chosen else {}
+    output.count(FunnelStep(TEXTS.name, "texts", total, "texts to write for", chosen, drop_counts))
+
+
+def _real_queries(rows: pa.Table) -> pa.Table:
+    """Rows of queries that somebody asked."""
+    return rows.filter(pc.invert(pc.starts_with(rows["query_id"], PREFIX)))

@@ -1,0 +1,21 @@
+"""All vectors as they are, each looked at: exact, and the slowest."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from darklode.pipeline.index.faiss_io import Floats, faiss
+from darklode.pipeline.index.kinds import IndexKind
+
+
+class Flat(IndexKind):
+    """All vectors as they are, each looked at."""
+
+    kind: Literal["flat"] = "flat"
+
+    def train(self, sample: Floats, total: int) -> Any:  # noqa: ARG002 (there is nothing to fit)
+        library = faiss()
+        return library.IndexIDMap2(library.IndexFlatIP(sample.shape[1]))
+
+
+KIND = Flat

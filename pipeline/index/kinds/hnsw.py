@@ -1,0 +1,53 @@
+"""A graph of near vectors (Malkov and Yashunin 2016): the quickest near exact, with whole vectors in memory."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from darklode.pipeline.index.faiss_io import Floats, Ints, faiss
+from darklode.pipeline.index.kinds import IndexKind
+
+
+class Hnsw(IndexKind):
+    """A graph of near vectors; those that go stay in it, and are left out when it is searched."""
+
+    FORGETS: ClassVar[bool] = False
+
+    kind: Literal["hnsw"] = "hnsw"
+    links: int = Field(32, ge=2, le=128, description="of a vector (M; Malkov and Yashunin: 5 to 48)")
+    construction: int = Field(200, gt=0, description="candidates that links are chosen from (efConstruction)")
+
+    def train(self, sample: Floats, total: int) -> Any:  # noqa: ARG002 (a graph is not fitted)
+        library = faiss()
+        graph = library.IndexHNSWFlat(sample.shape[1], self.links, library.METRIC_INNER_PRODUCT)
+        graph.hnsw.efConstruction = self.construction
+        return library.IndexIDMap2(graph)
+
+    def search_efforts(self, _index: Any) -> list[int]:
+        return [128, 256, 512, 1024, 2048]
+
+    def try_hard(self, index: Any, effort: int) -> None:
+        _graph(index).efSearch = effort
+
+    def search(self, index: Any, queries: Floats, depth: int, gone: Ints) -> tuple[Floats, Ints]:
+        """See `IndexKind`. Parameters of a search have an efSearch of their own, of 16."""
+        if not len(gone):
+            return super().search(index, queries, depth, gone)
+        library = faiss()
+        removed_selector = library.IDSelectorBatch(gone)
+        search_parameters = library.SearchParametersHNSW(
+            sel=library.IDSelectorNot(removed_selector), efSearch=_graph(index).efSearch
+        )
+        scores, numbers = index.search(queries, depth, params=search_parameters)
+        return np.asarray(scores, np.float32), np.asarray(numbers, np.int64)
+
+
+def _graph(index: Any) -> Any:
+    library = faiss()
+    return library.downcast_index(library.downcast_index(index).index).hnsw
+
+
+KIND = Hnsw

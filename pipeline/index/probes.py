@@ -1,0 +1,231 @@
+"""The queries that recall is measured on, and what an exact search by whole vectors finds for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.index.faiss_io import Floats, Ints, is_member, one_thread
+from darklode.pipeline.index.source import StoredVectors, VectorSource, truncate_and_normalize
+from darklode.pipeline.retrieve.encoders.caching import CachedQueries
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.train.release.adapter import Adapter
+from darklode.schemas.serving_tables import INDEX_PROBES, INDEX_QUERIES, INDEXED_TEXTS
+
+PROBES = Stage("index_probes", 1, (INDEXED_TEXTS.name,), (INDEX_QUERIES.name, INDEX_PROBES.name))
+
+DEPTH = 200
+"""Of the exact lists: twice what recall is measured at, so that they outlast many updates."""
+
+MEASURED = 100
+KNOWN = "next number"
+"""Fact of the stage: texts from this number on are not in the lists yet."""
+
+BASE, ADAPTED = "base", "adapted"
+
+
+@dataclass(frozen=True)
+class QueryVectors:
+    """Who encodes the queries.
+
+    Attributes:
+        source: what is indexed, with the queries that were really asked.
+        adapter: a further encoder of queries; None: there is none.
+    """
+
+    source: VectorSource
+    adapter: Adapter | None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a query's vector."""
+        return {"adapter": self.adapter.facts["weights"] if self.adapter else None}
+
+    def vectors(self, texts: list[str]) -> dict[str, Floats]:
+        """Vectors of queries by part, of length 1, with all their numbers."""
+        vectors_by_part = {BASE: truncate_and_normalize(base_vectors(self.source.stored_vectors, texts), None)}
+        if self.adapter:
+            vectors_by_part[ADAPTED] = truncate_and_normalize(self.adapter.encode(texts), None)
+        return vectors_by_part
+
+
+def base_vectors(stored_vectors: StoredVectors, texts: list[str]) -> Floats:
+    """Queries by the encoder of the index, shape (len(texts), dimensions); of blank ones zero."""
+    encoder = Deferred(stored_vectors.encoder, stored_vectors.cache.root)
+    return CachedQueries(encoder, stored_vectors.memory())(texts)
+
+
+def exact_neighbors(tables: Tables, output: Output, queries_source: QueryVectors, *, queries: int) -> None:
+    """Choose queries, evenly spaced, and search for them exactly.
+
+    Of a file of vectors, whose queries nobody knows, texts' own vectors stand for them.
+
+    Args:
+        tables: `indexed_texts`.
+        output: takes `index_queries` and `index_probes`.
+        queries_source: the queries and who encodes them.
+        queries: how many, at most.
+    """
+    texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
+    words = queries_source.source.queries()
+    if words:
+        words = [words[position] for position in _evenly_spaced(len(words), queries)]
+        parts = queries_source.vectors(words)
+    else:
+        sampled_hashes = texts["content_hash"].take(pa.array(_evenly_spaced(texts.num_rows, queries)))
+        parts = {BASE: _without_truncation(queries_source.source.stored_vectors).take(sampled_hashes)}
+    for part, vectors in parts.items():
+        output.write(INDEX_QUERIES.name, _query_rows(part, words, vectors))
+        output.write(
+            INDEX_PROBES.name,
+            probe_rows(
+                part, *best_neighbors(_without_truncation(queries_source.source.stored_vectors), texts, vectors)
+            ),
+        )
+    output.facts[KNOWN] = _next_best(texts)
+    rows = sum(len(vectors) for vectors in parts.values())
+    output.count(FunnelStep("index_probes", "queries", len(words) or rows, "vectors of queries", rows))
+
+
+def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, trained: str) -> None:
+    """The exact lists after an update: what went goes, what came is scored, the rest is known.
+
+    A list stands as far as no text that it never held can belong: down to the score of its last text of before. Where
+    that leaves fewer than 100 texts of an index that has as many, all is searched again.
+
+    Args:
+        tables: `indexed_texts`.
+        output: takes `index_queries` and `index_probes`, has those of before.
+        source: the vectors.
+        trained: the codebook that stays in use.
+
+    Raises:
+        ArtifactError: the tables of before are gone.
+    """
+    earlier = output.previous_tables(INDEX_QUERIES.name, INDEX_PROBES.name)
+    if earlier is None:
+        raise ArtifactError(f"the index lacks its table index_probes (trained {trained}); make it anew")
+    texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
+    query_rows, before = earlier.read(INDEX_QUERIES.name), earlier.read(INDEX_PROBES.name)
+    came = texts.filter(pc.greater_equal(texts["number"], int(output.earlier_facts[KNOWN])))
+    output.write(INDEX_QUERIES.name, query_rows)
+    for part in parts_of(query_rows):
+        vectors, stored_vectors = vectors_of(query_rows, part), _without_truncation(source.stored_vectors)
+        start = _still_valid(lists_of(before, part, len(vectors)), texts["number"].to_numpy())
+        numbers, scores = best_neighbors(stored_vectors, came, vectors, start)
+        scores[scores < start.floor[:, None]] = -np.inf
+        if ((scores > -np.inf).sum(axis=1) < min(MEASURED, texts.num_rows)).any():
+            numbers, scores = best_neighbors(stored_vectors, texts, vectors)
+        output.write(INDEX_PROBES.name, probe_rows(part, numbers, scores))
+    output.facts[KNOWN] = max(int(output.earlier_facts[KNOWN]), _next_best(texts))
+    output.count(FunnelStep("index_probes", "queries", query_rows.num_rows, "queries", query_rows.num_rows))
+
+
+@dataclass(frozen=True)
+class TopLists:
+    """Exact lists so far.
+
+    Attributes:
+        numbers: shape (n_queries, DEPTH).
+        scores: the same; minus infinity where there is no text.
+        floor: what is not listed scores no more than this, shape (n_queries,).
+    """
+
+    numbers: Ints
+    scores: Floats
+    floor: Floats
+
+
+def _still_valid(before: TopLists, numbers: Ints) -> TopLists:
+    """Lists without what went."""
+    is_indexed = (before.numbers >= 0) & is_member(np.maximum(before.numbers, 0), numbers)
+    return TopLists(before.numbers, np.where(is_indexed, before.scores, -np.inf).astype(np.float32), before.floor)
+
+
+def best_neighbors(
+    stored_vectors: StoredVectors, texts: pa.Table, queries: Floats, start: TopLists | None = None
+) -> tuple[Ints, Floats]:
+    """Numbers and scores of each query's best texts, best first, shape (n_queries, DEPTH); of equals the lower number.
+
+    Args:
+        stored_vectors: the vectors.
+        texts: content_hash and number.
+        queries: of length 1.
+        start: what is known of other texts.
+    """
+    shape = len(queries), DEPTH
+    numbers = start.numbers if start else np.full(shape, -1, np.int64)
+    scores = start.scores if start else np.full(shape, -np.inf, np.float32)
+    own = texts["number"].to_numpy()
+    with one_thread():
+        for first, block in stored_vectors.blocks(texts["content_hash"]):
+            block_scores = queries @ block.T
+            columns = _top(block_scores)
+            ids = own[first : first + len(block)][columns]
+            numbers = np.concatenate([numbers, ids], axis=1)
+            scores = np.concatenate([scores, np.take_along_axis(block_scores, columns, 1)], axis=1)
+            order = np.lexsort((numbers, -scores), axis=1)[:, :DEPTH]
+            numbers, scores = np.take_along_axis(numbers, order, 1), np.take_along_axis(scores, order, 1)
+    return numbers, scores
+
+
+def _top(scores: Floats) -> Ints:
+    if scores.shape[1] <= DEPTH:
+        return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    return np.argpartition(-scores, DEPTH - 1, axis=1)[:, :DEPTH]
+
+
+def _without_truncation(stored_vectors: StoredVectors) -> StoredVectors:
+    """With all numbers of its vectors: what an index of fewer is measured against."""
+    return replace(stored_vectors, dimensions=None)
+
+
+def _next_best(texts: pa.Table) -> int:
+    return int(pc.max(texts["number"]).as_py()) + 1
+
+
+def _evenly_spaced(n: int, max_count: int) -> list[int]:
+    return [int(position) for position in np.unique(np.linspace(0, n - 1, min(n, max_count)).astype(np.int64))]
+
+
+def parts_of(query_rows: pa.Table) -> list[str]:
+    """Base, and adapted where there is an adapter."""
+    return sorted(pc.unique(query_rows["part"]).to_pylist(), reverse=True)
+
+
+def vectors_of(query_rows: pa.Table, part: str) -> Floats:
+    """Vectors of a part's queries, in their order."""
+    part_vectors = query_rows.filter(pc.equal(query_rows["part"], part)).sort_by("query")["vector"].combine_chunks()
+    return np.asarray(part_vectors.flatten(), np.float32).reshape(len(part_vectors), -1)
+
+
+def lists_of(rows: pa.Table, part: str, queries: int) -> TopLists:
+    """A part's rows of `index_probes`, of queries that are numbered from 0."""
+    part_rows = rows.filter(pc.equal(rows["part"], part))
+    query, rank = part_rows["query"].to_numpy(), part_rows["rank"].to_numpy() - 1
+    numbers, scores = np.full((queries, DEPTH), -1, np.int64), np.full((queries, DEPTH), -np.inf, np.float32)
+    numbers[query, rank], scores[query, rank] = part_rows["number"].to_numpy(), part_rows["score"].to_numpy()
+    return TopLists(numbers, scores, scores.min(axis=1))
+
+
+def _query_rows(part: str, words: list[str], vectors: Floats) -> pa.Table:
+    n, ends = len(vectors), np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1]
+    columns = {"part": pa.repeat(part, n), "query": pa.array(np.arange(n))}
+    columns["vector"] = pa.ListArray.from_arrays(pa.array(ends), pa.array(vectors.ravel()))
+    return INDEX_QUERIES.rows(columns | ({"text": pa.array(words)} if words else {}))
+
+
+def probe_rows(part: str, numbers: Ints, scores: Floats) -> pa.Table:
+    """Rows of `index_probes`."""
+    query, column = np.nonzero(scores > -np.inf)
+    rank = np.cumsum(scores > -np.inf, axis=1)[query, column]
+    columns = {"part": pa.repeat(part, len(query)), "query": pa.array(query), "rank": pa.array(rank)}
+    return INDEX_PROBES.rows(
+        columns | {"number": pa.array(numbers[query, column]), "score": pa.array(scores[query, column])}
+    )

@@ -1,0 +1,76 @@
+"""An index as a retriever of the run that it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.errors import DoesNotFit
+from darklode.pipeline.index.searcher import VectorSearcher
+from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
+from darklode.pipeline.train.release.adapter import Adapter
+
+
+class IndexRetriever(Retriever):
+    """Searches an index; what it finds and the run does not have any more is left out.
+
+    Args:
+        searcher: the opened index.
+        chunk_ids: the run's, by row.
+        adapter: encodes the queries in the place of the base.
+    """
+
+    def __init__(self, searcher: VectorSearcher, chunk_ids: pa.StringArray, adapter: Adapter | None = None) -> None:
+        self.name = searcher.url
+        self._searcher, self._adapter = searcher, adapter
+        self._row_of = np.asarray(
+            pc.fill_null(pc.index_in(searcher.texts["text_id"], value_set=chunk_ids), -1), np.int64
+        )
+
+    def search(self, queries: Sequence[str], depth: int) -> Hits:
+        results = self._searcher.search(list(queries), depth, self._adapter)
+        rows = np.where(results.rows >= 0, self._row_of[results.rows], -1)
+        last = np.argsort(rows < 0, axis=1, kind="stable")
+        rows, scores = np.take_along_axis(rows, last, 1), np.take_along_axis(results.scores, last, 1)
+        return Hits(rows, np.where(rows >= 0, scores, np.nan).astype(np.float32))
+
+
+@dataclass(frozen=True)
+class IndexRetrieverFactory:
+    """Builds the retriever of an index.
+
+    Attributes:
+        url: of the index.
+        tenant: whose texts are searched.
+        chunk_ids: the run's, by row.
+        adapter: encodes the queries in the place of the base.
+    """
+
+    url: str
+    tenant: str
+    chunk_ids: pa.StringArray
+    adapter: Adapter | None = None
+
+    def __call__(self, corpus: Corpus) -> Retriever:  # noqa: ARG002 (the index has its own vectors)
+        """Open it.
+
+        Raises:
+            ArtifactError: there is no finished index.
+            DoesNotFit: it is of another tenant, or by another encoder than the adapter is made from.
+        """
+        searcher = VectorSearcher(self.url)
+        if searcher.tenant != self.tenant:
+            raise DoesNotFit(f"{self.url} holds texts of the tenant {searcher.tenant}, and nothing of {self.tenant}")
+        if self.adapter:
+            searcher.require_same_encoder(self.adapter)
+        return IndexRetriever(searcher, self.chunk_ids, self.adapter)
+
+    @property
+    def shares(self) -> str:
+        """It fits nothing that another one does."""
+        return self.url

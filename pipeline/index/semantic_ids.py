@@ -1,0 +1,218 @@
+"""Semantic ids: codebooks are fitted on a sample, every text gets its codes, and what the levels are worth is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.artifacts.output import PART_ROWS
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.sharding import Pieces, Spread, here
+from darklode.pipeline.index import residual_kmeans
+from darklode.pipeline.index.faiss_io import Floats, Ints
+from darklode.pipeline.index.residual_kmeans import Books, Codes
+from darklode.pipeline.index.shard import VectorShard, make_shards
+from darklode.pipeline.index.source import VectorSource
+from darklode.schemas.serving import SemanticIdSettings
+from darklode.schemas.serving_tables import INDEXED_TEXTS, SEMANTIC_CODEBOOKS, SEMANTIC_ID_LEVELS, SEMANTIC_IDS
+
+CODEBOOKS = Stage("semantic_codebooks", 1, (INDEXED_TEXTS.name,), (SEMANTIC_CODEBOOKS.name,))
+IDS = Stage(
+    "semantic_ids", 1, (INDEXED_TEXTS.name, SEMANTIC_CODEBOOKS.name), (SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
+)
+
+CAME = "error of what came"
+"""Fact of the stage: after the last level, of texts that the last update brought; null where it brought none."""
+
+FITS = 2
+COMPARED = 20_000
+"""Texts, at most, whose codes by both fits are held against one another."""
+
+
+def write_codebooks(
+    tables: Tables,
+    output: Output,
+    settings: SemanticIdSettings,
+    source: VectorSource,
+    spread: Spread = here,
+    *,
+    seed: int,
+) -> None:
+    """Fit the centres twice, on other texts where there are enough: the first ones are in use. One unit a fit.
+
+    Args:
+        tables: `indexed_texts`.
+        output: takes `semantic_codebooks`.
+        settings: levels, codes, sample and iterations.
+        source: the vectors.
+        spread: where those are made that the cache lacks.
+        seed: of the samples.
+    """
+    source.encode(CODEBOOKS.name, spread)
+    hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
+    order = np.random.default_rng(seed).permutation(len(hashes))
+    for fit in range(FITS):
+        with output.unit(f"fit {fit}", key_of(tables.content(INDEXED_TEXTS.name), fit)) as unit:
+            if unit.done:
+                continue
+            sample_rows = np.sort(np.roll(order, -fit * settings.sample)[: settings.sample])
+            books = residual_kmeans.fit_codebooks(
+                source.stored_vectors.take(hashes.take(pa.array(sample_rows))), settings, seed + fit
+            )
+            output.write(SEMANTIC_CODEBOOKS.name, residual_kmeans.as_rows(fit, books))
+        output.progress(fit + 1, FITS)
+    rows = output.rows(SEMANTIC_CODEBOOKS.name)
+    output.count(FunnelStep("semantic_codebooks", "texts", len(hashes), "centres, of two fits", rows))
+
+
+def write_semantic_ids(tables: Tables, output: Output, source: VectorSource, spread: Spread = here) -> None:
+    """Give each text its codes, and say what the levels are worth.
+
+    Args:
+        tables: `indexed_texts` and `semantic_codebooks`.
+        output: takes `write_semantic_ids` and `semantic_id_levels`.
+        source: the vectors.
+        spread: where texts are given their codes.
+    """
+    texts = tables.read(INDEXED_TEXTS.name)
+    books = _books(tables, 0)
+    basis = output.unit_key("", residual_kmeans.name_of(books))
+    shards = make_shards(tables, source.stored_vectors, IDS.name, basis, spread.places)
+    pieces = chain.from_iterable(spread(encode_shard, shards))
+    codes, errors = _gather(pieces, len(texts), len(books), output)
+    by_level = residual_kmeans.groups(codes)
+    apart = _disambiguate(by_level[-1], np.full(len(codes), -1))
+    _write(output, texts, codes, apart, residual_kmeans.name_of(books))
+    fits = {
+        "codes": pa.array([len(centres) for centres in books]),
+        "error": pa.array(errors / max(1, len(codes))),
+        "stability": pa.array(_stability(tables, source, by_level), pa.float64()),
+    }
+    _write_levels(output, codes, by_level, pa.table(fits))
+
+
+def update_semantic_ids(tables: Tables, output: Output, source: VectorSource, *, trained: str) -> None:
+    """Give codes to texts that came or changed; the others keep theirs, disambiguation included. Nothing is fitted.
+
+    What is told of the fits, their errors and how stable ids are, is what it was when they were made.
+
+    Args:
+        tables: `indexed_texts` and `semantic_codebooks`.
+        output: takes `write_semantic_ids` and `semantic_id_levels`.
+        source: the vectors.
+        trained: the codebook that stays in use.
+
+    Raises:
+        ArtifactError: the ids of before are gone.
+    """
+    earlier = output.previous_tables(SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
+    if earlier is None:
+        raise ArtifactError(f"the index lacks its table semantic_ids (trained {trained}); make it anew")
+    texts, books = tables.read(INDEXED_TEXTS.name), _books(tables, 0)
+    before = earlier.read(SEMANTIC_IDS.name).combine_chunks()
+    numbers, numbers_before = texts["number"].to_numpy(), before["number"].to_numpy()
+    order = np.argsort(numbers_before)
+    row_before = order[np.minimum(np.searchsorted(numbers_before, numbers, sorter=order), len(numbers_before) - 1)]
+    old = numbers_before[row_before] == numbers
+    codes = np.empty((len(numbers), len(books)), np.int32)
+    codes[old] = _matrix(before["codes"])[row_before[old]]
+    came = pa.array(np.flatnonzero(~old))
+    blocks = (block for _, block in source.stored_vectors.blocks(texts["content_hash"].take(came)))
+    codes[~old], errors = _gather(_encode_blocks(blocks, books), len(came), len(books), output)
+    by_level = residual_kmeans.groups(codes)
+    apart = _disambiguate(by_level[-1], np.where(old, before["disambiguation"].to_numpy()[row_before], -1))
+    _write(output, texts, codes, apart, residual_kmeans.name_of(books))
+    fits = earlier.read(SEMANTIC_ID_LEVELS.name).sort_by("level")
+    _write_levels(output, codes, by_level, fits.select(["codes", "error", "stability"]))
+    output.facts[CAME] = float(errors[-1] / len(came)) if len(came) else None
+
+
+def _books(tables: Tables, fit: int) -> Books:
+    return residual_kmeans.from_rows(tables.read(SEMANTIC_CODEBOOKS.name), fit)
+
+
+def _matrix(codes: pa.ChunkedArray) -> Codes:
+    flat = codes.combine_chunks().flatten()
+    return np.asarray(flat, np.int32).reshape(len(codes), -1)
+
+
+def encode_shard(shard: VectorShard) -> Pieces:
+    """Two tables for each block of a shard: what each level left over, and the codes, text by text."""
+    yield from _encode_blocks(shard.blocks(), _books(shard.tables, 0))
+
+
+def _encode_blocks(blocks: Iterable[Floats], books: Books) -> Pieces:
+    for block in blocks:
+        codes, residuals = residual_kmeans.encode_vectors(block, books)
+        yield pa.table({"left": residuals})
+        yield pa.table({"code": codes.ravel()})
+
+
+def _gather(pieces: Iterator[pa.Table], texts: int, levels: int, output: Output) -> tuple[Codes, NDArray[np.float64]]:
+    codes, errors, done = np.empty((texts, levels), np.int32), np.zeros(levels), 0
+    for residuals, some in zip(pieces, pieces, strict=True):
+        block = some["code"].to_numpy().reshape(-1, levels)
+        codes[done : done + len(block)] = block
+        errors += residuals["left"].to_numpy()
+        done += len(block)
+        output.progress(done, texts)
+    return codes, errors
+
+
+def _disambiguate(group: Ints, known_suffixes: Ints) -> Ints:
+    """A number within each group of equal codes, in the order of rows after those that are known (-1: not)."""
+    free = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(free, group[known_suffixes >= 0], known_suffixes[known_suffixes >= 0] + 1)
+    new = np.flatnonzero(known_suffixes < 0)
+    new = new[np.argsort(group[new], kind="stable")]
+    first = np.searchsorted(group[new], group[new])
+    suffixes = known_suffixes.astype(np.int64)
+    suffixes[new] = np.arange(len(new)) - first + free[group[new]]
+    return suffixes
+
+
+def _write(output: Output, texts: pa.Table, codes: Codes, apart: Ints, name: str) -> None:
+    for start in range(0, len(codes), PART_ROWS):
+        rows, part_codes = texts.slice(start, PART_ROWS), codes[start : start + PART_ROWS]
+        ends = np.arange(len(part_codes) + 1, dtype=np.int32) * codes.shape[1]
+        columns = {column: rows[column] for column in ("tenant", "text_id", "doc_id", "number")}
+        columns |= {
+            "codes": pa.ListArray.from_arrays(pa.array(ends), pa.array(part_codes.ravel())),
+            "disambiguation": pa.array(apart[start : start + PART_ROWS]),
+            "codebook": pa.repeat(name, len(part_codes)),
+        }
+        output.write(SEMANTIC_IDS.name, SEMANTIC_IDS.rows(columns))
+    output.count(FunnelStep("semantic_ids", "texts", texts.num_rows, "texts", len(codes)))
+
+
+def _stability(tables: Tables, source: VectorSource, by_one: list[Ints]) -> list[float | None]:
+    """Of the pairs of texts that share their codes by one of the two fits, the share that do by both; by level."""
+    other, n = _books(tables, 1), len(by_one[0])
+    spaced = np.unique(np.linspace(0, n - 1, min(COMPARED, n)).astype(np.int64))
+    hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"].take(pa.array(spaced))
+    again = residual_kmeans.groups(residual_kmeans.encode_vectors(source.stored_vectors.take(hashes), other)[0])
+    return [
+        residual_kmeans.pair_agreement(*_dense_codes(codes_of_fit[spaced], two))
+        for codes_of_fit, two in zip(by_one, again, strict=True)
+    ]
+
+
+def _write_levels(output: Output, codes: Codes, by_level: list[Ints], fits: pa.Table) -> None:
+    """Write `semantic_id_levels`."""
+    levels = range(codes.shape[1])
+    columns = {
+        "level": pa.array(np.arange(1, codes.shape[1] + 1)),
+        "perplexity": pa.array([residual_kmeans.perplexity(codes[:, level]) for level in levels]),
+        "unique": pa.array([residual_kmeans.unique_share(group) for group in by_level]),
+        **{name: fits[name] for name in fits.column_names},
+    }
+    output.write(SEMANTIC_ID_LEVELS.name, SEMANTIC_ID_LEVELS.rows(columns))
+
+
+def _dense_codes(*code_arrays: Ints) -> list[Ints]:
+    return [np.unique(code_array, return_inverse=True)[1].astype(np.int64) for code_array in code_arrays]

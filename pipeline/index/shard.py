@@ -1,0 +1,66 @@
+"""Indexed texts that follow one another, as shards of what is done with their vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from darklode.pipeline.base.artifacts import Tables, key_of
+from darklode.pipeline.base.sharding import SHARDS, split_evenly
+from darklode.pipeline.index.faiss_io import Floats
+from darklode.pipeline.index.source import StoredVectors
+from darklode.pipeline.index.vector_file import BLOCK
+from darklode.schemas.serving_tables import INDEXED_TEXTS
+
+
+@dataclass(frozen=True)
+class VectorShard:
+    """A shard: whole blocks of indexed texts.
+
+    Attributes:
+        tables: hold `indexed_texts`, and what the work reads besides.
+        stored_vectors: the vectors, at a root that all places reach.
+        stage: that the work is of.
+        basis: names what was fitted.
+        first, last: places of the texts; the last is left out.
+    """
+
+    tables: Tables
+    stored_vectors: StoredVectors
+    stage: str
+    basis: str
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.stage} of texts {self.first} to {self.last - 1}"
+
+    @property
+    def folder(self) -> str:
+        content = (
+            self.tables.content(INDEXED_TEXTS.name),
+            self.stored_vectors.identity,
+            self.basis,
+            self.first,
+            self.last,
+        )
+        return f"progress/{self.stage}/{key_of(*content)}"
+
+    def blocks(self) -> Iterator[Floats]:
+        """Vectors, shape (b, dimensions), in the order of the texts."""
+        hashes = self.tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
+        shard_hashes = hashes.slice(self.first, self.last - self.first)
+        return (block for _, block in self.stored_vectors.blocks(shard_hashes, BLOCK))
+
+
+def make_shards(
+    tables: Tables, stored_vectors: StoredVectors, stage: str, basis: str, places: int
+) -> list[VectorShard]:
+    """All texts, dealt to so many places."""
+    total = tables.rows(INDEXED_TEXTS.name)
+    blocks = -(-total // BLOCK)
+    shards = split_evenly(blocks, places if places == 1 else SHARDS * places)
+    return [
+        VectorShard(tables, stored_vectors, stage, basis, low * BLOCK, min(high * BLOCK, total)) for low, high in shards
+    ]

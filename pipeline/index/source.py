@@ -1,0 +1,302 @@
+"""What is indexed: a run's texts, or a file of vectors; both come with their vectors in the embedding cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from darklode.pipeline.base.artifacts import Store, key_of
+from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.pipeline.base.errors import ArtifactError, InputError
+from darklode.pipeline.base.memory.keys import keys_of
+from darklode.pipeline.base.memory.shards import Shards
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.sharding import Spread
+from darklode.pipeline.index.faiss_io import Floats
+from darklode.pipeline.index.vector_file import BLOCK, read_numpy, read_parquet
+from darklode.pipeline.retrieve.encoders.caching import ensure_cached
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.train.data.encoding import Encoding, prefetch_vectors
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.schemas.settings import CacheSettings
+
+ROWS = pa.schema([("text_id", pa.string()), ("doc_id", pa.string()), ("content_hash", pa.string())])
+WORDS = pa.schema([(name, pa.string()) for name in ("text_id", "doc_id", "title", "heading", "text", "content_hash")])
+
+
+@dataclass(frozen=True)
+class StoredVectors:
+    """Where the vectors of an encoder lie, and how many of their numbers count.
+
+    Attributes:
+        encoder: as the settings have it.
+        cache: where its vectors are kept.
+        dimensions: the first numbers that count; None: all.
+    """
+
+    encoder: EncoderKind
+    cache: CacheSettings
+    dimensions: int | None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a vector."""
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype, "dimensions": self.dimensions}
+
+    def open(self) -> Shards | None:
+        """The cached vectors as they are now; None where there are none."""
+        return self.memory().open(self.encoder.encoder_id())
+
+    def memory(self) -> EmbeddingCache:
+        """The cache."""
+        return EmbeddingCache(self.cache.root, self.cache.dtype)
+
+    def blocks(self, hashes: pa.ChunkedArray | pa.Array, rows: int = BLOCK) -> Iterator[tuple[int, Floats]]:
+        """Place of the first, and vectors of length 1, shape (b, dimensions), in the order of the hashes.
+
+        Raises:
+            ArtifactError: one is not in the cache.
+        """
+        shards = self.open()
+        for start in range(0, len(hashes), rows):
+            numbers = shards.find(keys_of(hashes[start : start + rows])) if shards else np.full(1, -1)
+            if shards is None or (numbers < 0).any():
+                raise ArtifactError(
+                    f"vectors of {self.encoder.encoder_id()} were pruned while they were in use; start again"
+                )
+            yield start, truncate_and_normalize(shards.take(numbers), self.dimensions)
+            shards.release()
+
+    def take(self, hashes: pa.ChunkedArray | pa.Array) -> Floats:
+        """All of `blocks` at once."""
+        blocks = [block for _, block in self.blocks(hashes)]
+        return np.concatenate(blocks) if blocks else np.zeros((0, self.dimensions or 0), np.float32)
+
+
+def truncate_and_normalize(vectors: Any, dimensions: int | None) -> Floats:
+    """The first numbers of vectors, at length 1; a zero vector stays one."""
+    cut = np.asarray(vectors[:, :dimensions], np.float32)
+    lengths = np.linalg.norm(cut, axis=1, keepdims=True)
+    return np.ascontiguousarray(cut / np.where(lengths > 0, lengths, 1))
+
+
+class VectorSource(Protocol):
+    """One tenant's texts to be indexed.
+
+    Attributes:
+        tenant: whose they are.
+    """
+
+    tenant: str
+
+    @property
+    def url(self) -> str:
+        """Where they are from."""
+        ...
+
+    @property
+    def stored_vectors(self) -> StoredVectors:
+        """Their vectors, all there."""
+        ...
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that can change a vector."""
+        ...
+
+    def content(self) -> str:
+        """Identifies all that is read."""
+        ...
+
+    def encode(self, stage: str, spread: Spread) -> None:
+        """Have the vectors made that the cache lacks, before a stage reads them, where there is room."""
+        ...
+
+    def rows(self) -> pa.Table:
+        """Rows of `ROWS`, ascending by text_id."""
+        ...
+
+    def text_tables(self) -> Iterator[pa.Table]:
+        """What the texts say, piece by piece: tables of `WORDS`, ascending by text_id; of vectors nothing but ids."""
+        ...
+
+    def queries(self) -> list[str]:
+        """What was really asked and not learned from; nothing of a file of vectors."""
+        ...
+
+
+@dataclass
+class RunSource:
+    """The texts of a build, or of a mined run.
+
+    Attributes:
+        source: the run.
+        tenant: whose texts.
+        vectors: where their vectors lie; what lacks one is encoded before the first is read.
+    """
+
+    source: TrainingSource
+    tenant: str
+    vectors: StoredVectors
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.vectors.identity
+
+    @property
+    def url(self) -> str:
+        return self.source.run.store.url
+
+    def content(self) -> str:
+        return key_of(self.source.content(), self.tenant)
+
+    def rows(self) -> pa.Table:
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        parts = [piece.select(["chunk_id", "doc_id", "content_hash"]) for piece in self.source.texts(self.tenant)]
+        if not parts:
+            raise ArtifactError(f"{self.url} holds no text of the tenant {self.tenant}")
+        return pa.concat_tables(parts).rename_columns(ROWS.names).cast(ROWS).sort_by("text_id")
+
+    @cached_property
+    def stored_vectors(self) -> StoredVectors:
+        shards = self.vectors.open()
+        if shards is None or (shards.find(keys_of(self._rows["content_hash"])) < 0).any():
+            encoder = Deferred(self.vectors.encoder, self.vectors.cache.root)
+            ensure_cached(encoder, self.vectors.memory(), self.source.iterate_hashes(self.tenant))
+        return self.vectors
+
+    def encode(self, stage: str, spread: Spread) -> None:
+        texts = Encoding(self.source, self.tenant, self.vectors.encoder, self.vectors.cache, stage)
+        prefetch_vectors(texts, self._rows["content_hash"], spread)
+
+    def text_tables(self) -> Iterator[pa.Table]:
+        for piece in self.source.texts(self.tenant):
+            names = ["chunk_id" if name == "text_id" else name for name in WORDS.names]
+            yield piece.select(names).rename_columns(WORDS.names).cast(WORDS)
+
+    def queries(self) -> list[str]:
+        """See `VectorSource`: those of validation and test, all where there are none."""
+        rows = self.source.queries(self.tenant)
+        held_out_rows = rows.filter(pc.not_equal(rows["split"], "train"))
+        query_texts: list[str] = (held_out_rows if held_out_rows.num_rows else rows)["text"].to_pylist()
+        return [text for text in dict.fromkeys(query_texts) if text.strip()]
+
+
+@dataclass
+class FileSource:
+    """A file of vectors: Parquet with text_id and vector (and doc_id), or a NumPy array, whose rows are numbered.
+
+    They are kept in the embedding cache under the hash of their numbers.
+
+    Attributes:
+        url: a .parquet or .npy file, or an s3:// address of a Parquet file.
+        tenant: whose they are.
+        vectors: where they are kept, and by which encoder they are.
+    """
+
+    url: str
+    tenant: str
+    vectors: StoredVectors
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.vectors.identity
+
+    @cached_property
+    def stored_vectors(self) -> StoredVectors:
+        self.rows()
+        return self.vectors
+
+    def content(self) -> str:
+        store, name = self._place()
+        version = store.version(name)
+        return key_of(self.url, self._rows_hash() if version is None else version)
+
+    def _rows_hash(self) -> str:
+        """Of all ids and vectors, for a file of which the storage keeps no version."""
+        digest = sha256()
+        for row in zip(*(self._rows[name].to_pylist() for name in ROWS.names), strict=True):
+            digest.update(json.dumps(row).encode())
+        return digest.hexdigest()
+
+    def rows(self) -> pa.Table:
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        parts = [self._cache_rows(ids, documents, vectors) for ids, documents, vectors in self._read()]
+        file_rows = pa.concat_tables([ROWS.empty_table(), *parts]).sort_by("text_id")
+        if not file_rows.num_rows:
+            raise InputError(f"{self.url} holds no vector")
+        if len(pc.unique(file_rows["text_id"])) < file_rows.num_rows:
+            twice = pc.value_counts(file_rows["text_id"].combine_chunks()).to_pylist()
+            raise InputError(
+                f"{self.url}: text_id {max(twice, key=lambda count: count['counts'])['values']} comes twice"
+            )
+        return file_rows
+
+    def encode(self, stage: str, spread: Spread) -> None:
+        """See `VectorSource`: reading the file puts them there."""
+
+    def text_tables(self) -> Iterator[pa.Table]:
+        rows, none = self.rows(), pa.nulls(self.rows().num_rows, pa.string())
+        columns = {name: rows[name] if name in ROWS.names else none for name in WORDS.names}
+        yield pa.table(columns, schema=WORDS)
+
+    def queries(self) -> list[str]:
+        return []
+
+    def _place(self) -> tuple[Store, str]:
+        folder, _, name = self.url.rpartition("/")
+        store = Store(folder or ("." if not self.url.startswith("/") else "/"))
+        if store.size(name) is None:
+            raise InputError(f"{self.url} is neither a run nor a file of vectors")
+        return store, name
+
+    def _read(self) -> Iterator[tuple[pa.Array, pa.Array, Floats]]:
+        store, name = self._place()
+        if name.endswith(".npy"):
+            if store.local is None:
+                raise InputError(f"{self.url}: a .npy file is read from this machine; give Parquet on S3")
+            yield from read_numpy(Path(self.url).expanduser(), self.vectors.cache.dtype)
+            return
+        with pq.ParquetFile(store.path(name), filesystem=store.filesystem) as file:
+            lacking = {"text_id", "vector"} - set(file.schema_arrow.names)
+            if lacking:
+                raise InputError(f"{self.url} has no column {' and '.join(sorted(lacking))}")
+            yield from read_parquet(file.iter_batches(BLOCK), self.url, self.vectors.cache.dtype)
+
+    def _cache_rows(self, ids: pa.Array, documents: pa.Array, vectors: Floats) -> pa.Table:
+        hashes = _hashes(vectors)
+        memory, encoder = self.vectors.memory(), self.vectors.encoder.encoder_id()
+        new = memory.missing(encoder, hashes)
+        new = new[np.unique(keys_of(hashes)[new], axis=0, return_index=True)[1]] if len(new) else new
+        if len(new):
+            memory.append(encoder, hashes.take(pa.array(new)), vectors[new])
+        return pa.Table.from_arrays([ids, documents, hashes], schema=ROWS)
+
+
+def _hashes(vectors: Floats) -> pa.Array:
+    """A hash of each vector's numbers, 32 hex digits."""
+    rows = np.ascontiguousarray(vectors.astype("<f4"))
+    blobs = pa.Array.from_buffers(pa.binary(rows[:1].nbytes), len(rows), [None, pa.py_buffer(rows)])
+    with scratch() as connection:
+        connection.register(
+            "given", pa.table({"place": pa.array(np.arange(len(rows))), "row": blobs.cast(pa.binary())})
+        )
+        hashes = connection.sql("SELECT left(sha256(row), 32) AS hash FROM given ORDER BY place").to_arrow_table()
+    return hashes["hash"].combine_chunks()

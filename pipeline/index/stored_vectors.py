@@ -1,0 +1,98 @@
+"""Vectors of a byte a number, by which candidates are scored again: files that are mapped, not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.index.faiss_io import Floats, Ints
+
+MOST = 127
+UNIT = 4
+"""Bytes of a row before its numbers."""
+
+
+def encode_npy(blocks: Iterable[Floats], rows: int, dimensions: int) -> memoryview:
+    """A NumPy file of vectors: each one's numbers as bytes from -127 to 127, and what to multiply them by.
+
+    Args:
+        blocks: vectors, shape (b, dimensions) each.
+        rows: how many in all.
+        dimensions: of each.
+    """
+    form, header = _form(dimensions), BytesIO()
+    header_fields = {"descr": np.lib.format.dtype_to_descr(form), "fortran_order": False, "shape": (rows,)}
+    np.lib.format.write_array_header_1_0(header, header_fields)
+    file, start = bytearray(header.tell() + rows * form.itemsize), 0
+    file[: header.tell()] = header.getvalue()
+    out = np.frombuffer(file, form, rows, header.tell())
+    for vectors in blocks:
+        longest = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny)
+        rows_out = out[start : start + len(vectors)]
+        rows_out["numbers"] = np.rint(vectors * (MOST / longest)[:, None])
+        rows_out["unit"] = longest / MOST
+        start += len(vectors)
+    return memoryview(file)
+
+
+def _form(dimensions: int) -> Any:
+    return np.dtype([("unit", "<f4"), ("numbers", "i1", (dimensions,))])
+
+
+class StoredBlocks:
+    """The files of an index, by the numbers of their first vectors.
+
+    Args:
+        files: number of the first vector, and where the file lies.
+
+    Raises:
+        ArtifactError: one is damaged.
+    """
+
+    def __init__(self, files: Iterable[tuple[int, Path]]) -> None:
+        ordered = sorted(files)
+        self._firsts = np.array([first for first, _ in ordered], np.int64)
+        self._files = [_map_file(path) for _, path in ordered]
+
+    def scores(self, queries: Floats, numbers: Ints) -> Floats:
+        """Inner products with candidates, shape of `numbers`; of none (-1) minus infinity.
+
+        Args:
+            queries: shape (n_queries, dimensions).
+            numbers: shape (n_queries, candidates).
+        """
+        scores_out = np.full(numbers.shape, -np.inf, np.float32)
+        for query, query_numbers, scores in zip(queries, numbers, scores_out, strict=True):
+            rows = self._gather_rows(query_numbers)
+            units = rows[:, :UNIT].copy().view("<f4")[:, 0]
+            scores[:] = rows[:, UNIT:].view(np.int8).astype(np.float32) @ query * units
+        scores_out[numbers < 0] = -np.inf
+        return scores_out
+
+    def _gather_rows(self, numbers: Ints) -> NDArray[np.uint8]:
+        """Rows as bytes: gathered as such, they take a quarter of the time that records take."""
+        numbers = np.maximum(numbers, self._firsts[0])
+        of_file = np.searchsorted(self._firsts, numbers, side="right") - 1
+        files = np.flatnonzero(np.bincount(of_file))
+        if len(files) == 1:
+            return np.asarray(np.take(self._files[files[0]], numbers - self._firsts[files[0]], axis=0))
+        out = np.empty((len(numbers), self._files[0].shape[1]), np.uint8)
+        for file in files:
+            in_file = np.flatnonzero(of_file == file)
+            out[in_file] = np.take(self._files[file], numbers[in_file] - self._firsts[file], axis=0)
+        return out
+
+
+def _map_file(path: Path) -> NDArray[np.uint8]:
+    """Rows as bytes: the unit, then the numbers."""
+    try:
+        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise ArtifactError(f"{path} is damaged ({error}); make the index again with `darklode index`") from error
+    return np.asarray(mapped).view(np.uint8).reshape(len(mapped), mapped.itemsize)

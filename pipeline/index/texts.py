@@ -1,0 +1,72 @@
+"""The texts of an index and their numbers: a text keeps its number until it changes or goes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.index.faiss_io import Ints
+from darklode.pipeline.index.source import VectorSource
+from darklode.schemas.serving_tables import INDEXED_TEXTS
+
+TEXTS = Stage("indexed_texts", 1, (), (INDEXED_TEXTS.name,))
+
+NEXT = "next number"
+"""Fact of the stage: numbers from here on were never given."""
+
+
+def write_indexed_texts(source: VectorSource, output: Output) -> None:
+    """Number the texts from 0.
+
+    Args:
+        source: what is indexed.
+        output: takes `write_indexed_texts`.
+    """
+    rows = source.rows()
+    _write(source, output, rows, np.arange(rows.num_rows))
+    output.facts[NEXT] = rows.num_rows
+    output.count(FunnelStep("indexed_texts", "texts", rows.num_rows, "texts", rows.num_rows))
+
+
+def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) -> None:
+    """Give numbers to what came or changed since; what stayed keeps its own.
+
+    Args:
+        source: what is indexed now.
+        output: takes `write_indexed_texts`.
+        trained: identifies the training of the codebooks that stay in use.
+
+    Raises:
+        ArtifactError: the table of before is gone.
+    """
+    earlier, rows = output.previous_tables(INDEXED_TEXTS.name), source.rows()
+    if earlier is None:
+        raise ArtifactError(f"the index lacks its table indexed_texts (trained {trained}); make it anew")
+    before = earlier.read(INDEXED_TEXTS.name).combine_chunks()
+    numbers = _earlier_numbers(rows, before)
+    came, fresh = np.flatnonzero(numbers < 0), int(output.earlier_facts[NEXT])
+    numbers[came] = fresh + np.arange(len(came))
+    _write(source, output, rows, numbers)
+    is_known = pc.is_in(rows["text_id"], value_set=before["text_id"].combine_chunks()).to_numpy(zero_copy_only=False)
+    changed = int(is_known[came].sum())
+    output.facts[NEXT] = fresh + len(came)
+    output.facts["added"], output.facts["changed"] = len(came) - changed, changed
+    output.facts["removed"] = before.num_rows - (rows.num_rows - (len(came) - changed))
+    output.count(FunnelStep("indexed_texts", "texts before", before.num_rows, "texts", rows.num_rows))
+
+
+def _earlier_numbers(rows: pa.Table, before: pa.Table) -> Ints:
+    """The number of each text that is as it was, -1 of the others."""
+    row_before = pc.index_in(rows["text_id"], value_set=before["text_id"].combine_chunks())
+    same = pc.equal(before["content_hash"].take(row_before), rows["content_hash"])
+    numbers_before = pc.if_else(pc.fill_null(same, False), before["number"].take(row_before), -1)
+    return np.array(numbers_before.to_numpy(), np.int64)
+
+
+def _write(source: VectorSource, output: Output, rows: pa.Table, numbers: Ints) -> None:
+    columns = {name: rows[name] for name in rows.column_names}
+    id_columns = {"tenant": pa.repeat(source.tenant, rows.num_rows), "number": pa.array(numbers)}
+    output.write(INDEXED_TEXTS.name, INDEXED_TEXTS.rows(columns | id_columns))

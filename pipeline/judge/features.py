@@ -1,0 +1,92 @@
+"""Features of a pair from the run itself: retrievers' scores and ranks, term overlap, and lengths."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import ExitStack
+from dataclasses import astuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import key_of
+from darklode.pipeline.base.chunk_texts import TenantChunks
+from darklode.pipeline.base.terms import TermSpace
+from darklode.pipeline.judge.adaptive.pool_features import RETRIEVERS, K
+from darklode.pipeline.judge.embedded import EmbeddedJudge
+
+# A chunk that is not in a retriever's list scores what the list's last one does, which is the most that it can have.
+_FOUND = """
+    CREATE TEMP TABLE found AS
+    WITH lists AS (SELECT query_id, chunk_id, retriever, rank, score FROM rankings WHERE tenant = $tenant),
+    lowest AS (SELECT query_id, {lowest} FROM lists GROUP BY query_id),
+    seen AS (SELECT query_id, chunk_id, {seen} FROM lists GROUP BY query_id, chunk_id)
+    SELECT query_id, chunk_id, {columns}, p.fused_score, ln(p.best_rank), len(p.retrievers)
+    FROM pool p JOIN lowest l USING (query_id) JOIN seen s USING (query_id, chunk_id)
+    WHERE p.tenant = $tenant ORDER BY query_id, chunk_id
+"""
+
+_ASKED = """
+    SELECT found.* EXCLUDE (query_id, chunk_id) FROM asked LEFT JOIN found USING (query_id, chunk_id)
+    ORDER BY asked.place
+"""
+
+_Floats = NDArray[np.float64]
+
+
+class RankingFeatures:
+    """Features of the pairs of a tenant's pool.
+
+    For each retriever score and reciprocal rank (0 if not retrieved); the fused score, log of the best rank and number
+    of
+    retrievers; the features of the embedded judge; log lengths of query and chunk in characters. Memory does not grow
+    with
+    the pool, because DuckDB spills to disk.
+
+    Args:
+        chunks: the tenant's chunks; the run has `pool` and `rankings`.
+    """
+
+    def __init__(self, chunks: TenantChunks) -> None:
+        tables = chunks.tables
+        lists = [part.sha256 for table in ("rankings", "pool") for part in tables.parts(table)]
+        self.measure_id = key_of(chunks.digest, lists)
+        self._embedded = EmbeddedJudge(TermSpace(chunks.batches()))
+        exit_stack = ExitStack()
+        self._connection = exit_stack.enter_context(tables.connect())
+        weakref.finalize(self, exit_stack.close)
+        tenant = {"tenant": chunks.tenant}
+        names = [name for (name,) in self._connection.execute(RETRIEVERS, tenant).fetchall()]
+        self._connection.execute(_join_rankings_sql(names), tenant)
+
+    def __call__(self, pairs: pa.Table) -> _Floats:
+        """NaN if the pool does not contain the pair."""
+        embedded_features = np.column_stack(astuple(self._embedded.features(pairs)))
+        lengths = [pc.utf8_length(pairs[name]).to_numpy() for name in ("query", "text")]
+        return np.column_stack([self._ranking_columns(pairs), embedded_features, np.log1p(np.stack(lengths, axis=1))])
+
+    def _ranking_columns(self, pairs: pa.Table) -> _Floats:
+        pair_ids = pairs.select(["query_id", "chunk_id"]).append_column("place", pa.array(np.arange(pairs.num_rows)))
+        self._connection.register("asked", pair_ids)
+        rows = self._connection.sql(_ASKED).to_arrow_table()
+        columns = [pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy() for column in rows.columns]
+        return np.stack(columns, axis=1)
+
+
+def _join_rankings_sql(names: list[str]) -> str:
+    """SQL that creates the table of features: two columns per retriever, and three for the pool."""
+    numbers = range(len(names))
+    is_own = ["retriever = '" + name.replace("'", "''") + "'" for name in names]
+    return _FOUND.format(
+        lowest=", ".join(f"min(score) FILTER ({own}) AS lowest_{n}" for n, own in enumerate(is_own)),
+        seen=", ".join(
+            f"max(score) FILTER ({own}) AS score_{n}, max(rank) FILTER ({own}) AS rank_{n}"
+            for n, own in enumerate(is_own)
+        ),
+        columns=", ".join(
+            f"coalesce(score_{n}, lowest_{n}, 0) AS score_{n}, coalesce({K + 1} / ({K} + rank_{n}), 0) AS rank_{n}"
+            for n in numbers
+        ),
+    )

@@ -1,0 +1,275 @@
+"""Files for batch services: a call a line out, an answer a line back, joined by `custom_id` alone.
+
+The format is OpenAI's, which `vllm run-batch` and hosted services read. Its lines are the calls that the judge itself
+would send, so that the answers are this judge's verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.chunk_texts import TenantChunks, tenants
+from darklode.pipeline.base.errors import ExportError
+from darklode.pipeline.base.memory.keys import KeyIndex
+from darklode.pipeline.base.memory.store import Entries
+from darklode.pipeline.base.remote.budget import Usage
+from darklode.pipeline.base.remote.call_errors import BadReply
+from darklode.pipeline.base.remote.chat import completion_of
+from darklode.pipeline.judge.ledger import VERDICTS, Ledger
+from darklode.pipeline.judge.llm.prompt import PairText
+from darklode.pipeline.judge.llm.reply_parsing import LlmReading, read, reply_batch
+from darklode.pipeline.judge.llm.response_formats import RequestTemplate
+from darklode.pipeline.judge.pairs import pair_blocks
+from darklode.pipeline.judge.port import Earlier
+
+MOST_REQUESTS = 50_000
+MOST_BYTES = 200_000_000
+"""What one file of OpenAI's service may hold; vLLM sets no limit."""
+
+_URL = "/v1/chat/completions"
+_TOGETHER = 1 << 13
+_CUT = "-cut"
+_CUSTOM_ID = re.compile(rf"([0-9a-f]{{8}})_([\w-]{{43}})({_CUT})?", re.ASCII)
+_SIDES = ("query_hash", "chunk_hash")
+
+
+@dataclass(frozen=True)
+class CustomId:
+    """What a line's `custom_id` says: whose verdict on which pair, and whether the chunk was cut.
+
+    At most 56 letters, digits, - and _: services take 64 such characters.
+    """
+
+    judge: str
+    query_hash: str
+    chunk_hash: str
+    cut: bool
+
+    def __str__(self) -> str:
+        pair = urlsafe_b64encode(bytes.fromhex(self.query_hash + self.chunk_hash)).decode().rstrip("=")
+        return f"{self.judge}_{pair}{_CUT if self.cut else ''}"
+
+    @classmethod
+    def parse(cls, custom_id: object) -> CustomId | None:
+        """The name that a `custom_id` stands for; None where it is not one of ours."""
+        match = _CUSTOM_ID.fullmatch(custom_id) if isinstance(custom_id, str) else None
+        if match is None:
+            return None
+        pair = urlsafe_b64decode(f"{match[2]}=").hex()
+        return cls(match[1], pair[:32], pair[32:], cut=bool(match[3]))
+
+
+def short_name(judge_id: str) -> str:
+    """What stands for a judge in a `custom_id`: eight hex digits."""
+    return sha256(judge_id.encode()).hexdigest()[:8]
+
+
+def iterate_unjudged(
+    tables: Tables, ledger: Ledger, judge_id: str, earlier: Earlier | None = None, under_way: KeyIndex | None = None
+) -> Iterator[pa.Table]:
+    """The run's pairs without a verdict in the ledger, each pair of texts once, by blocks of queries.
+
+    Args:
+        tables: holds `queries`, `chunks` and `pool`.
+        ledger: as it is now; verdicts of the earlier version that still hold are handed down.
+        judge_id: whose verdicts.
+        earlier: the judge's earlier version.
+        under_way: pairs that are left out; those that are handed out are added.
+    """
+    entries, inherits = ledger.open(judge_id), ledger.inherit_function(judge_id, earlier)
+    seen_keys = KeyIndex() if under_way is None else under_way
+    for tenant in tenants(tables, "pool"):
+        for pairs in pair_blocks(tables, TenantChunks(tables, tenant)):
+            new_pairs = _not_in_ledger(pairs, entries)
+            if inherits(new_pairs):
+                entries.refresh()
+                new_pairs = _not_in_ledger(new_pairs, entries)
+            yield new_pairs.filter(pa.array(seen_keys.add_new(VERDICTS.keys(new_pairs))))
+
+
+def null_pairs(tables: Tables, ledger: Ledger, judge_id: str) -> int:
+    """How many of the run's pairs have a verdict without a label.
+
+    Args:
+        tables: holds `queries`, `chunks` and `pool`.
+        ledger: as it is now.
+        judge_id: whose verdicts.
+    """
+    entries, nulls = ledger.open(judge_id), 0
+    for tenant in tenants(tables, "pool"):
+        for pairs in pair_blocks(tables, TenantChunks(tables, tenant)):
+            nulls += entries.find(pairs).values["relevant"].null_count
+    return nulls
+
+
+def _not_in_ledger(pairs: pa.Table, entries: Entries) -> pa.Table:
+    return pairs.take(pa.array(np.delete(np.arange(pairs.num_rows), entries.find(pairs).rows)))
+
+
+def batch_files(blocks: Iterable[pa.Table], template: RequestTemplate, target: Path) -> Iterator[tuple[Path, int]]:
+    """Write a call for each pair; files and their calls, each handed over when it is whole.
+
+    A second file is begun where the first holds as much as a service takes: `calls.jsonl`, `calls-2.jsonl`, …
+    A file is there when it is whole.
+
+    Args:
+        blocks: rows of `PAIRS`.
+        template: the judge.
+        target: the first file.
+
+    Raises:
+        ExportError: one of the files is there already.
+    """
+    lines = (line for pairs in blocks for line in _lines(pairs, template))
+    for number, some in enumerate(_split(lines), 1):
+        path = target if number == 1 else target.with_name(f"{target.stem}-{number}{target.suffix}")
+        if path.exists():
+            raise ExportError(f"{path} is there already; it may be under way at a service, so name a new file")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half, calls = path.with_name(f".{path.name}.tmp"), 0
+        with half.open("wb") as file:
+            for line in some:
+                file.write(line)
+                calls += 1
+        half.replace(path)
+        yield path, calls
+
+
+def _lines(pairs: pa.Table, template: RequestTemplate) -> Iterator[bytes]:
+    judge = short_name(template.judge_id)
+    for pair in pairs.to_pylist():  # a call a pair: nothing here is columnar any more
+        pair_text = PairText(pair["query"], pair["title"], pair["heading"], pair["text"])
+        user, cut = template.fit_pair(pair_text, template.settings.max_chunk_tokens)
+        name = CustomId(judge, pair["query_hash"], pair["chunk_hash"], cut)
+        head = json.dumps({"custom_id": str(name), "method": "POST", "url": _URL})[:-1].encode()
+        yield head + b', "body": ' + template.body(user) + b"}\n"
+
+
+def _split(lines: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
+    """Lines by files; each must be consumed before the next is asked for."""
+    waiting = next(lines, None)
+
+    def file() -> Iterator[bytes]:
+        nonlocal waiting
+        size = count = 0
+        while waiting is not None and count < MOST_REQUESTS and (not count or size + len(waiting) <= MOST_BYTES):
+            size, count = size + len(waiting), count + 1
+            line, waiting = waiting, next(lines, None)
+            yield line
+
+    while waiting is not None:
+        yield file()
+
+
+def read_batch(
+    lines: Iterable[bytes],
+    template: RequestTemplate,
+    ledger: Ledger,
+    spend: Callable[[Usage], None] = lambda _used: None,
+) -> Counter[str]:
+    """Put the answers of a batch into the ledger, in whatever order they come.
+
+    Returns how many calls have a `verdict`, an unreadable answer that is kept as a `null`, one that was `cut_off` and
+    is a null, too, or `failed` and so remain to be asked; and how many lines are of `another` judge or run, or
+    `broken`, or a `duplicate`: a further answer to a call. Of several answers the first label stands; those that
+    `contradict` it are among the duplicates. `renamed` are calls that were answered in another model's name.
+
+    Args:
+        lines: of the service's output file.
+        template: the judge whose calls were written.
+        ledger: where the verdicts go.
+        spend: told what the answers took, as they are kept.
+
+    Raises:
+        ArtifactError: they cannot be kept.
+        DarklodeError: another model answers than was asked; what comes before it is kept.
+    """
+    judge, counts = short_name(template.judge_id), Counter[str]()
+    buffered: list[tuple[CustomId, LlmReading]] = []
+    answered: dict[CustomId, tuple[str, bool | None]] = {}
+    try:
+        for line in filter(bytes.strip, lines):
+            kind, name, reading = _read_line(line, judge, template)
+            if name and reading and not _is_news(counts, answered, kind, name, reading):
+                continue
+            counts[kind] += 1
+            if name and reading:
+                counts["renamed"] += bool(reading.other_model)
+                buffered.append((name, reading))
+            if len(buffered) == _TOGETHER:
+                spend(_store_readings(buffered, template, ledger))
+                buffered = []
+    finally:
+        spend(_store_readings(buffered, template, ledger))
+    return +counts
+
+
+def _is_news(
+    counts: Counter[str],
+    answered: dict[CustomId, tuple[str, bool | None]],
+    kind: str,
+    name: CustomId,
+    reading: LlmReading,
+) -> bool:
+    """Whether an answer is the first to its call, or the first label after nulls; others are counted as duplicates."""
+    label = reading.values.get("relevant")
+    if name not in answered:
+        answered[name] = kind, label
+        return True
+    counts["duplicate"] += 1
+    earlier_kind, earlier = answered[name]
+    if earlier is None and label is not None:
+        counts[earlier_kind] -= 1
+        answered[name] = kind, label
+        return True
+    counts["contradict"] += label is not None and label != earlier
+    return False
+
+
+def _store_readings(buffered: list[tuple[CustomId, LlmReading]], template: RequestTemplate, ledger: Ledger) -> Usage:
+    pairs = {side: pa.array([getattr(name, side) for name, _ in buffered], pa.string()) for side in _SIDES}
+    replies = reply_batch(enumerate(reading for _, reading in buffered)).replies
+    ledger.add(template.judge_id, pa.table(pairs), replies)
+    return Usage(*(pc.sum(replies[name]).as_py() or 0 for name in ("prompt_tokens", "completion_tokens")))
+
+
+def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str, CustomId | None, LlmReading | None]:
+    try:
+        record = json.loads(line)
+        custom_id = record["custom_id"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return "broken", None, None
+    name = CustomId.parse(custom_id)
+    if name is None or name.judge != judge:
+        return "another", None, None
+    completion = _completion(record)
+    if completion is None:
+        return "failed", None, None
+    reading = read(completion, template)
+    reading.values["truncated"] = name.cut
+    unreadable = "cut_off" if reading.cut_off else "null"
+    return "verdict" if reading.readable else unreadable, name, reading
+
+
+def _completion(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The line's chat completion; None where the call failed, or gave none."""
+    response = record.get("response")
+    if record.get("error") or not isinstance(response, dict) or response.get("status_code", 200) != 200:
+        return None
+    try:
+        return completion_of(response.get("body") or {})
+    except BadReply:
+        return None

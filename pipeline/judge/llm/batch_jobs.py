@@ -1,0 +1,272 @@
+"""A run's calls at a hosted batch service: submitted once, and fetched into the ledger, whatever is killed in between.
+
+Of every file that is submitted there is a record beside the ledger, until its answers are fetched:
+
+ROOT/batches/<hash of the token>/batch.json    what was submitted where, and the service's id, once it is known
+                                /NAME.keys     the pairs, 16 bytes each
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.base.memory.keys import KeyIndex, Keys, from_bytes, to_bytes
+from darklode.pipeline.base.memory.parts import PartFiles
+from darklode.pipeline.base.remote.batch_service import BatchService, BatchState, UnknownToService
+from darklode.pipeline.base.remote.budget import NOTHING, Budget, SpendingBook, Usage
+from darklode.pipeline.judge.ledger import VERDICTS, Ledger
+from darklode.pipeline.judge.llm.batch_files import CustomId, batch_files, read_batch
+from darklode.pipeline.judge.llm.response_formats import RequestTemplate
+
+_CLOCKS_DIFFER = 3600.0
+"""Seconds by which the service's clock may be behind."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A file of calls that was submitted, or was about to be.
+
+    Attributes:
+        token: by which the service knows its batch, too.
+        judge_id: whose calls.
+        run: of which run.
+        where: the service.
+        calls: in the file.
+        prompt_tokens, completion_tokens: they may take, at most.
+        began: seconds of the epoch.
+        id: the service's, of the batch; null: it is not known whether it has begun.
+        account, cost: where it is kept what is spent, and what the tokens cost; empty: nowhere.
+    """
+
+    token: str
+    judge_id: str
+    run: str
+    where: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    began: float
+    id: str | None = None
+    account: str = ""
+    cost: float = 0.0
+
+
+class BatchJournal:
+    """What was submitted and is not yet fetched, of all judges and runs.
+
+    Args:
+        root: of the cache; null: the user's cache folder.
+    """
+
+    def __init__(self, root: str | None) -> None:
+        self._root, self._parts = root, PartFiles(root, "batches", "batch", (".keys",))
+
+    def all(self) -> list[Submitted]:
+        """All files, the oldest first."""
+        submissions = (Submitted(record.pop("batch_id"), **record) for record in self._parts.records())
+        return sorted(submissions, key=lambda submission: submission.began)
+
+    def for_judge(self, judge_id: str) -> list[Submitted]:
+        """A judge's files, the oldest first."""
+        return [submission for submission in self.all() if submission.judge_id == judge_id]
+
+    def pairs(self, judge_id: str) -> KeyIndex:
+        """The pairs in a judge's files."""
+        index, store = KeyIndex(), self._parts.store
+        for name in (name for submission in self.for_judge(judge_id) for name in self._parts.names(submission.token)):
+            index.add(from_bytes(np.frombuffer(store.read(name) or b"", np.uint8).reshape(-1, 16)))
+        return index
+
+    def note(self, submission: Submitted, keys: Keys | None = None) -> None:
+        """Write a file's record, and with the first one its pairs."""
+        facts = asdict(submission)
+        self._parts.register(facts.pop("token"), **facts)
+        if keys is not None:
+            self._parts.write(submission.token, to_bytes(keys.reshape(-1)))
+
+    def find(self, name: str) -> Submitted:
+        """The file with a service's id of the batch, or with a token.
+
+        Raises:
+            MissingPart: there is none.
+        """
+        every = self.all()
+        match = next((submission for submission in every if name in {submission.id, submission.token}), None)
+        if match is None:
+            other_names = ", ".join(submission.id or submission.token for submission in every) or "none"
+            raise MissingPart(
+                f"no batch {name} is under way (under way: {other_names}); for another cache, set cache.root"
+            )
+        return match
+
+    def forget(self, submission: Submitted) -> None:
+        """Delete a file's record: its pairs are free to be asked for again."""
+        self._parts.prune(submission.token)
+
+    def write_off(self, submission: Submitted) -> None:
+        """Forget a file whose answers are lost, and book all that they may have cost: they were paid for."""
+        if submission.account:
+            usage = Usage(submission.prompt_tokens, submission.completion_tokens)
+            SpendingBook(self._root, submission.account).add(usage, submission.cost)
+        self.forget(submission)
+
+
+class HostedJudge:
+    """A judge's calls at a service.
+
+    Args:
+        template: the judge.
+        ledger: where its verdicts are, and those of the service go.
+        journal: of what is under way.
+        service: where calls are answered.
+        budget: prices and limits of the judge.
+    """
+
+    def __init__(
+        self, template: RequestTemplate, ledger: Ledger, journal: BatchJournal, service: BatchService, budget: Budget
+    ) -> None:
+        self._template, self._ledger, self._journal = template, ledger, journal
+        self._service, self._budget = service, budget
+
+    def submit(self, blocks: Iterable[pa.Table], run: str) -> Iterator[Submitted]:
+        """Submit calls, a file at a time; each is under way when it is handed over.
+
+        Args:
+            blocks: rows of `PAIRS`, none of which is under way.
+            run: whose they are; nobody else submits calls of it meanwhile.
+
+        Raises:
+            DarklodeError: the service refuses, or a limit could be exceeded. What is under way stays so.
+        """
+        self._budget.sync_book()
+        for submission in self._journal.for_judge(self._template.judge_id):
+            self._budget.reserve(Usage(submission.prompt_tokens, submission.completion_tokens))
+        with tempfile.TemporaryDirectory(prefix="darklode-batch-") as scratch:
+            for file, calls in batch_files(blocks, self._template, Path(scratch) / "calls.jsonl"):
+                keys, estimate = _read(file, self._template)
+                self._budget.reserve(estimate)
+                judge_id, where = self._template.judge_id, self._service.where
+                submission = Submitted(uuid.uuid4().hex, judge_id, run, where, calls, *estimate, began=time.time())
+                submission = replace(submission, account=self._budget.account, cost=self._budget.cost(estimate))
+                self._journal.note(submission, keys)
+                submission = replace(submission, id=self._service.start(file, submission.token))
+                self._journal.note(submission)
+                file.unlink()
+                yield submission
+
+    def settle(self, run: str) -> None:
+        """Find out what became of a run's files that were about to be submitted: those that never began are forgotten.
+
+        Args:
+            run: of which nobody submits calls meanwhile.
+        """
+        for submission in self._own_submissions():
+            if self._with_id(submission).id is None and submission.run == run:
+                self._journal.forget(submission)
+
+    def look(self) -> Iterator[tuple[Submitted, BatchState | None]]:
+        """All files at this service and how far it is with them; None for one that may not have begun.
+
+        Raises:
+            DarklodeError: the service does not answer or, after all others, a batch is gone.
+        """
+        gone = list[MissingPart]()
+        yield from self._states(gone)
+        if gone:
+            raise gone[0]
+
+    def fetch(self) -> Iterator[tuple[Submitted, BatchState | None, Counter[str]]]:
+        """Keep the answers of the batches that are over, whose pairs without an answer are free again.
+
+        Yields what `look` says of each file, and what `read_batch` counts.
+
+        Raises:
+            DarklodeError: the service does not answer, or they cannot be kept or, after all others, a batch or its
+                answers are gone. The same call goes on from there.
+        """
+        gone = list[MissingPart]()
+        for submission, state in self._states(gone):
+            counts = Counter[str]()
+            if state and state.is_finished:
+                try:
+                    counts = self._store_replies(state)
+                except UnknownToService as error:  # the others' answers are kept first
+                    gone.append(_lost_batch_error(submission, error))
+                    continue
+                self._journal.forget(submission)
+            yield submission, state, counts
+        if gone:
+            raise gone[0]
+
+    def _states(self, gone: list[MissingPart]) -> Iterator[tuple[Submitted, BatchState | None]]:
+        """What `look` says of the files that are not gone; of the others it is told by errors."""
+        for submission in map(self._with_id, self._own_submissions()):
+            try:
+                state = self._service.look(submission.id) if submission.id else None
+            except UnknownToService as error:
+                gone.append(_lost_batch_error(submission, error))
+            else:
+                yield submission, state
+
+    def _store_replies(self, state: BatchState) -> Counter[str]:
+        counts = Counter[str]()
+        with tempfile.TemporaryDirectory(prefix="darklode-batch-") as scratch:
+            for number, file_id in enumerate(state.files):
+                with self._service.download(file_id, Path(scratch) / f"{number}.jsonl").open("rb") as lines:
+                    counts += read_batch(lines, self._template, self._ledger, self._spend)
+        self._budget.sync_book()
+        return counts
+
+    def _spend(self, used: Usage) -> None:
+        self._budget.settle(NOTHING, used)
+
+    def _own_submissions(self) -> list[Submitted]:
+        return [
+            submission
+            for submission in self._journal.for_judge(self._template.judge_id)
+            if submission.where == self._service.where
+        ]
+
+    def _with_id(self, submission: Submitted) -> Submitted:
+        """The record with the service's id, as far as the service has one."""
+        if submission.id is not None:
+            return submission
+        batch = self._service.find(submission.token, submission.began - _CLOCKS_DIFFER)
+        if batch is None:
+            return submission
+        identified = replace(submission, id=batch.id)
+        self._journal.note(identified)
+        return identified
+
+
+def _lost_batch_error(submission: Submitted, error: UnknownToService) -> MissingPart:
+    name = submission.id or submission.token
+    return MissingPart(
+        f"{name}: {error}. If its answers are gone for good, `darklode judge batch forget {name}` frees its "
+        f"{submission.calls:,} calls to be asked, and paid for, again"
+    )
+
+
+def _read(file: Path, template: RequestTemplate) -> tuple[Keys, Usage]:
+    """The pairs of a file of calls, and the tokens that it may take."""
+    names, prompt, completion = list[CustomId](), 0, 0
+    with file.open("rb") as lines:
+        for call in map(json.loads, lines):
+            name = CustomId.parse(call["custom_id"])
+            assert name
+            names.append(name)
+            max_usage = template.estimate(call["body"]["messages"][-1]["content"])
+            prompt, completion = prompt + max_usage.prompt, completion + max_usage.completion
+    pairs = pa.table({side: [getattr(name, side) for name in names] for side in VERDICTS.key})
+    return VERDICTS.keys(pairs), Usage(prompt, completion)

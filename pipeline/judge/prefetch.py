@@ -1,0 +1,134 @@
+"""Prefetching of verdicts in shards: replies go into the ledger as they arrive, where the stage finds them.
+
+Whatever a shard could not request, because its portion of a limit was used up, the stage requests itself under the
+whole limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Output, Tables, key_of
+from darklode.pipeline.base.chunk_texts import TenantChunks
+from darklode.pipeline.base.errors import LimitReached
+from darklode.pipeline.base.memory.parts import resolve_cache
+from darklode.pipeline.base.remote.background import Background
+from darklode.pipeline.base.sharding import Pieces, Spread, split_evenly, worked_apart
+from darklode.pipeline.judge.factory import members
+from darklode.pipeline.judge.kinds import LedgerKind
+from darklode.pipeline.judge.ledger import Ledger
+from darklode.pipeline.judge.ledger_judge import LedgerJudge
+from darklode.pipeline.judge.pairs import pool_pairs
+from darklode.pipeline.judge.panel import Panel, Vote
+from darklode.pipeline.judge.port import QUERY_BLOCK
+from darklode.schemas.judging import JudgeSettings
+from darklode.schemas.settings import CacheSettings
+
+_BLOCKS = f"""
+    SELECT tenant, (number - 1) // {QUERY_BLOCK} AS block, sum(pairs)::BIGINT AS pairs FROM (
+        SELECT tenant, row_number() OVER (PARTITION BY tenant ORDER BY query_id) AS number, count(*) AS pairs
+        FROM pool GROUP BY tenant, query_id
+    ) GROUP BY ALL ORDER BY ALL
+"""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A shard: blocks of queries, and the judges to ask.
+
+    Attributes:
+        tables: `queries`, `chunks` and `pool`.
+        blocks: tenant, first block, and the block after the last.
+        judges: each with its portion of the shared limits.
+        cache: location of the ledger.
+    """
+
+    tables: Tables
+    blocks: tuple[tuple[str, int, int], ...]
+    judges: tuple[LedgerKind, ...]
+    cache: CacheSettings
+
+    @property
+    def name(self) -> str:
+        tenant, first, last = self.blocks[0]
+        return f"judge {tenant} blocks {first} to {last - 1} and {len(self.blocks) - 1} more"
+
+    @property
+    def folder(self) -> str:
+        settings = [section.model_dump(mode="json") for section in (*self.judges, self.cache)]
+        contents = [self.tables.content(table) for table in ("queries", "chunks", "pool")]
+        return f"progress/judge/{key_of(settings, self.blocks, contents)}"
+
+
+def prefetch_verdicts(
+    tables: Tables, output: Output, settings: JudgeSettings, cache: CacheSettings, spread: Spread
+) -> int:
+    """Fill the ledger with the replies of all remote judges to all pairs of the pool.
+
+    Args:
+        tables: `queries`, `chunks` and `pool`.
+        output: receives progress.
+        settings: of the judge and its panel.
+        cache: location of the ledger.
+        spread: where the shards run.
+
+    Returns:
+        Number of replies added to the ledger.
+    """
+    judges = [member for member in members(settings) if isinstance(member, LedgerKind)]
+    done, total = Counter[str](), tables.rows("pool")
+    for pieces in spread(ask, _shards(tables, judges, resolve_cache(cache), spread.places) if judges else []):
+        for piece in pieces:
+            done.update(piece.to_pylist()[0])
+            output.progress(done["pairs"], total, "asking on the cluster")
+    return done["asked"]
+
+
+def ask(shard: Asking) -> Pieces:
+    """Request the missing replies of a shard, block by block; the result counts its pairs and requests."""
+    ledger = Ledger(shard.cache.root)
+    judges = [
+        LedgerJudge(judge_kind.source(shard.cache), ledger, judge_kind.max_attempts_in_all())
+        for judge_kind in shard.judges
+    ]
+    panel, pairs = Panel(judges, Vote("mean", (1.0,) * len(judges), 0.5)), 0
+    with Background() as background:
+        try:
+            _ = panel.member_ids  # a server may be asked for them: not in the calls' own thread
+            for tenant, first, last in shard.blocks:
+                with pool_pairs(shard.tables, TenantChunks(shard.tables, tenant)) as pool:
+                    for block in pool.blocks(first, last):
+                        background.run(panel.each(block), lambda: None)
+                        pairs += block.num_rows
+        except LimitReached:  # the stage goes on from here, and knows the whole limit
+            pass
+    yield pa.table({"pairs": [pairs], "asked": [sum(judge.n_requested for judge in judges)]})
+
+
+def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[Asking]:
+    blocks = tables.sql(_BLOCKS).to_pylist()
+    count = worked_apart(
+        len(blocks),
+        places,
+        min((judge_kind.max_workers for judge_kind in judges if judge_kind.max_workers), default=None),
+    )
+    total = sum(judge_kind["pairs"] for judge_kind in blocks)
+    shards = []
+    for first, last in split_evenly(len(blocks), count):
+        own_blocks = blocks[first:last]
+        share = sum(judge_kind["pairs"] for judge_kind in own_blocks) / total
+        own = tuple(judge_kind.portion(cache, share, min(places, count)) for judge_kind in judges)
+        shards.append(Asking(tables, _ranges(own_blocks), own, cache))
+    return shards
+
+
+def _ranges(blocks: Sequence[dict[str, object]]) -> tuple[tuple[str, int, int], ...]:
+    """Merge adjacent blocks of a tenant."""
+    numbers: dict[str, list[int]] = {}
+    for block in blocks:
+        numbers.setdefault(str(block["tenant"]), []).append(int(str(block["block"])))
+    return tuple((tenant, min(some), max(some) + 1) for tenant, some in numbers.items())

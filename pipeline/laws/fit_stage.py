@@ -1,0 +1,162 @@
+"""The stage `fit_laws`: fits, constants, predictions and a verdict for each measure and label source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.laws.correlation import correlations
+from darklode.pipeline.laws.curve_fitting import KEPT, Fit
+from darklode.pipeline.laws.functional_forms import Floats, LawPoints
+from darklode.pipeline.laws.points import ENTROPY, LawKey, groups, points_of
+from darklode.pipeline.laws.prediction_intervals import confidence_band
+from darklode.pipeline.laws.verdict import LawResult, from_recorded, judge, prediction_error
+from darklode.schemas.law_tables import (
+    LAW_CONSTANTS,
+    LAW_CORRELATIONS,
+    LAW_FITS,
+    LAW_POINTS,
+    LAW_PREDICTIONS,
+    LAW_VERDICTS,
+)
+
+FIT = Stage(
+    "laws",
+    7,
+    (LAW_POINTS.name,),
+    (LAW_FITS.name, LAW_CONSTANTS.name, LAW_PREDICTIONS.name, LAW_VERDICTS.name, LAW_CORRELATIONS.name),
+)
+
+NEGATIVES = 256
+"""Sampled negatives per positive (Scaling Laws for Dense Retrieval, Eq. 6)."""
+
+CHANCE = {ENTROPY: float(np.log(1 + NEGATIVES))}
+"""Loss of an encoder that knows nothing, by measure."""
+
+WITHOUT, ALL = "without the largest", "all"
+RESAMPLES = 100
+
+Row = dict[str, Any]
+
+
+def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
+    """Look for a law in the points of each measure and source, and of each encoder if encoders cannot share a law.
+
+    Writes `law_fits`, `law_constants`, `law_predictions`, `law_verdicts` and `law_correlations`.
+    """
+    rows = tables.read(LAW_POINTS.name)
+    every = groups(rows)
+    for number, key in enumerate(every):
+        output.progress(number, len(every), f"{key.measure}, {key.label}")
+        points = points_of(rows, key)
+        result = judge(points, CHANCE.get(key.measure), RESAMPLES, seed)
+        _write(output, key._asdict(), points, result, seed)
+    output.write(LAW_CORRELATIONS.name, correlations(tables, seed))
+    output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(every)))
+
+
+def accepted_laws(tables: Tables) -> dict[LawKey, LawResult]:
+    """The recorded result of each law, rebuilt without fitting again."""
+    rows = tables.read(LAW_POINTS.name)
+    rows_by_key = {
+        LawKey(row["measure"], row["source"], row["encoder"]): row for row in tables.read(LAW_VERDICTS.name).to_pylist()
+    }
+    return {key: from_recorded(points_of(rows, key), CHANCE.get(key.measure), rows_by_key[key]) for key in groups(rows)}
+
+
+def _write(output: Output, key_columns: Row, points: LawPoints, result: LawResult, seed: int) -> None:
+    beyond = points.take(result.held_out)
+    fits = [(fit, WITHOUT) for fit in result.fits] + ([(result.full_fit, ALL)] if result.full_fit else [])
+    for fit, to in fits:
+        about = key_columns | {"form": fit.form.name, "fitted_to": to}
+        output.write(LAW_FITS.name, _rows(LAW_FITS, [about | _fit_row(fit, result, beyond if to == WITHOUT else None)]))
+        output.write(LAW_CONSTANTS.name, _rows(LAW_CONSTANTS, [about | row for row in _constants(fit)]))
+    output.write(
+        LAW_PREDICTIONS.name, _rows(LAW_PREDICTIONS, [key_columns | row for row in _predictions(result, seed)])
+    )
+    counts = {"points": len(points), "held_out": int(result.held_out.sum()), "near_chance": int(result.plateau.sum())}
+    verdict = {"verdict": result.verdict, "reason": result.reason, "claimed": result.claimed}
+    errors = {"held_out_error": _finite_or_none(result.error), "naive_error": _finite_or_none(result.naive)}
+    form = {"form": result.chosen.form.name if result.chosen else None}
+    output.write(LAW_VERDICTS.name, _rows(LAW_VERDICTS, [key_columns | verdict | form | errors | counts]))
+
+
+def _fit_row(fit: Fit, result: LawResult, beyond: LawPoints | None) -> Row:
+    return {
+        "chosen": result.chosen is not None and fit.form is result.chosen.form,
+        "points": len(fit.points),
+        "loss": fit.loss,
+        "starts": fit.starts,
+        "searched": min(fit.starts, KEPT),
+        "reached": fit.n_optima,
+        "aicc": _finite_or_none(fit.aicc),
+        "r2": _finite_or_none(fit.r2),
+        "held_out_error": None if beyond is None else _finite_or_none(prediction_error(fit, beyond)),
+        "degenerate": "; ".join(fit.form.ends(fit.at, fit.frame)) or None,
+    }
+
+
+def _constants(fit: Fit) -> list[Row]:
+    spread = fit.covariance()
+    has_intervals = not np.isnan(spread).any()
+    return [
+        {
+            "constant": name,
+            "value": value,
+            "standard_error": float(np.sqrt(max(spread[index, index], 0.0))) if has_intervals else None,
+            "covariance": spread[index].tolist() if has_intervals else None,
+        }
+        for index, (name, value) in enumerate(fit.constants.items())
+    ]
+
+
+def _predictions(result: LawResult, seed: int) -> list[Row]:
+    """Predictions at each place and, for an accepted law, at extrapolated sizes."""
+    if result.chosen is None or result.ends is None:
+        return []
+    part = np.where(result.plateau_of_places, "near to chance", np.where(result.held_places, "held out", "fitted"))
+    rows = _prediction_rows(result.chosen, result.places, result.ends, WITHOUT, list(part), result.mean_loss.tolist())
+    if result.full_fit is not None:
+        places, extra = _extrapolated_points(result.places)
+        ends = np.stack(confidence_band(result.full_fit, places, RESAMPLES, seed))
+        observed = [*result.mean_loss.tolist(), *[None] * extra]
+        rows += _prediction_rows(result.full_fit, places, ends, ALL, [*part, *["not measured"] * extra], observed)
+    return rows
+
+
+def _prediction_rows(
+    fit: Fit, places: LawPoints, ends: Floats, to: str, part: list[str], observed: list[float | None]
+) -> list[Row]:
+    return [
+        {
+            "fitted_to": to,
+            "size": int(places.size[at]),
+            "parameters": _finite_or_none(places.parameters[at]),
+            "loss": observed[at],
+            "predicted": float(predicted),
+            "low": _finite_or_none(ends[0, at]),
+            "high": _finite_or_none(ends[1, at]),
+            "part": str(part[at]),
+        }
+        for at, predicted in enumerate(fit.predict(places))
+    ]
+
+
+def _extrapolated_points(places: LawPoints) -> tuple[LawPoints, int]:
+    """The points plus two and four times the largest size of each model, if sizes vary; and how many were added."""
+    if len(np.unique(places.size)) == 1:
+        return places, 0
+    models, max_size = np.unique(places.parameters), places.size.max()
+    size = np.concatenate([places.size, np.repeat([2 * max_size, 4 * max_size], len(models))])
+    return places.with_sizes(size, np.concatenate([places.parameters, np.tile(models, 2)])), 2 * len(models)
+
+
+def _finite_or_none(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _rows(table: Any, rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=table.schema)

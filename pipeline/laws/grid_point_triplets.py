@@ -1,0 +1,96 @@
+"""Triplets of a grid point: the run's own triplets of its queries, or pairs of another source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.towers.dual.triplets import ROWS
+from darklode.pipeline.train.data.sources import texts_of
+from darklode.schemas.laws import LABELS
+from darklode.schemas.tower_tables import TOWER_TRIPLETS
+
+if TYPE_CHECKING:
+    from darklode.pipeline.laws.grid_point import GridContext, GridPoint
+    from darklode.pipeline.train.data.dataset import Task
+    from darklode.pipeline.train.data.vectors import Ints
+
+OF_A_CELL = Stage("cell_triplets", 1, (), (TOWER_TRIPLETS.name,))
+
+
+def cell_triplets(desk: GridContext, task: Task, cell: GridPoint, folder: str) -> Tables:
+    """Write the `tower_triplets` of a grid point.
+
+    For the run's labels these are rows of the whole table in its order, with hard negatives. Pairs of other sources
+    have no
+    negatives, because nobody labelled what does not answer them.
+
+    Args:
+        desk: its tables hold `tower_triplets`.
+        task: queries and pairs of the grid point.
+        cell: source and seed.
+        folder: target.
+
+    Raises:
+        ArtifactError: there is no triplet.
+    """
+
+    def work(_tables: Tables, output: Output) -> None:
+        for rows in _of_labels(desk, task) if cell.source == LABELS else _pair_triplets(desk, task, cell.number):
+            output.write(TOWER_TRIPLETS.name, rows)
+
+    run = Run(folder)
+    run.execute(run.plan(OF_A_CELL, {}), work)
+    triplets = run.tables(TOWER_TRIPLETS.name)
+    if not triplets.rows(TOWER_TRIPLETS.name):
+        raise ArtifactError(f"{cell.name}: none of its queries has a triplet to learn from")
+    return triplets
+
+
+def _of_labels(desk: GridContext, task: Task) -> Iterator[pa.Table]:
+    """Copies part by part, so that rows of different runs stay separate as in the whole table."""
+    for part in desk.tables.parts(TOWER_TRIPLETS.name):
+        rows = desk.tables.part(part)
+        yield rows.filter(pc.is_in(rows["query_id"], task.train.ids))
+
+
+def _pair_triplets(desk: GridContext, task: Task, seed: int) -> Iterator[pa.Table]:
+    """Query and positive of each pair, run by run, in random order within a run."""
+    first = np.unique(task.frozen.position_of, return_index=True)[1]  # row of texts at each position
+    order = np.random.default_rng([seed, 4]).permutation(len(task.pair_query))
+    for number in task.frozen.numbers.tolist():
+        own_pairs = order[task.train.index[task.pair_query[order]] == number]
+        for start in range(0, len(own_pairs), ROWS):
+            yield _rows(desk, task, first, own_pairs[start : start + ROWS])
+
+
+def _rows(desk: GridContext, task: Task, first: Ints, pairs: Ints) -> pa.Table:
+    query = task.pair_query[pairs]
+    about = task.frozen.texts.take(pa.array(first[task.pair_position[pairs]]))
+    words = texts_of(desk.base.sources, about)
+    title = pc.utf8_trim_whitespace(words["title"])
+    columns = {
+        "tenant": about["tenant"],
+        "index": about["index"],
+        "query_id": task.train.ids.take(pa.array(query)),
+        "query": [task.train.texts[row] for row in query.tolist()],
+        "positive_id": about["text_id"],
+        "title": pc.if_else(pc.equal(title, ""), None, title),
+        "content": pc.binary_join_element_wise(words["heading"], words["text"], "\n", null_handling="skip"),
+        "key": about["content_hash"],
+        "answers": _answers(task, first, query),
+    }
+    return TOWER_TRIPLETS.rows(columns)
+
+
+def _answers(task: Task, first: Ints, query: Ints) -> pa.Array:
+    """Hashes of all texts that answer each query."""
+    query_index, position = task.labels.positions(query)
+    hashes = task.frozen.texts["content_hash"].take(pa.array(first[position])).combine_chunks()
+    return pa.ListArray.from_arrays(np.searchsorted(query_index, np.arange(len(query) + 1)).astype(np.int32), hashes)

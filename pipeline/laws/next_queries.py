@@ -1,0 +1,165 @@
+"""Select the next queries to label: clusters without labels first, then the largest disagreement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables
+from darklode.pipeline.base.duckdb_views import all_tables
+from darklode.pipeline.base.relations import Relation, materialize
+from darklode.pipeline.prepare.cluster_sampling import QueryLsa, k_means, n_clusters
+from darklode.pipeline.train.data.pairs import give_way
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.schemas.law_tables import NEXT_QUERIES
+from darklode.schemas.settings import CleanSettings
+
+NEW, DISPUTED = "its cluster has no label", "its cluster is disputed"
+
+TOP = 10
+"""Depth to which retrievers' lists are compared."""
+
+READS = ("rankings", "pool", "panel_verdicts", "raw_queries", "rejects", "log_queries", "query_clusters")
+"""Tables used besides those of training; a missing one counts as empty."""
+
+# Of cluster sampling's rejects those that nothing kept stands for. Retrievers: 0, where all find the same, 1, where no
+# two find one chunk; judges: the share of pairs that a panel splits on, or how near probabilities are to one half.
+BUILD = f"""
+    WITH lists AS (
+        SELECT tenant, query_id, (count(DISTINCT chunk_id) * count(DISTINCT retriever) / count(*) - 1)
+               / (count(DISTINCT retriever) - 1) AS value
+        FROM rankings WHERE rank <= {TOP} GROUP BY tenant, query_id HAVING count(DISTINCT retriever) > 1
+    ), votes AS (
+        SELECT tenant, query_id, chunk_id, count(DISTINCT relevant) > 1 AS torn FROM panel_verdicts GROUP BY ALL
+    ), panel AS (SELECT tenant, query_id, avg(CAST(torn AS INTEGER)) AS value FROM votes GROUP BY ALL),
+    unsure AS (
+        SELECT tenant, query_id, avg(1 - abs(2 * probability - 1) ORDER BY chunk_id) AS value FROM verdicts
+        WHERE probability IS NOT NULL GROUP BY tenant, query_id
+    ), judged AS (
+        SELECT tenant, query_id, bool_or(relevance > 0) AS labelled FROM qrels GROUP BY tenant, query_id
+    )
+    SELECT query_id, text, split <> 'train' AS held, coalesce(labelled, false) AS labelled,
+           split = 'train' AND labelled IS NULL AS candidate, n_represented AS count,
+           greatest(lists.value, coalesce(panel.value, unsure.value)) AS disagreement
+    FROM queries LEFT JOIN judged USING (tenant, query_id) LEFT JOIN lists USING (tenant, query_id)
+    LEFT JOIN panel USING (tenant, query_id) LEFT JOIN unsure USING (tenant, query_id) WHERE tenant = $tenant
+    UNION ALL
+    SELECT query_id, text, false, false, true, count, NULL FROM raw_queries SEMI JOIN (
+        SELECT tenant, id AS query_id FROM rejects
+        WHERE "table" = 'queries' AND reason = 'cluster sampling' AND represented_by IS NULL
+    ) USING (tenant, query_id) WHERE tenant = $tenant
+    ORDER BY query_id
+"""
+
+LOG = """
+    SELECT query_id, text, held, labelled, NOT held AND NOT labelled AS candidate, 1 AS count,
+           CAST(NULL AS DOUBLE) AS disagreement
+    FROM (
+        SELECT query_id, text, coalesce(split, '') <> 'train' OR query_id IN (
+                   SELECT query_id FROM mined_test WHERE tenant = $tenant) AS held,
+               query_id IN (SELECT query_id FROM triplets WHERE tenant = $tenant) AS labelled
+        FROM log_queries LEFT JOIN query_clusters USING (tenant, query_id) WHERE tenant = $tenant
+    ) ORDER BY query_id
+"""
+
+FILES = """
+    SELECT query_id, text, false AS held, false AS labelled, true AS candidate, count,
+           CAST(NULL AS DOUBLE) AS disagreement
+    FROM raw_queries WHERE tenant = $tenant ORDER BY query_id
+"""
+
+# The order decides which of equal texts stays: what a run has before what a file has.
+NUMBERED = """
+    SELECT row_number() OVER () - 1 AS n, CAST($tenant AS VARCHAR) AS tenant, *,
+           CASE WHEN held THEN 'test' WHEN candidate THEN 'train' ELSE 'validation' END AS split
+    FROM given
+"""
+
+CHOSEN = """
+    WITH alike AS (
+        SELECT *, row_number() OVER (PARTITION BY lower(trim(text)) ORDER BY n) AS copy,
+               sum(count) OVER (PARTITION BY lower(trim(text))) AS asked
+        FROM {numbered} WHERE candidate AND n NOT IN (FROM {near})
+    ), clusters AS (
+        SELECT cluster, count(*) FILTER (labelled AND NOT held) AS labels,
+               avg(disagreement ORDER BY n) FILTER (NOT held) AS disagreement
+        FROM {numbered} JOIN clustered USING (n) GROUP BY cluster
+    ), turns AS (
+        SELECT a.tenant, a.query_id, a.text AS query, cluster, c.labels AS cluster_labels, c.disagreement,
+               CAST(asked AS BIGINT) AS count,
+               row_number() OVER (PARTITION BY cluster ORDER BY asked DESC, a.n) AS turn
+        FROM alike a JOIN clustered USING (n) JOIN clusters c USING (cluster) WHERE copy = 1
+    )
+    SELECT tenant, query_id, query,
+           row_number() OVER (
+               ORDER BY cluster_labels = 0 AND turn = 1 DESC, turn, disagreement DESC NULLS LAST, count DESC, query_id
+           ) AS place,
+           CASE WHEN cluster_labels = 0 THEN $fresh ELSE $disputed END AS reason,
+           CAST(cluster AS BIGINT) AS cluster, cluster_labels, turn, disagreement, count
+    FROM turns ORDER BY place
+"""
+
+
+def next_queries(
+    tables: Tables, output: Output, sources: Sequence[TrainingSource], *, tenant: str, size: int, seed: int
+) -> int:
+    """Write the next batch: alternately the most frequent candidate of a cluster without labels, and by disagreement.
+
+    Candidates are the unlabelled queries of the runs and those of files. Clusters are k-means over character n-grams of
+    all
+    queries, as in cleaning. Candidates that nearly duplicate a labelled or held-out query are dropped.
+
+    Args:
+        tables: `raw_queries` of the files.
+        output: `next_queries`.
+        sources: the runs; none for a file of points.
+        tenant: the tenant.
+        size: maximum number of queries.
+        seed: of the clustering.
+
+    Returns:
+        Number of candidates.
+    """
+    run_queries = [_run_queries(source, tenant) for source in sources]
+    with tables.connect(FILES) as connection:
+        run_queries.append(_plain(connection.sql(FILES, params={"tenant": tenant}).to_arrow_table()))
+        connection.register("given", pa.concat_tables(run_queries))
+        numbered = materialize(connection, NUMBERED, {"tenant": tenant})
+        connection.register("clustered", _assign_clusters(connection, numbered, seed))
+        near_labelled = give_way(connection, numbered)
+        relations = {"fresh": NEW, "disputed": DISPUTED}
+        every = connection.sql(CHOSEN.format(numbered=numbered, near=near_labelled), params=relations).to_arrow_table()
+        (candidates,) = connection.sql(f"SELECT count(*) FILTER (candidate) FROM {numbered}").fetchall()[0]
+    rows = every.slice(0, size)
+    output.write(NEXT_QUERIES.name, rows.cast(NEXT_QUERIES.schema))
+    drop_counts = {"near to a labelled or held-out query, or said twice": int(candidates) - every.num_rows}
+    drop_counts["left for later"] = every.num_rows - rows.num_rows
+    dropped = {reason: count for reason, count in drop_counts.items() if count}
+    output.count(
+        FunnelStep("next_queries", "unlabelled queries", int(candidates), "next queries", rows.num_rows, dropped)
+    )
+    return int(every.num_rows)
+
+
+def _run_queries(source: TrainingSource, tenant: str) -> pa.Table:
+    query = LOG if source.mined else BUILD
+    with all_tables(source.run).connect(query) as connection:
+        rows = connection.sql(query, params={"tenant": tenant}).to_arrow_table()
+    return _plain(source.with_prefix(rows, "query_id"))
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    kinds = (pa.string(), pa.string(), pa.bool_(), pa.bool_(), pa.bool_(), pa.int64(), pa.float64())
+    return rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True))))
+
+
+def _assign_clusters(connection: duckdb.DuckDBPyConnection, numbered: Relation, seed: int) -> pa.Table:
+    """Cluster of each row number."""
+    texts = connection.sql(f"SELECT text FROM {numbered} ORDER BY n").to_arrow_table()["text"].to_pylist()
+    cluster_tables = []
+    if texts:
+        vectors = QueryLsa.fit(texts, seed).encode_queries(texts)
+        cluster_tables = k_means(vectors, n_clusters(len(texts), CleanSettings()), seed)[0].tolist()
+    return pa.table({"n": pa.array(range(len(texts)), pa.int64()), "cluster": pa.array(cluster_tables, pa.int64())})

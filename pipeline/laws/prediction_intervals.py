@@ -1,0 +1,49 @@
+"""Prediction intervals by parametric bootstrap: refit the form to its own curve plus simulated noise.
+
+Sizes are chosen, not sampled, so points are not resampled; only the noise on log losses is: normal with the residuals'
+spread, which is itself drawn (σ² = s²(n − k)/χ²) because few points estimate it badly. Resampling the residuals instead
+covered only 79 of 100 new points beyond the sizes, against a nominal 95. A new point's own noise is included. Noise is
+treated as independent, although the training samples of one seed are nested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from darklode.pipeline.base.bootstrap import ENDS
+from darklode.pipeline.laws.curve_fitting import Fit, fit
+from darklode.pipeline.laws.functional_forms import Floats, LawPoints
+
+
+def refit_samples(full_fit: Fit, resamples: int, seed: int) -> Iterator[tuple[Fit, float]]:
+    """Refit the form to simulated data; yields each refit and the noise of a new point, in log units.
+
+    Args:
+        full_fit: must have more points than constants.
+        resamples: number of refits.
+        seed: of the noise.
+    """
+    n = len(full_fit.points)
+    draws = np.random.default_rng([seed, n])
+    free = n - full_fit.form.count
+    spread = np.sqrt((full_fit.residuals**2).sum() / free)
+    curve = full_fit.predict(full_fit.points)
+    for _ in range(resamples):
+        sample_spread = spread * np.sqrt(free / draws.chisquare(free))
+        drawn = curve * np.exp(draws.normal(0, sample_spread, n))
+        yield (
+            fit(full_fit.form, full_fit.points.with_values(drawn), full_fit.at[None]),
+            float(draws.normal(0, sample_spread)),
+        )
+
+
+def confidence_band(full_fit: Fit, places: LawPoints, resamples: int, seed: int) -> tuple[Floats, Floats]:
+    """The 95 % interval of a new point at each place; NaN if there are too few points."""
+    if len(full_fit.points) <= full_fit.form.count:
+        return np.full(len(places), np.nan), np.full(len(places), np.nan)
+    drawn = [refit.predict(places) * np.exp(noise) for refit, noise in refit_samples(full_fit, resamples, seed)]
+    # Between 2.5 % and 97.5 % of 100 draws by the common rule lie 93 % of new ones; by this one 95 %, however few.
+    low, high = np.percentile(drawn, ENDS, axis=0, method="weibull")
+    return low, high

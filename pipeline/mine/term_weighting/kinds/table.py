@@ -1,0 +1,156 @@
+"""The planner that is a file of the user's: a term and its importance in each row."""
+
+import hashlib
+from collections import defaultdict
+from pathlib import Path
+from typing import Literal, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from pydantic import Field, model_validator
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.query_normalization import normal_form
+from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
+from darklode.pipeline.mine.term_weighting.port import Planner, Tokenizer, plan_terms
+from darklode.schemas.paths import FilePath
+from darklode.schemas.settings import CacheSettings
+
+_ASKED, _OPTIONAL = ("term", "importance"), ("tenant", "query")
+Terms = dict[tuple[str, ...], float]
+
+
+class TablePlannerSettings(PlannerKind):
+    """A table of one's own: terms and how important they are."""
+
+    kind: Literal["table"] = "table"
+    table: FilePath[str | None] = Field(
+        None, description="CSV or Parquet file: term, importance; tenant or query optional"
+    )
+
+    @model_validator(mode="after")
+    def _names_what_it_needs(self) -> Self:
+        if not self.table:
+            raise ValueError("kind table needs planner.table, a CSV or Parquet file")
+        return self
+
+    def planner(self, _learned: Tables, _cache_settings: CacheSettings) -> "TablePlanner":
+        return TablePlanner(str(self.table))
+
+    def missing(self) -> list[str]:
+        """The file, or what is right in it."""
+        try:
+            TablePlanner(str(self.table))
+        except InputError as error:
+            return [str(error)]
+        return []
+
+
+class TablePlanner(Planner):
+    """Importances from a CSV or Parquet file with the columns term, importance (0 to 1) and, as options, tenant, query.
+
+    Terms are compared by their words' stems; of terms that start at the same word of a query the longest counts. Words
+    that the file does not name have no importance. A row with a query counts for that query alone, and a query with
+    such rows has no other terms; a row with a tenant goes before one without.
+
+    Args:
+        file: where it is. It is kept in memory, about 200 bytes a row.
+
+    Raises:
+        InputError: it cannot be read, lacks a column, or a row is wrong; the message names the row.
+    """
+
+    def __init__(self, file: str) -> None:
+        path = Path(file).expanduser()
+        self.version = f"table planner 1 {_hash(path)}"
+        self._tokens = Tokenizer(every_word=True)
+        self._terms: dict[str, Terms] = defaultdict(dict)
+        self._queries: dict[tuple[str, str], Terms] = defaultdict(dict)
+        rows = _rows(path)
+        rows = rows.set_column(rows.column_names.index("query"), "query", normal_form(rows["query"]))
+        for number, row in enumerate(rows.to_pylist(), 1):
+            self._add(row, f"{path}, row {number}")
+        shared = self._terms[""]
+        self._weights_by_tenant = {tenant: shared | own for tenant, own in self._terms.items()}
+        self._longest = max((len(words) for terms in self._terms.values() for words in terms), default=0)
+
+    def terms(self, queries: pa.Table) -> pa.Table:
+        """Rows of `query_terms` for rows of tenant, query_id and text."""
+        return plan_terms(queries, self.plan)
+
+    def plan(self, tenant: str, text: str) -> dict[str, float]:
+        """Term → importance, for a query's normal form."""
+        own = self._queries.get((tenant, text)) or self._queries.get(("", text))
+        return {" ".join(words): share for words, share in (own or self._look_up(tenant, text)).items()}
+
+    def _look_up(self, tenant: str, text: str) -> Terms:
+        tenant_weights = self._weights_by_tenant.get(tenant, self._weights_by_tenant[""])
+        words = tuple(self._tokens.tokenize(text))
+        terms_found: Terms = {}
+        at = 0
+        while at < len(words):
+            sizes = range(min(self._longest, len(words) - at), 0, -1)
+            size = next((size for size in sizes if words[at : at + size] in tenant_weights), 0)
+            if size:
+                terms_found[words[at : at + size]] = tenant_weights[words[at : at + size]]
+            at += size or 1
+        return terms_found
+
+    def _add(self, row: dict[str, str | None], where: str) -> None:
+        words = tuple(self._tokens.tokenize(row["term"] or ""))
+        if not words:
+            raise InputError(f"{where}: term {row['term'] or ''!r} has no word; correct or delete the row")
+        share = _share(row["importance"], where)
+        tenant, query = row["tenant"] or "", row["query"] or ""
+        weights = self._queries[tenant, query] if query else self._terms[tenant]
+        if weights.setdefault(words, share) != share:
+            raise InputError(
+                f"{where}: term {row['term']!r} was given the importance {weights[words]} before; keep one"
+            )
+
+
+def _share(text: str | None, where: str) -> float:
+    try:
+        share = float(text or "")
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise InputError(f"{where}: importance {text or ''!r} is no number from 0 to 1; correct the row")
+    return share
+
+
+def _hash(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}); set planner.table to a CSV or Parquet file"
+        ) from None
+
+
+def _rows(path: Path) -> pa.Table:
+    """The file's rows, all columns as text; a missing option is null."""
+    try:
+        rows = pq.read_table(path) if path.suffix.lower() == ".parquet" else _csv(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read: {error}; save it as CSV (UTF-8, with a header) or Parquet") from None
+    if missing := [name for name in _ASKED if name not in rows.column_names]:
+        raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(rows.column_names)}")
+    columns = {name: _text(rows, name) for name in (*_ASKED, *_OPTIONAL)}
+    return pa.table(columns)
+
+
+def _csv(path: Path) -> pa.Table:
+    names = dict.fromkeys((*_ASKED, *_OPTIONAL), pa.string())
+    parse = pa_csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",", newlines_in_values=True)
+    return pa_csv.read_csv(path, parse_options=parse, convert_options=pa_csv.ConvertOptions(column_types=names))
+
+
+def _text(rows: pa.Table, name: str) -> pa.ChunkedArray | pa.Array:
+    return pc.cast(rows[name], pa.string()) if name in rows.column_names else pa.nulls(rows.num_rows, pa.string())
+
+
+KIND = TablePlannerSettings

@@ -1,0 +1,236 @@
+"""The planner that was learned from the documents and the log: which terms tell documents apart, and draw clicks."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import date
+from itertools import pairwise
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest
+from darklode.pipeline.mine.term_weighting.port import Planner, Tokenizer, plan_terms
+from darklode.schemas.mined_tables import PLANNER_TERMS
+
+UNSEEN = 1.0
+
+
+class LogPlanner(Planner):
+    """Term importance by learned weights: a term's weight over that of its query's best term.
+
+    So the best term of a query has importance 1, whatever it is about, and a threshold of 0.5 asks for terms at least
+    half as telling as the best. A term that was never seen is as telling as can be: no other query may stand for it.
+    Of a query none of whose several terms was ever seen nothing is known: it has no terms.
+
+    Args:
+        learned: rows of `planner_terms`.
+        version: of these rows.
+    """
+
+    def __init__(self, learned: pa.Table, version: str) -> None:
+        self.version = f"log planner 2 {version}"
+        self._tokens = Tokenizer()
+        self._weights: dict[str, dict[str, float]] = defaultdict(dict)
+        columns = (learned[name].to_pylist() for name in ("tenant", "term", "weight"))
+        for tenant, term, weight in zip(*columns, strict=True):
+            self._weights[tenant][term] = weight
+
+    def terms(self, queries: pa.Table) -> pa.Table:
+        """Rows of `query_terms` for rows of tenant, query_id and text, a query's in the order of its text."""
+        return plan_terms(queries, self.plan)
+
+    def plan(self, tenant: str, text: str) -> dict[str, float]:
+        """Term → importance; phrases are found from left to right, and their words are no terms of their own there."""
+        weights = self._weights.get(tenant, {})
+        importances = {term: weights.get(term, UNSEEN) for term in self._segment(text, weights)}
+        if len(importances) > 1 and not weights.keys() & importances:
+            return {}
+        max_importance = max(importances.values(), default=0.0)
+        return {term: weight / max_importance for term, weight in importances.items()} if max_importance else {}
+
+    def _segment(self, text: str, weights: dict[str, float]) -> list[str]:
+        words = self._tokens.tokenize(text)
+        segments: list[str] = []
+        at = 0
+        while at < len(words):
+            pair = " ".join(words[at : at + 2])
+            size = 2 if at + 1 < len(words) and pair in weights else 1
+            segments.append(pair if size == 2 else words[at])
+            at += size
+        return segments
+
+
+ROWS = pa.schema(
+    [("tenant", pa.string()), ("id", pa.string()), ("term", pa.string()), ("n", pa.int32()), ("pair", pa.bool_())]
+)
+
+
+def count_into(connection: duckdb.DuckDBPyConnection, table: str, texts: Iterable[pa.Table]) -> None:
+    """Make a table of how often each text holds each term, alone and as the pair that it makes with the next one.
+
+    Args:
+        connection: gets the table: tenant, id, term, n, pair; a pair's words are separated by a space.
+        table: its name.
+        texts: rows of tenant, id and text; a missing text is empty.
+    """
+    tokens = Tokenizer()
+    connection.register("no_rows", ROWS.empty_table())
+    connection.execute(f"CREATE TABLE {table} AS FROM no_rows")
+    for rows in texts:
+        connection.register("counted", _count_terms(rows, tokens))
+        connection.execute(f"INSERT INTO {table} FROM counted")
+        connection.unregister("counted")
+    connection.unregister("no_rows")
+
+
+def _count_terms(rows: pa.Table, tokens: Tokenizer) -> pa.Table:
+    term_rows: list[tuple[int, str, int, bool]] = []
+    for at, text in enumerate(rows["text"].to_pylist()):
+        terms = tokens.tokenize(text or "")
+        term_rows += [(at, term, n, False) for term, n in Counter(terms).items()]
+        term_rows += [(at, pair, n, True) for pair, n in Counter(_pairs(terms)).items()]
+    at_row = pa.array([row for row, *_ in term_rows], pa.int64())
+    columns = {
+        "tenant": rows["tenant"].take(at_row),
+        "id": rows["id"].take(at_row),
+        "term": [term for _, term, _, _ in term_rows],
+        "n": [n for _, _, n, _ in term_rows],
+        "pair": [pair for *_, pair in term_rows],
+    }
+    return pa.table(columns, schema=ROWS)
+
+
+def _pairs(terms: list[str]) -> Iterator[str]:
+    for first, other in pairwise(terms):
+        if first != other and " " not in first and " " not in other:
+            yield f"{first} {other}"
+
+
+FIT_PLANNER = Stage("fit_planner", 3, (), ("planner_terms",), consults=("documents", "log_queries", "click_evidence"))
+
+MIN_PAIR_TEXTS = 5
+MIN_PAIR_DOCUMENTS = 2
+MIN_NPMI = 0.5
+SHRINKAGE = 10.0
+MOST_LIFT = 2.0
+NOWHERE = 0.5
+"""What a word is worth that several queries hold, and no document."""
+BATCH = 1024
+PART_ROWS = 200_000
+
+# Normalised pointwise mutual information over the texts: 1 for words that are never apart, 0 for independent ones.
+_PHRASES = f"""
+    CREATE TABLE phrases AS
+    WITH everything AS (
+        SELECT *, true AS document FROM document_terms UNION ALL SELECT *, false AS document FROM log_terms
+    ),
+    totals AS (SELECT tenant, sum(n)::DOUBLE AS total FROM everything WHERE NOT pair GROUP BY tenant),
+    words AS (SELECT tenant, term, sum(n)::DOUBLE AS n FROM everything WHERE NOT pair GROUP BY tenant, term),
+    pairs AS (
+        SELECT tenant, term, sum(n)::DOUBLE AS n FROM everything WHERE pair
+        GROUP BY tenant, term
+        HAVING count(*) >= {MIN_PAIR_TEXTS} AND count(*) FILTER (document) >= {MIN_PAIR_DOCUMENTS}
+    )
+    SELECT tenant, pairs.term
+    FROM pairs JOIN totals USING (tenant)
+    JOIN words AS a ON a.tenant = pairs.tenant AND a.term = split_part(pairs.term, ' ', 1)
+    JOIN words AS b ON b.tenant = pairs.tenant AND b.term = split_part(pairs.term, ' ', 2)
+    WHERE ln(pairs.n * total / (a.n * b.n)) >= {MIN_NPMI} * ln(total / pairs.n)
+"""
+
+_HELD = """
+    CREATE TABLE {held} AS
+    SELECT tenant, id, term FROM {terms} WHERE NOT pair OR (tenant, term) IN (FROM phrases)
+"""
+
+# A query and a document count once, however often they met: as clicked if ever clicked, as skipped if only shown.
+_LIFT = f"""
+    CREATE TABLE lifts AS
+    WITH met AS (
+        SELECT tenant, query_id, doc_id, sum(clicks) > 0 AS clicked FROM click_evidence WHERE date <= $through
+        GROUP BY tenant, query_id, doc_id HAVING sum(clicks) > 0 OR sum(exposures) > 0
+    ), looked AS (
+        SELECT met.tenant, q.term, clicked, d.term IS NOT NULL AS holds
+        FROM met JOIN held_by_queries AS q ON q.tenant = met.tenant AND q.id = met.query_id
+        JOIN (SELECT DISTINCT tenant, id FROM held_by_documents) AS known
+            ON known.tenant = met.tenant AND known.id = met.doc_id
+        LEFT JOIN held_by_documents AS d ON d.tenant = met.tenant AND d.id = met.doc_id AND d.term = q.term
+    ), counts AS (
+        SELECT tenant, term, count(*) FILTER (clicked) AS clicks, count(*) FILTER (NOT clicked) AS skips,
+            count(*) FILTER (clicked AND holds) AS clicks_holding,
+            count(*) FILTER (NOT clicked AND holds) AS skips_holding
+        FROM looked GROUP BY tenant, term
+    ), shares AS (
+        SELECT *, {SHRINKAGE} * (clicks_holding + skips_holding + 0.5) / (clicks + skips + 1) AS prior FROM counts
+    )
+    SELECT tenant, term,
+        ((clicks_holding + prior) / (clicks + {SHRINKAGE})) / ((skips_holding + prior) / (skips + {SHRINKAGE})) AS lift
+    FROM shares WHERE clicks > 0 AND skips > 0
+"""
+
+_RARITY = "ln((coalesce({n}, 0) + 1) / (coalesce({held}, 0) + 0.5)) / ln((coalesce({n}, 0) + 1) / 0.5)"
+
+_WEIGHTS = f"""
+    WITH totals AS (
+        SELECT tenant, n, asked FROM (SELECT tenant, count(*) AS n FROM documents GROUP BY tenant)
+        FULL JOIN (SELECT tenant, count(DISTINCT id) AS asked FROM held_by_queries GROUP BY tenant) USING (tenant)
+    ), told AS (SELECT tenant, term, count(*) AS documents FROM held_by_documents GROUP BY tenant, term),
+    searched AS (SELECT tenant, term, count(*) AS queries FROM held_by_queries GROUP BY tenant, term),
+    learned AS (
+        SELECT tenant, term, coalesce(documents, 0)::BIGINT AS documents, coalesce(queries, 0)::BIGINT AS queries, lift,
+            least({_RARITY.format(n="n", held="documents")}, {_RARITY.format(n="asked", held="queries")})
+                * CASE WHEN documents IS NULL AND queries > 1 THEN {NOWHERE} ELSE 1 END AS rarity
+        FROM told FULL JOIN searched USING (tenant, term) LEFT JOIN totals USING (tenant)
+        LEFT JOIN lifts USING (tenant, term)
+    )
+    SELECT tenant, term, documents, queries, round(lift, 6)::FLOAT AS lift,
+        round(rarity ** (1 / greatest({1 / MOST_LIFT}, least({MOST_LIFT}, coalesce(lift, 1)))), 6)::FLOAT AS weight
+    FROM learned ORDER BY tenant, term
+"""
+
+
+def fit_planner(tables: Tables, output: Output, *, through: date | None) -> None:
+    """Learn the terms' weights from `documents`, and from `log_queries` and `click_evidence` up to a date.
+
+    Rarity among N texts is ln((N + 1) / (those that hold it + 0.5)) over its greatest value; a term's is the lesser of
+    that among documents and that among queries, so a word in many different queries is weak, and half of it where
+    several queries hold the term and no document does. Lift is how much oftener clicked documents hold the query's term
+    than skipped ones, both shares shrunk to their common one by 10 documents. The weight is rarity ^ (1 / lift), lift
+    within 1/2 and 2. Two words that often stand together, in two documents at least, are a term as well.
+
+    Args:
+        tables: holds the three tables.
+        output: takes `planner_terms`.
+        through: the last day that counts, or None: from the documents alone.
+    """
+    with tables.connect() as connection:
+        count_into(connection, "document_terms", _documents(tables))
+        count_into(connection, "log_terms", _queries(tables, through))
+        connection.execute(_PHRASES)
+        for counts_table, terms in (("held_by_documents", "document_terms"), ("held_by_queries", "log_terms")):
+            connection.execute(_HELD.format(held=counts_table, terms=terms))
+        connection.execute(_LIFT, {"through": through or date.min})
+        learned = connection.sql(_WEIGHTS).to_arrow_table()
+    for start in range(0, learned.num_rows, PART_ROWS):
+        piece = learned.slice(start, PART_ROWS)
+        output.write("planner_terms", PLANNER_TERMS.rows({name: piece[name] for name in piece.column_names}))
+    output.facts |= {"version": digest(output.parts["planner_terms"]), "through": through and through.isoformat()}
+    output.count(FunnelStep("fit_planner", "documents", tables.rows("documents"), "terms", learned.num_rows))
+
+
+def _documents(tables: Tables) -> Iterator[pa.Table]:
+    """Title and text of each document."""
+    for rows in tables.batches("documents", ["tenant", "doc_id", "title", "text"], BATCH):
+        text = pc.binary_join_element_wise(pc.fill_null(rows["title"], ""), rows["text"], "\n")
+        yield pa.table({"tenant": rows["tenant"], "id": rows["doc_id"], "text": text})
+
+
+def _queries(tables: Tables, through: date | None) -> Iterator[pa.Table]:
+    if through is None:
+        return
+    for rows in tables.batches("log_queries", ["tenant", "query_id", "normal_form", "date"]):
+        rows_through = rows.filter(pc.less_equal(rows["date"], pa.scalar(through)))
+        yield pa.table(
+            {"tenant": rows_through["tenant"], "id": rows_through["query_id"], "text": rows_through["normal_form"]}
+        )

@@ -1,0 +1,94 @@
+"""What an adapted encoder changes for live queries, as `darklode adapt swap` found it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from darklode.pipeline.report.charts import Histogram, HistogramBin, histograms
+from darklode.pipeline.report.drawing import Axis, Chart, Quote, Quotes, Text
+from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
+from darklode.pipeline.report.formatting import number
+from darklode.pipeline.report.passages import plain
+from darklode.pipeline.report.source import ReportSource
+
+DEPTH = 10
+SHOWN, NAMED = 20, 5
+
+OVERLAPS = """
+    SELECT overlap, count(*) AS queries, CAST(sum(searches) AS BIGINT) AS searches FROM swap
+    GROUP BY overlap ORDER BY overlap
+"""
+CHANGED = f"""
+    SELECT query, searches, overlap, base_ids, adapted_ids, base_titles, adapted_titles FROM swap
+    WHERE overlap < {DEPTH} ORDER BY overlap, searches DESC NULLS LAST, query LIMIT {SHOWN}
+"""
+
+
+def _overlaps(table: pa.Table, _source: ReportSource) -> list[Chart]:
+    rows = {row["overlap"]: row for row in table.to_pylist()}
+    width = 100 / (DEPTH + 1)
+    bins = [
+        HistogramBin(round(n_shared * width, 2), round(width, 2), f"{n_shared} stay") for n_shared in range(DEPTH + 1)
+    ]
+    ticks = [(round((n_shared + 0.5) * width, 2), str(n_shared)) for n_shared in range(DEPTH + 1)]
+    axis = Axis("texts of the first ten that stay", ticks)
+    series = [_overlap_histogram(rows, "queries", "a")]
+    if any(row["searches"] is not None for row in rows.values()):
+        series.append(_overlap_histogram(rows, "searches", "b"))
+    return [histograms(bins, series, axis)]
+
+
+def _overlap_histogram(rows: dict[int, dict[str, Any]], column: str, tone: str) -> Histogram:
+    counts = [rows[n_shared][column] or 0 if n_shared in rows else 0 for n_shared in range(DEPTH + 1)]
+    return Histogram(column, tone, counts, column, number(sum(counts)))
+
+
+def _changed_queries(table: pa.Table, _source: ReportSource) -> list[Quotes]:
+    return [Quotes([_quote(row) for row in table.to_pylist()])]
+
+
+def _quote(row: dict[str, Any]) -> Quote:
+    tags = [f"{row['overlap']} of {len(row['base_ids'])} stay"]
+    if row["searches"] is not None:
+        tags.append(f"{number(row['searches'])} searches")
+    return Quote(
+        row["query"],
+        tags,
+        [*_result_texts(row, "base", "adapted", "goes"), *_result_texts(row, "adapted", "base", "comes")],
+    )
+
+
+def _result_texts(row: dict[str, Any], system: str, other: str, role: str) -> list[Text]:
+    """The titles that only one of the lists has, a line each."""
+    ids_and_titles = zip(row[f"{system}_ids"], row[f"{system}_titles"], strict=True)
+    titles = list(dict.fromkeys(title for text_id, title in ids_and_titles if text_id not in row[f"{other}_ids"]))
+    more = [f"and {number(len(titles) - NAMED)} more"] if len(titles) > NAMED else []
+    return [replace(plain("\n".join([*titles[:NAMED], *more])), role=role)] if titles else []
+
+
+SECTION = FigureSection(
+    "swap",
+    "What changes for live queries",
+    (
+        Figure(
+            "swap-overlap",
+            "How much stays",
+            "Queries by how many of the base's first ten texts are among the adapted encoder's: what changes, not what "
+            "gets better.",
+            sql_source(OVERLAPS),
+            _overlaps,
+            ("swap",),
+            wide=True,
+        ),
+        Figure(
+            "swap-queries",
+            "Queries that change most",
+            "By the titles of what leaves their first ten and of what comes; often asked ones before others.",
+            sql_source(CHANGED),
+            _changed_queries,
+            ("swap",),
+            wide=True,
+        ),
+    ),
+)

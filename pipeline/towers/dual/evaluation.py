@@ -1,0 +1,72 @@
+"""Rankings of the test queries by both towers and by the initial encoder."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.towers.dual.stage import DualInputs, best_towers
+from darklode.pipeline.train.release.evaluation import DEPTH, LABELS, QUERIES, test_queries
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
+from darklode.schemas.tables import TABLES
+from darklode.schemas.tower_tables import DUAL_TRIALS
+from darklode.schemas.towers import DualSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.data.vectors import BaseEncoder
+
+LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+READS = (*LABELLED, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name)
+TESTED = Stage("dual_test", 1, READS, ("test_queries", "test_labels", "test_rankings"))
+
+BEGINNING, TOWERS = SYSTEMS = ("beginning", "towers")
+MEASURES = ("R@10", "R@50", "R@100", "nDCG@10")
+NAME = "towers"
+"""Folder name from which towers are opened; part of their id in the embedding cache."""
+
+
+def rank_test_queries(
+    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, base: BaseEncoder, beginning: DualInputs
+) -> None:
+    """Search all texts with the towers and with the initial encoder.
+
+    Args:
+        tables: of `adaptation_pairs` and of the trials.
+        output: `test_queries`, `test_labels` and `test_rankings`.
+        dual: of the towers.
+        adapt: rank, alpha and target modules of LoRA.
+        base: the initial encoder with its cache.
+        beginning: the initial encoder and the runs.
+
+    Raises:
+        ArtifactError: no test query has a positive.
+    """
+    with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch:
+        folder = Path(scratch) / NAME
+        best_towers(tables, beginning, dual, adapt).merged_query_tower().save_pretrained(
+            str(folder), create_model_card=False
+        )
+        both = replace(base, encoder=read_as(beginning.encoder, str(folder)))
+        for system, towers in zip(SYSTEMS, (base, both), strict=True):
+            frozen = towers.open(tables)
+            queries = test_queries(tables, frozen)
+            lists = queries.ranking(frozen, queries.vectors, DEPTH)
+            tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
+            system_columns = {"tenant": pa.repeat(tenant, lists.num_rows), "system": pa.repeat(system, lists.num_rows)}
+            columns = {name: lists[name] for name in lists.column_names}
+            output.write("test_rankings", TABLES["test_rankings"].rows(system_columns | columns))
+    output.count(FunnelStep(TESTED.name, "test queries", len(queries), "places in lists", output.rows("test_rankings")))
+    for name, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
+        output.write(name, tables.sql(query).cast(TABLES[name].schema))
+
+
+def read_as(encoder: SentenceTransformersSettings, folder: str) -> SentenceTransformersSettings:
+    """Settings for towers in a folder, with the initial encoder's prompts and maximum length."""
+    return encoder.model_copy(update={"model": folder, "revision": None, "dimensions": None, "dtype": "float32"})

@@ -1,0 +1,124 @@
+"""Evaluation of a student: distance to its teacher, agreement of rankings, and speed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Output, Stage, Tables
+from darklode.pipeline.towers.stage import graduate, query_set
+from darklode.pipeline.train.release.evaluation import LABELS, QUERIES, test_queries, write_rankings
+from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
+from darklode.schemas.tables import TABLES
+from darklode.schemas.tower_tables import DISTILLATION_TRIALS, TOWER_HEALTH, TOWER_QUERIES
+
+if TYPE_CHECKING:
+    from darklode.pipeline.towers.student import Student
+    from darklode.pipeline.towers.teacher_student import TeacherPair
+    from darklode.pipeline.train.data.dataset import QuerySet
+    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+
+LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+READS = (*LABELLED, TOWER_QUERIES.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
+TESTED = Stage("tower_test", 1, READS, ("test_queries", "test_labels", "test_rankings", TOWER_HEALTH.name))
+
+SYSTEMS = ("teacher", "student")
+MEASURES = ("R@10", "R@100", "nDCG@10")
+SIDES = ("validation", "unseen", "test")
+DEPTH = 10
+
+TIMED = 256
+"""Number of queries for timing, one at a time and in batches of `BATCH`."""
+BATCH = 32
+
+
+def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: TeacherPair) -> None:
+    """Rank the labelled test queries with both, and measure their distance on all held-out queries.
+
+    Args:
+        tables: of `adaptation_pairs`, `tower_queries` and the trials.
+        output: `test_queries`, `test_labels`, `test_rankings` and `tower_health`; facts are parameters and single-core
+            speed of both, tokenization included.
+        base: the encoder of the index.
+        pair: teacher and student.
+
+    Raises:
+        ArtifactError: no test query has a positive.
+    """
+    from darklode.pipeline.train.fit.loop import deterministic
+
+    frozen = base.open(tables)
+    labelled = test_queries(tables, frozen)
+    with deterministic(0):
+        student = graduate(tables, pair)
+        systems = {"teacher": pair.queries(labelled.texts), "student": student.vectors(labelled)}
+        write_rankings(tables, output, labelled, frozen, systems)
+        rows = [_agreement_row(frozen, student, side, query_set(tables, pair, side)) for side in SIDES]
+        output.facts |= _speeds(pair, student, list(labelled.texts[:TIMED]))
+    for name, query in (("test_queries", QUERIES), ("test_labels", LABELS)):
+        output.write(name, tables.sql(query).cast(TABLES[name].schema))
+    output.write(TOWER_HEALTH.name, pa.Table.from_pylist([row for row in rows if row], schema=TOWER_HEALTH.schema))
+
+
+def _agreement_row(frozen: FrozenIndex, student: Student, side: str, queries: QuerySet) -> dict[str, Any] | None:
+    """A row of `tower_health`; None without queries."""
+    from darklode.pipeline.towers.distillation import distances
+
+    if not len(queries):
+        return None
+    student_vectors = student.vectors(queries)
+    far = distances(queries.vectors, student_vectors)
+    lists = [frozen.search(vectors, queries.index, DEPTH)[0] for vectors in (queries.vectors, student_vectors)]
+    return {
+        "split": side,
+        "queries": len(queries),
+        "distance": float(far.mean(dtype=np.float64)),
+        "distance_p95": float(np.quantile(far, 0.95)),
+        "overlap": overlap(*lists),
+    }
+
+
+def overlap(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> float:
+    """Mean share of the first lists' texts that the second lists contain; −1 entries are empty."""
+    is_hit = first >= 0
+    both = ((first[:, :, None] == second[:, None, :]).any(axis=2) & is_hit).sum(axis=1)
+    return float((both / np.maximum(is_hit.sum(axis=1), 1)).mean())
+
+
+def _speeds(pair: TeacherPair, student: Student, texts: list[str]) -> dict[str, Any]:
+    """Parameters, milliseconds per single query, and queries per second in batches, of both."""
+    from darklode.pipeline.base.models.loading import load_query_tower
+
+    teacher = load_query_tower(pair.teacher, "cpu")
+    loaded = student.loaded.to("cpu")
+    rows = {}
+    for name, model, prompt in (
+        ("teacher", teacher, pair.teacher.query_prompt),
+        ("student", loaded, pair.student.query_prompt),
+    ):
+        numbers = sum(parameter.numel() for parameter in model.parameters())
+        rows[name] = {"numbers": numbers} | measure_speed(model, [prompt + text for text in texts])
+    return rows
+
+
+def measure_speed(model: Any, texts: list[str]) -> dict[str, float]:
+    """Single-core speed: milliseconds per single query, and queries per second in batches.
+
+    Args:
+        model: a sentence-transformers model.
+        texts: queries with their prompt; processor time, tokenization included.
+    """
+
+    def measure_seconds(size: int) -> float:
+        began = time.process_time()
+        for start in range(0, len(texts), size):
+            model.encode(texts[start : start + size], batch_size=size, show_progress_bar=False)
+        return time.process_time() - began
+
+    measure_seconds(BATCH)
+    alone, together = measure_seconds(1), measure_seconds(BATCH)
+    n = max(len(texts), 1)
+    return {"milliseconds": round(1000 * alone / n, 3), "per_second": round(n / max(together, 1e-9), 1)}

@@ -1,0 +1,67 @@
+"""A teacher and its student."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.models.devices import devices
+from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.retrieve.encoders.caching import CachedQueries
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.fit.weights import Floats
+from darklode.schemas.settings import CacheSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.towers.student import Student
+
+
+@dataclass(frozen=True)
+class TeacherPair:
+    """The two query towers of an index.
+
+    Attributes:
+        teacher: the encoder of the index, or an adapted one.
+        cache: caches its query vectors.
+        model: initial model of the student; None: layers of the teacher.
+        layers: number of the teacher's layers to keep; a student of another model keeps all.
+    """
+
+    teacher: SentenceTransformersSettings
+    cache: CacheSettings
+    model: SentenceTransformersSettings | None
+    layers: int
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that can change a vector of either."""
+        student = self.model.encoder_id() if self.model else f"{self.layers} layers"
+        return {"teacher": self.teacher.encoder_id(), "kept": self.cache.dtype, "begins as": student}
+
+    @property
+    def student(self) -> SentenceTransformersSettings:
+        """How the student reads queries: prompt and maximum length."""
+        return self.model or self.teacher
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """The teacher's unit vectors, shape (len(texts), dimensions); missing ones are encoded first."""
+        return self._cached_queries(texts)
+
+    @cached_property
+    def _cached_queries(self) -> CachedQueries:
+        encoder = Deferred(self.teacher, self.cache.root)
+        return CachedQueries(encoder, EmbeddingCache(self.cache.root, self.cache.dtype))
+
+    def open(self) -> Student:
+        """The initial student in float32; a projection depends on torch's seed."""
+        from darklode.pipeline.towers.student import Student, add_projection, keep_layers
+
+        settings = self.student.model_copy(update={"dtype": "float32"})
+        loaded = load_query_tower(settings, devices(settings.device)[0])
+        if not self.model:
+            keep_layers(loaded[0].auto_model, self.layers)  # type: ignore[arg-type]
+        return Student(add_projection(loaded, self.queries(["dimensions"]).shape[1]), settings)

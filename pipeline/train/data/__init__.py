@@ -1,0 +1,1 @@
+"""Training data as arrays: queries, labels, text vectors and hard negatives."""

@@ -1,0 +1,163 @@
+"""The stage `adaptation_pairs`: one tenant's queries with splits, labels and searched texts, from several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.near_duplicates import near_keys
+from darklode.pipeline.base.relations import Relation, materialize
+from darklode.pipeline.train.data.sources import TrainingSource, resolve_tenant
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.adaptation_tables import ADAPTATION_LABELS, ADAPTATION_QUERIES, ADAPTATION_TEXTS
+
+WRITES = (ADAPTATION_QUERIES.name, ADAPTATION_LABELS.name, ADAPTATION_TEXTS.name)
+PAIRS = Stage("adaptation_pairs", 2, (), WRITES)
+
+# A text that is not searched can be neither found nor learned from; a copy of one answers as well.
+KNOWN = """
+    SELECT l.*, t.content_hash, q.split FROM labels l JOIN queries q USING (query_id)
+    JOIN adaptation_texts t ON t.tenant = $tenant AND t.text_id = l.text_id
+"""
+
+# A train query gives way to validation and test, a validation query to test.
+NEAR = """
+    WITH sides AS (SELECT n, key, CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END AS side
+                   FROM {keys} JOIN {queries} USING (n))
+    SELECT DISTINCT s.n FROM sides s JOIN (SELECT key, max(side) AS most FROM sides GROUP BY key) USING (key)
+    WHERE side < most
+"""
+
+SEEN = "SELECT DISTINCT n FROM {keys} SEMI JOIN {learned} USING (key)"
+
+FATES = """
+    WITH of_query AS (
+        SELECT query_id, bool_or(relevance > 0) AS answered, bool_or(learned AND split = 'train') AS taught
+        FROM {known} GROUP BY query_id
+    )
+    SELECT q.* EXCLUDE (tenant), n IN (FROM {near}) AS near,
+           CASE split WHEN 'train' THEN coalesce(taught, false) ELSE coalesce(answered, false) END AS useful
+    FROM numbered q LEFT JOIN of_query USING (query_id)
+"""
+
+QUERIES = """
+    WITH kept AS (FROM {fates} WHERE useful AND NOT near),
+    taught AS (SELECT DISTINCT content_hash FROM {known} SEMI JOIN kept USING (query_id)
+               WHERE learned AND split = 'train'),
+    sharing AS (SELECT DISTINCT query_id FROM {known} SEMI JOIN taught USING (content_hash) WHERE relevance > 0)
+    SELECT CAST($tenant AS VARCHAR) AS tenant, query_id, index, text, "group", split, kind,
+           s.query_id IS NOT NULL OR (split <> 'train' AND n IN (FROM {seen})) AS shares_positive
+    FROM kept LEFT JOIN sharing s USING (query_id) ORDER BY query_id
+"""
+
+LABELS = """
+    SELECT CAST($tenant AS VARCHAR) AS tenant, query_id, text_id, relevance, learned AND split = 'train' AS learned,
+           probability
+    FROM {known} SEMI JOIN {kept} USING (query_id) ORDER BY query_id, text_id
+"""
+
+
+def adaptation_pairs(
+    sources: Sequence[TrainingSource], output: Output, settings: AdaptSettings, learned: Sequence[str] = ()
+) -> None:
+    """Collect one tenant's queries, labels and texts; splits are those of the runs.
+
+    A train query that nearly duplicates a validation or test query of any run is dropped, and so is a validation query
+    near
+    a test query. A train query stays if one of its positives is trained on, any other query if it has a positive.
+
+    Args:
+        sources: the runs; ids of all but the first begin with `run N:`.
+        output: `adaptation_queries`, `adaptation_labels` and `adaptation_texts`.
+        settings: tenant, sources and min_probability.
+        learned: queries that the warm-start model was trained on: held-out queries near them count as sharing a
+            positive.
+
+    Raises:
+        ArtifactError: there is nothing to train on, or several tenants.
+    """
+    tenant = resolve_tenant(list(sources), settings.tenant)
+    output.facts["tenant"] = tenant
+    for source in sources:
+        for rows in source.texts(tenant):
+            output.write("adaptation_texts", searched_texts(rows, source.number))
+    queries = pa.concat_tables(
+        [_with_index(training_source.queries(tenant), training_source.number) for training_source in sources]
+    )
+    labels = pa.concat_tables(
+        [training_source.labels(tenant, settings.sources, settings.min_probability) for training_source in sources]
+    )
+    _write(output.so_far("adaptation_texts"), output, tenant, (queries, labels, learned))
+    if not output.facts["train"]:
+        raise ArtifactError(
+            "no query of the runs' train split has a positive to learn from; look at adapt.sources and "
+            "adapt.min_probability, or build with more queries"
+        )
+
+
+def give_way(connection: duckdb.DuckDBPyConnection, queries: Relation) -> Relation:
+    """Row numbers of queries to drop because they nearly duplicate one of a split further from training.
+
+    Args:
+        connection: holds `queries`.
+        queries: n, tenant, text and split.
+    """
+    return materialize(connection, NEAR, keys=near_keys(connection, queries), queries=queries)
+
+
+def _write(texts: Tables, output: Output, tenant: str, pair_tables: tuple[pa.Table, pa.Table, Sequence[str]]) -> None:
+    queries, labels, learned = pair_tables
+    counted = pa.array(range(queries.num_rows), pa.int64())
+    owner = pa.array([tenant] * queries.num_rows, pa.string())
+    numbered = queries.append_column("n", counted).append_column("tenant", owner)
+    parameters = {"tenant": tenant}
+    with texts.connect() as connection:
+        for name, rows in (("queries", queries), ("labels", labels), ("numbered", numbered)):
+            connection.register(name, rows)
+        known_queries = materialize(connection, KNOWN, parameters)
+        keys = near_keys(connection, Relation("numbered"))
+        near_test = materialize(connection, NEAR, keys=keys, queries=Relation("numbered"))
+        connection.register("before", _query_table(learned, tenant))
+        near_earlier = materialize(connection, SEEN, keys=keys, learned=near_keys(connection, Relation("before")))
+        fates = materialize(connection, FATES, known=known_queries, near=near_test)
+        query_relation = materialize(
+            connection, QUERIES, parameters, fates=fates, known=known_queries, seen=near_earlier
+        )
+        query_rows = connection.sql(f"FROM {query_relation} ORDER BY query_id").to_arrow_table()
+        rows = connection.sql(
+            LABELS.format(known=known_queries, kept=query_relation), params=parameters
+        ).to_arrow_table()
+        counts = connection.sql(
+            f"SELECT count(*), count(*) FILTER (NOT useful), count(*) FILTER (useful AND near) FROM {fates}"
+        ).fetchall()[0]
+    output.write(
+        "adaptation_queries", query_rows.select(ADAPTATION_QUERIES.schema.names).cast(ADAPTATION_QUERIES.schema)
+    )
+    output.write("adaptation_labels", rows.cast(ADAPTATION_LABELS.schema))
+    total, useless, close = map(int, counts)
+    dropped = {"nothing to learn or to find": useless, "near to a held-out query": close}
+    dropped = {reason: count for reason, count in dropped.items() if count}
+    output.count(FunnelStep("adaptation_pairs", "queries", total, "queries", query_rows.num_rows, dropped))
+    for split in ("train", "validation", "test"):
+        output.facts[split] = pc.sum(pc.equal(query_rows["split"], split)).as_py() or 0
+
+
+def _query_table(texts: Sequence[str], tenant: str) -> pa.Table:
+    n = pa.array(range(len(texts)), pa.int64())
+    return pa.table({"n": n, "tenant": pa.repeat(tenant, len(texts)), "text": pa.array(texts, pa.string())})
+
+
+def _with_index(rows: pa.Table, number: int) -> pa.Table:
+    return rows.append_column("index", pa.array([number] * rows.num_rows, pa.int32()))
+
+
+def searched_texts(rows: pa.Table, number: int) -> pa.Table:
+    """Texts of a run in the columns of `chunks`, as rows of `adaptation_texts`."""
+    columns = {name: rows[name] for name in ("tenant", "doc_id", "content_hash")}
+    index = pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows)
+    return ADAPTATION_TEXTS.rows(columns | {"text_id": rows["chunk_id"], "index": index})

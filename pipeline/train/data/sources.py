@@ -1,0 +1,197 @@
+"""Runs as training data: queries, labels and texts of a build or of a mined run in one format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.chunk_texts import view
+from darklode.pipeline.base.doubtful_labels import LIKELIHOOD
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.evaluate.test_queries import DOCUMENTS_AS_CHUNKS
+
+ROWS = 1 << 16
+
+OF_A_BUILD = ("queries", "qrels", "verdicts", "triplets", "chunks")
+OF_A_LOG = ("triplets", "mined_test", "query_clusters", "documents")
+
+LEARNED = """
+    SELECT DISTINCT query_id, positive_id AS text_id FROM triplets
+    WHERE tenant = $tenant AND split = 'train'
+      AND (len($sources) = 0 OR list_contains(CAST($sources AS VARCHAR[]), source))
+"""
+
+BUILD_QUERIES = """
+    SELECT query_id, text, CAST(cluster_id AS VARCHAR) AS "group", split, CAST(NULL AS VARCHAR) AS kind
+    FROM queries WHERE tenant = $tenant ORDER BY query_id
+"""
+
+BUILD_LABELS = f"""
+    WITH learned AS ({LEARNED})
+    SELECT q.query_id, q.chunk_id AS text_id, q.relevance, l.text_id IS NOT NULL AND q.relevance > 0
+           AND (q.source = 'human' OR coalesce({LIKELIHOOD} >= CAST($least AS FLOAT), true)) AS learned, v.probability
+    FROM qrels q LEFT JOIN verdicts v USING (tenant, query_id, chunk_id)
+    LEFT JOIN learned l ON l.query_id = q.query_id AND l.text_id = q.chunk_id
+    WHERE tenant = $tenant ORDER BY q.query_id, text_id
+"""
+
+LOG_QUERIES = """
+    WITH asked AS (
+        SELECT query_id, query AS text, split, CAST(NULL AS VARCHAR) AS kind FROM triplets WHERE tenant = $tenant
+        UNION ALL SELECT query_id, query, 'test', kind FROM mined_test WHERE tenant = $tenant
+    )
+    SELECT query_id, min(text) AS text, coalesce(any_value(c.cluster_id), query_id) AS "group", max(split) AS split,
+           min(kind) AS kind
+    FROM asked LEFT JOIN (SELECT query_id, cluster_id FROM query_clusters WHERE tenant = $tenant) c USING (query_id)
+    GROUP BY query_id HAVING count(DISTINCT split) = 1 ORDER BY query_id
+"""
+
+# A document that answers a query by one source is no negative of it by another.
+LOG_LABELS = f"""
+    WITH learned AS ({LEARNED}), every AS (
+        SELECT query_id, positive_id AS text_id, 1 AS relevance FROM triplets WHERE tenant = $tenant
+        UNION ALL SELECT query_id, doc_id, 1 FROM mined_test WHERE tenant = $tenant
+        UNION ALL SELECT query_id, unnest(negative_ids), 0 FROM triplets WHERE tenant = $tenant
+    ), labels AS (SELECT query_id, text_id, max(relevance) AS relevance FROM every GROUP BY query_id, text_id)
+    SELECT query_id, text_id, CAST(relevance AS INTEGER) AS relevance, l.text_id IS NOT NULL AS learned,
+           CAST(NULL AS FLOAT) AS probability
+    FROM labels LEFT JOIN learned l USING (query_id, text_id) ORDER BY query_id, text_id
+"""
+
+
+@dataclass(frozen=True)
+class TrainingSource:
+    """A run to train on.
+
+    Attributes:
+        run: a build, or a run mined from a log.
+        number: from 0; ids of all runs but the first are prefixed with it.
+        mined: whether it was mined from a log.
+        text_characters: length of the documents of a mined run, as in its triplets.
+    """
+
+    run: Run
+    number: int
+    mined: bool
+    text_characters: int
+
+    @property
+    def tables(self) -> Tables:
+        """The tables that training reads.
+
+        Raises:
+            ArtifactError: the run is not finished.
+        """
+        return self.run.tables(*(OF_A_LOG if self.mined else OF_A_BUILD))
+
+    def content(self) -> str:
+        """Fingerprint of everything that training reads."""
+        tables = self.tables
+        return " ".join(tables.content(name) for name in (OF_A_LOG if self.mined else OF_A_BUILD))
+
+    def tenants(self) -> list[str]:
+        """Tenants, sorted."""
+        tenant_rows = self.tables.sql("SELECT DISTINCT tenant FROM triplets ORDER BY tenant")
+        return list(tenant_rows["tenant"].to_pylist())
+
+    def queries(self, tenant: str) -> pa.Table:
+        """Columns query_id, text, group, split and kind."""
+        return self.with_prefix(self._rows(LOG_QUERIES if self.mined else BUILD_QUERIES, tenant=tenant), "query_id")
+
+    def labels(self, tenant: str, sources: tuple[str, ...], least: float) -> pa.Table:
+        """Columns query_id, text_id, relevance, learned and probability.
+
+        Args:
+            tenant: the tenant.
+            sources: triplet sources to train on; empty: all.
+            least: minimum judge probability of a training positive; `LIKELIHOOD` handles positives without one.
+        """
+        parameters = {"tenant": tenant, "sources": list(sources)} | ({} if self.mined else {"least": least})
+        rows = self._rows(LOG_LABELS if self.mined else BUILD_LABELS, **parameters)
+        return self.with_prefix(self.with_prefix(rows, "query_id"), "text_id")
+
+    def texts(self, tenant: str) -> Iterator[pa.Table]:
+        """The searched texts in the columns of `chunks`, in pieces."""
+        texts_sql = DOCUMENTS_AS_CHUNKS.format(kept="WHERE tenant = $tenant") if self.mined else _CHUNKS
+        parameters = {"tenant": tenant} | ({"characters": self.text_characters} if self.mined else {})
+        for rows in self.tables.stream(texts_sql, parameters, ROWS):
+            yield self.with_prefix(rows, "chunk_id")
+
+    def passage_rows(self, tenant: str, text_ids: Sequence[str]) -> pa.Table:
+        """Columns chunk_id, doc_id, title, heading, text and content_hash of some texts, ordered by id."""
+        query = _NAMED_DOCUMENTS if self.mined else _NAMED_CHUNKS
+        parameters = {"tenant": tenant, "ids": list(text_ids)}
+        rows = self._rows(query, **parameters | ({"characters": self.text_characters} if self.mined else {}))
+        return rows.select(["chunk_id", "doc_id", "title", "heading", "text", "content_hash"])
+
+    def iterate_hashes(self, tenant: str) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Content hashes with their texts, as encoders read them."""
+        for rows in self.texts(tenant):
+            yield rows["content_hash"].combine_chunks(), view(rows).combine_chunks()
+
+    def count(self, query: str, **parameters: object) -> int:
+        """The value `n` of a query that returns one row."""
+        return int(self._rows(query, **parameters)["n"][0].as_py())
+
+    def _rows(self, query: str, **parameters: object) -> pa.Table:
+        with self.tables.connect(query) as connection:
+            return connection.sql(query, params=parameters).to_arrow_table()
+
+    def own_ids(self, ids: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Ids as in the run itself."""
+        return pc.utf8_slice_codeunits(ids, len(self.prefix))
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of this run's ids."""
+        return f"run {self.number}:" if self.number else ""
+
+    def with_prefix(self, rows: pa.Table, column: str) -> pa.Table:
+        """Ids that are unique over all runs."""
+        if not self.number:
+            return rows
+        column_index = rows.schema.get_field_index(column)
+        return rows.set_column(column_index, column, pc.binary_join_element_wise(self.prefix, rows[column], ""))
+
+
+def texts_of(sources: Sequence[TrainingSource], texts: pa.Table) -> pa.Table:
+    """Title, heading, text and content_hash for rows of `adaptation_texts`, in their order."""
+    numbers, source_tables, places = texts["index"].to_numpy(), [], []
+    for number in np.unique(numbers):
+        rows = np.flatnonzero(numbers == number)
+        own = sources[number].own_ids(texts["text_id"].take(pa.array(rows)))
+        text_rows = sources[number].passage_rows(texts["tenant"][0].as_py(), own.to_pylist())
+        source_tables.append(text_rows.take(pc.index_in(own, text_rows["chunk_id"].combine_chunks())))
+        places.append(rows)
+    all_rows = pa.concat_tables(source_tables).select(["title", "heading", "text", "content_hash"])
+    return all_rows.take(pa.array(np.argsort(np.concatenate(places))))
+
+
+_CHUNKS = "SELECT * FROM chunks WHERE tenant = $tenant ORDER BY chunk_id"
+_NAMED_CHUNKS = _CHUNKS.replace("ORDER BY", "AND list_contains(CAST($ids AS VARCHAR[]), chunk_id) ORDER BY")
+_NAMED_DOCUMENTS = DOCUMENTS_AS_CHUNKS.format(
+    kept="WHERE tenant = $tenant AND list_contains(CAST($ids AS VARCHAR[]), doc_id)"
+)
+
+
+def resolve_tenant(sources: list[TrainingSource], requested: str | None) -> str:
+    """The tenant to train on; an adapter belongs to one tenant.
+
+    Raises:
+        ArtifactError: the runs have no triplets, or several tenants and none is named, or not the named one.
+    """
+    tenants = sorted({tenant for source in sources for tenant in source.tenants()})
+    if not tenants:
+        raise ArtifactError("the runs have no triplets to learn from; build or mine them to the end")
+    if requested is None and len(tenants) > 1:
+        raise ArtifactError(
+            f"the runs hold the tenants {', '.join(tenants)}, and an adapter is one tenant's: --set adapt.tenant=NAME"
+        )
+    if requested is not None and requested not in tenants:
+        raise ArtifactError(f"no run has triplets of the tenant {requested}; there are {', '.join(tenants)}")
+    return requested or tenants[0]

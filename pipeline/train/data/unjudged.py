@@ -1,0 +1,243 @@
+"""Judge the unlabelled texts in the top ten of the test queries before systems are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
+from darklode.pipeline.base.chunk_texts import Digest, TenantChunks
+from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.judge.calibration import calibrated_judge
+from darklode.pipeline.judge.factory import Judges, members
+from darklode.pipeline.judge.port import PAIRS, Judge
+from darklode.pipeline.judge.session import JudgingSession, facts_of, label_counts
+from darklode.pipeline.train.data.sources import TrainingSource, texts_of
+from darklode.pipeline.train.release.evaluation import LABELS, QUERIES
+from darklode.schemas.adaptation_tables import ADAPTER_HOLES, COMPARISON_LISTS, HOLE_VERDICTS
+from darklode.schemas.tables import TABLES
+
+LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+WRITES = ("test_queries", "test_labels", HOLE_VERDICTS.name, ADAPTER_HOLES.name)
+HOLES = Stage("adapter_holes", 3, (*LABELLED, "test_rankings"), WRITES)
+COMPARED_HOLES = Stage("comparison_holes", 3, (*LABELLED, COMPARISON_LISTS.name), WRITES)
+
+DEPTH = 10
+AT_ONCE = 512
+"""Pairs judged and recorded together."""
+
+# Those that any system ranks high first: a budget that ends early ends at one rank for all.
+UNLABELLED = f"""
+    WITH found AS (
+        SELECT tenant, query_id, text_id, min(rank) AS rank FROM {{lists}} WHERE rank <= {DEPTH}
+        GROUP BY tenant, query_id, text_id
+    )
+    SELECT f.tenant, f.query_id, q.text AS query, f.text_id, f.rank, t.index,
+           substr(sha256(q.text), 1, 32) AS query_hash
+    FROM found f ANTI JOIN adaptation_labels l USING (tenant, query_id, text_id)
+    JOIN adaptation_queries q USING (tenant, query_id) JOIN adaptation_texts t USING (tenant, text_id)
+    ORDER BY rank, f.query_id, f.text_id
+"""
+
+ALL_LABELS = f"""
+    SELECT * FROM ({LABELS}) UNION ALL
+    SELECT tenant, query_id, text_id, CASE WHEN relevant THEN greatest(coalesce(grade, 1), 1) ELSE 0 END FROM said
+    WHERE relevant IS NOT NULL ORDER BY tenant, query_id, text_id
+"""
+
+# What a judge finds relevant may be what training learned for another query: then the test query shares it.
+ALL_QUERIES = f"""
+    WITH learned AS (
+        SELECT DISTINCT content_hash FROM adaptation_labels JOIN adaptation_texts USING (tenant, text_id) WHERE learned
+    ), shared AS (
+        SELECT DISTINCT query_id FROM said JOIN adaptation_texts USING (tenant, text_id)
+        SEMI JOIN learned USING (content_hash) WHERE relevant
+    )
+    SELECT q.* REPLACE (shares_positive OR s.query_id IS NOT NULL AS shares_positive)
+    FROM ({QUERIES}) q LEFT JOIN shared s USING (query_id) ORDER BY tenant, query_id
+"""
+
+SIDES = f"""
+    SELECT system, count(*) AS places, count(l.relevance) AS labelled, count(s.text_id) AS judged,
+           count(*) FILTER (s.relevant) AS relevant
+    FROM {{lists}} r LEFT JOIN adaptation_labels l USING (tenant, query_id, text_id)
+    LEFT JOIN (FROM said WHERE relevant IS NOT NULL) s USING (tenant, query_id, text_id)
+    WHERE r.rank <= {DEPTH} GROUP BY system ORDER BY system DESC
+"""
+
+OF_A_JUDGE = "SELECT count(*) AS n FROM qrels WHERE ($tenant IS NULL OR tenant = $tenant) AND source = 'judge'"
+
+ORDER = ("query_id", "text_id")
+_BASIS = ("query_id", "chunk_id", "query_hash", "chunk_hash")
+
+
+@dataclass(frozen=True)
+class UnjudgedJudges:
+    """The runs with the settings of their judges, in the order of the runs."""
+
+    runs: tuple[tuple[TrainingSource, Judges], ...]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that can change a verdict besides the content of the runs."""
+        return {"judges": [judges.identity for _, judges in self.runs]}
+
+    @property
+    def sources(self) -> list[TrainingSource]:
+        """The runs."""
+        return [source for source, _ in self.runs]
+
+    def runs_by_judge(self, tenant: str | None) -> list[int]:
+        """Numbers of the runs whose labels come from a judge; runs labelled by people or a log are not judged.
+
+        Args:
+            tenant: whose labels; None: of any tenant.
+        """
+        judge_names = [
+            source.number for source, _ in self.runs if not source.mined and source.count(OF_A_JUDGE, tenant=tenant)
+        ]
+        return sorted(judge_names)
+
+    def check(self, budget: int, tenant: str | None) -> None:
+        """Check before training that the judges can run.
+
+        Args:
+            budget: maximum number of pairs; 0 asks no judge.
+            tenant: as in `runs_by_judge`.
+
+        Raises:
+            MissingPart: a judge lacks a key, server, prompt, package or model.
+        """
+        runs = [self.runs[number][1] for number in (self.runs_by_judge(tenant) if budget else ())]
+        phrases = {
+            f"judge {member.kind}: {phrase}"
+            for run in runs
+            for member in members(run.settings)
+            for phrase in member.missing()
+        }
+        if phrases:
+            raise MissingPart(
+                *(f"{phrase}; with --set adapt.judge_holes=0 no judge is asked" for phrase in sorted(phrases))
+            )
+
+    def judge(self, number: int, tenant: str) -> Judge:
+        """The judge that made a run's labels."""
+        source, judges = self.runs[number]
+        tables = source.run.tables()
+        return calibrated_judge(tables, judges)(TenantChunks(tables, tenant))
+
+
+def judge_unjudged(
+    tables: Tables, output: Output, budget: int, judges: UnjudgedJudges, *, lists: str = "test_rankings"
+) -> None:
+    """Judge the unlabelled texts in each system's top ten, and write test queries and labels.
+
+    Texts of all systems are treated alike, by rank, until the budget is spent; each is judged by the judge of its run's
+    labels. Unreadable verdicts stay unlabelled. A query moves to the part of shared positives if training learned from
+    a
+    text that is now judged relevant for it.
+
+    Args:
+        tables: of `adaptation_pairs`, and the lists.
+        output: `test_queries`, `test_labels`, `hole_verdicts` and `adapter_holes`; its facts name the judges.
+        budget: maximum number of pairs; 0: none.
+        judges: of the runs.
+        lists: name of the table with each system's rankings.
+
+    Raises:
+        ValueError: a judge broke its contract, see `check_replies`.
+    """
+    unlabelled = tables.sql(UNLABELLED.format(lists=lists))
+    tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
+    who = judges.runs_by_judge(tenant) if budget else []
+    open_ = unlabelled.filter(pc.is_in(unlabelled["index"], pa.array(who, pa.int32())))
+    verdicts = _judge_rows(open_.slice(0, budget), output, judges)
+    with tables.connect() as connection:
+        connection.register("said", verdicts)
+        sides = SIDES.format(lists=lists)
+        for name, query in (("test_queries", ALL_QUERIES), ("test_labels", ALL_LABELS), (ADAPTER_HOLES.name, sides)):
+            output.write(name, connection.sql(query).to_arrow_table().cast(TABLES[name].schema))
+    remaining = {
+        "beyond the budget": open_.num_rows - verdicts.num_rows,
+        "no judge labelled its run": unlabelled.num_rows - open_.num_rows,
+    }
+    remaining = {reason: count for reason, count in remaining.items() if count}
+    output.count(
+        FunnelStep(HOLES.name, "texts without a label", unlabelled.num_rows, "verdicts", verdicts.num_rows, remaining)
+    )
+
+
+def _judge_rows(rows: pa.Table, output: Output, judges: UnjudgedJudges) -> pa.Table:
+    """Judge and write rows of `hole_verdicts`."""
+    tables_written, judges_used = [HOLE_VERDICTS.empty()], list[Judge]()
+    with JudgingSession(output, rows.num_rows) as session:
+        for number in sorted(pc.unique(rows["index"]).to_pylist()):
+            index_rows = rows.filter(pc.equal(rows["index"], number)).sort_by([(name, "ascending") for name in ORDER])
+            judges_used.append(judges.judge(number, index_rows["tenant"][0].as_py()))
+            for start in range(0, index_rows.num_rows, AT_ONCE):
+                block = _UnjudgedBlock(index_rows.slice(start, AT_ONCE), judges_used[-1], session, output)
+                tables_written.append(block.judge_block(f"{number}/{start}", judges.sources))
+    output.facts |= facts_of(judges_used)
+    return pa.concat_tables(tables_written)
+
+
+NOBODY = UnjudgedJudges(())
+
+
+@dataclass(frozen=True)
+class _UnjudgedBlock:
+    """A block of pairs that is judged at once."""
+
+    rows: pa.Table
+    judge: Judge
+    session: JudgingSession
+    output: Output
+
+    def judge_block(self, name: str, sources: list[TrainingSource]) -> pa.Table:
+        pairs, digest = _pairs(self.rows, sources), Digest(len(_BASIS))
+        digest.update(pairs.select(_BASIS).columns)
+        basis = f"{self.judge.judge_id} {digest.hexdigest()}"
+        unit = self.session.unit(name, basis, lambda: self._write(pairs), self.judge)
+        return self.output.written(unit, HOLE_VERDICTS.name)
+
+    def _write(self, pairs: pa.Table) -> dict[str, int]:
+        replies = self.session.replies(self.judge, pairs)
+        own = {name: self.rows[name] for name in ("tenant", "query_id", "text_id", "rank")}
+        columns = {name: replies[name] for name in ("relevant", "probability", "grade", "error")}
+        judge_id = pa.repeat(self.judge.judge_id, pairs.num_rows)
+        verdicts = HOLE_VERDICTS.rows(own | columns | {"judge_id": judge_id})
+        self.output.write(HOLE_VERDICTS.name, verdicts)
+        return label_counts(verdicts["relevant"])
+
+
+def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
+    """The pairs in the columns that judges read."""
+    words = texts_of(list(sources), rows)
+    columns = {name: rows[name] for name in ("tenant", "query_id", "query", "query_hash")}
+    columns |= {name: words[name] for name in ("title", "heading", "text")}
+    columns |= {"chunk_id": rows["text_id"], "chunk_hash": words["content_hash"]}
+    return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
+
+
+BASE = """
+    SELECT value, (SELECT count(*) FROM adaptation_queries WHERE split = 'test') AS tests,
+           (SELECT min(tenant) FROM adaptation_queries) AS tenant
+    FROM headroom WHERE system = 'base' AND measure = 'Judged@10'
+"""
+
+
+def format_unjudged(run: Run, judges: UnjudgedJudges, budget: int) -> str:
+    """A sentence about how many pairs the judge will be asked for; empty if it is not used.
+
+    Estimated from the base's lists on the validation queries; adapted lists may contain as many unlabelled texts.
+    """
+    row = run.tables("headroom", "adaptation_queries").sql(BASE).to_pylist()[0]
+    expected = min(budget, round(2 * DEPTH * (1 - row["value"]) * row["tests"]))
+    if not expected or not judges.runs_by_judge(row["tenant"]):
+        return ""
+    limit = f"{budget:,} at most (adapt.judge_holes)"
+    return f" Before the test is measured about {expected:,} pairs go to the judge, {limit}."

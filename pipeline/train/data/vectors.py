@@ -1,0 +1,213 @@
+"""The frozen side of adaptation: text vectors from the embedding cache, one index per run, and base vectors of
+queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.memory.keys import keys_of
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors, Vectors
+from darklode.pipeline.retrieve.retrievers.exact import exact_search
+from darklode.pipeline.train.data.nearest import nearest
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.settings import CacheSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.fit.warm_start import InitialMap
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+HELD = 1 << 28
+"""Maximum bytes of text vectors kept in memory while an encoder is trained; larger sets stay memory-mapped."""
+
+
+@dataclass(frozen=True)
+class BaseEncoder:
+    """The encoder to adapt, with its cached vectors.
+
+    Attributes:
+        encoder: as configured.
+        cache: the embedding cache.
+        search: settings of the exact search.
+        sources: the runs; their texts are read only if a vector is missing.
+        start: where training starts from; None: the base itself.
+    """
+
+    encoder: EncoderKind
+    cache: CacheSettings
+    search: VectorSettings
+    sources: tuple[TrainingSource, ...]
+    start: InitialMap | None = None
+
+    @cached_property
+    def model(self) -> Deferred:
+        """Loaded once, and only if a vector is missing."""
+        return Deferred(self.encoder, self.cache.root)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that can change a vector."""
+        begun = {"begun with": self.start.weights} if self.start else {}
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype} | begun
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """Base vectors of queries, shape (len(texts), dimensions)."""
+        cache = EmbeddingCache(self.cache.root, self.cache.dtype)
+        return CachedQueries(self.model, cache)(texts)
+
+    def open(self, tables: Tables) -> FrozenIndex:
+        """Open the vectors of all texts of `adaptation_texts`."""
+        return self.index_of_texts(tables.read("adaptation_texts"))
+
+    def index_of_texts(self, texts: pa.Table) -> FrozenIndex:
+        """Open the vectors of rows of `adaptation_texts`; missing ones are encoded first."""
+        encoder, cache = self.model, EmbeddingCache(self.cache.root, self.cache.dtype)
+        tenant = texts["tenant"][0].as_py()
+        shards = cache.open(encoder.encoder_id)
+        if shards is None or (shards.find(keys_of(texts["content_hash"])) < 0).any():
+            for source in self.sources:
+                ensure_cached(encoder, cache, source.iterate_hashes(tenant))
+            shards = cache.open(encoder.encoder_id)
+        if shards is None:
+            raise ArtifactError(f"the vectors of {encoder.encoder_id} were pruned while they were in use; start again")
+        parts = [texts.filter(pc.equal(texts["index"], number)) for number in range(len(self.sources))]
+        indexes = [CachedVectors(shards, part["content_hash"]) for part in parts if part.num_rows]
+        ids = pa.concat_tables([part for part in parts if part.num_rows])
+        return FrozenIndex(indexes, ids, CachedQueries(encoder, cache), self.search)
+
+
+class FrozenIndex:
+    """Text vectors by position over all indexes; identical texts of an index share a position.
+
+    Positions follow the order of the text rows, so they do not depend on the order in which the cache was filled.
+
+    Args:
+        indexes: vectors of the runs; a query searches the index of its own run.
+        texts: rows of `adaptation_texts`, in the order of the indexes.
+        encode: gives base vectors of queries.
+        settings: of the search.
+    """
+
+    def __init__(
+        self, indexes: Sequence[CachedVectors], texts: pa.Table, encode: CachedQueries, settings: VectorSettings
+    ) -> None:
+        self._indexes, self._settings, self.encode = indexes, settings, encode
+        self._searched: Sequence[Vectors] = indexes
+        self.texts = texts.combine_chunks()
+        self._offsets = np.concatenate([[0], np.cumsum([len(index_rows) for index_rows in indexes])]).astype(np.int64)
+        self._rows = np.concatenate([[0], np.cumsum([index_rows.n_chunks for index_rows in indexes])]).astype(np.int64)
+        self.numbers = np.unique(texts["index"].to_numpy())
+        self._orders = [np.argsort(index_rows.first_rows, kind="stable") for index_rows in indexes]
+
+    @property
+    def dimensions(self) -> int:
+        return self._indexes[0].dimensions
+
+    def __len__(self) -> int:
+        return int(self._offsets[-1])
+
+    @cached_property
+    def position_of(self) -> Ints:
+        """Position of each row of `texts`."""
+        places = zip(self._indexes, self._orders, self._offsets, strict=False)
+        return np.concatenate([np.argsort(order)[index.positions()] + start for index, order, start in places])
+
+    def take(self, positions: Ints) -> Floats:
+        """Vectors at positions, shape (len(positions), dimensions)."""
+        return self._cached_vectors[positions] if len(self._cached_vectors) else self._read_stored(positions)
+
+    def _read_stored(self, positions: Ints) -> Floats:
+        out = np.empty((len(positions), self.dimensions), np.float32)
+        for number, (index, order) in enumerate(zip(self._indexes, self._orders, strict=True)):
+            in_index = (positions >= self._offsets[number]) & (positions < self._offsets[number + 1])
+            if in_index.any():
+                out[in_index] = index.take(order[positions[in_index] - self._offsets[number]])
+        return out
+
+    @cached_property
+    def _cached_vectors(self) -> Floats:
+        """All vectors, if they fit `HELD`: a training step gathers hundreds from random positions. None otherwise."""
+        few = len(self) * self.dimensions * 4 <= HELD
+        return self._read_stored(np.arange(len(self) if few else 0))
+
+    def nearest(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
+        """Nearest texts of each query in its own index, for training only: positions and scores.
+
+        Args:
+            queries: shape (n_queries, dimensions).
+            of_index: index number of each query.
+            depth: of the lists.
+        """
+        positions = np.full((len(queries), depth), -1, np.int64)
+        scores = np.full((len(queries), depth), np.nan, np.float32)
+        for index, number in enumerate(self.numbers):
+            own_rows = np.flatnonzero(of_index == number)
+            among = range(int(self._offsets[index]), int(self._offsets[index + 1]))
+            positions[own_rows], scores[own_rows] = nearest(queries[own_rows], self.take, among, depth)
+        return positions, scores
+
+    def rows_of(self, positions: Ints) -> tuple[Ints, Ints]:
+        """The text rows at positions of shape (n_queries, depth), where −1 is empty: query and row of each."""
+        query, column = np.nonzero(positions >= 0)
+        row_positions = positions[query, column]
+        rows, starts = self._sharing
+        low, high = starts[row_positions], starts[row_positions + 1]
+        return np.repeat(query, high - low), rows[spans(low, high)]
+
+    @cached_property
+    def _sharing(self) -> tuple[Ints, Ints]:
+        """Text rows grouped by position, and the start of each group."""
+        rows = np.argsort(self.position_of, kind="stable")
+        return rows, np.searchsorted(self.position_of[rows], np.arange(len(self) + 1))
+
+    def with_vectors(self, vectors: Floats) -> FrozenIndex:
+        """The same index with other text vectors, shape (len(self), dimensions)."""
+        by_row = vectors[self.position_of]
+        moved_index = copy(self)
+        moved_index._searched = [ArrayVectors(by_row[low:high]) for low, high in pairwise(self._rows)]
+        moved_index._cached_vectors = vectors
+        return moved_index
+
+    def search(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
+        """Exact search of each query in its own index: text rows (−1: none) and scores, shape (n_queries, depth).
+
+        Args:
+            queries: shape (n_queries, dimensions).
+            of_index: index number of each query.
+            depth: of the lists.
+        """
+        rows = np.full((len(queries), depth), -1, np.int64)
+        scores = np.full((len(queries), depth), np.nan, np.float32)
+        for index, number in enumerate(self.numbers):
+            own_rows = np.flatnonzero(of_index == number)
+            if len(own_rows):
+                hits = exact_search(queries[own_rows], self._searched[index], depth, self._settings)
+                width = hits.rows.shape[1]
+                rows[own_rows, :width] = np.where(hits.rows >= 0, hits.rows + self._rows[index], -1)
+                scores[own_rows, :width] = hits.scores
+        return rows, scores
+
+
+def spans(low: Ints, high: Ints) -> Ints:
+    """Concatenated ranges from each `low` up to but excluding its `high`."""
+    counts = high - low
+    return np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

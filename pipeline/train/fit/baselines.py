@@ -1,0 +1,204 @@
+"""What an ablation compares: methods with the real labels, controls with weaker labels, and reference rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
+from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
+from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex, Ints
+from darklode.pipeline.train.release.headroom import by_value
+from darklode.schemas.adaptation import AdaptSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.retrieve.retrievers.port import Hits
+    from darklode.pipeline.train.fit.methods import Method
+
+DEPTH = 100
+
+SOLVED = ("closed_form", "whitened")
+"""Deterministic methods, for which one seed suffices."""
+
+SHUFFLED = ", labels: shuffled"
+"""Suffix of the control's name: no label can explain its gain."""
+
+CLOZE = ", labels: sentences of the texts"
+BM25 = ", labels: BM25's first"
+
+JOINT = "joint"
+"""Trains queries and documents together; not releasable by `adapt`, because the index changes."""
+
+RRF = 60
+"""The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
+
+
+def _method(settings: AdaptSettings, base: BaseEncoder) -> Method:
+    from darklode.pipeline.train.fit.methods import method_of
+
+    return method_of(settings, base)
+
+
+def _joint(settings: AdaptSettings, base: BaseEncoder) -> Method:
+    from darklode.pipeline.train.fit.joint import JointMethod
+
+    return JointMethod(settings, base)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A method with its settings and labels; all share the training queries, steps and seeds.
+
+    Attributes:
+        name: in the tables.
+        settings: of the method.
+        labels: builds the training task for a seed.
+        drawn: whether the seed has an effect.
+        method: creates the method.
+    """
+
+    name: str
+    settings: AdaptSettings
+    labels: Callable[[Task, int], Task]
+    drawn: bool = True
+    method: Callable[[AdaptSettings, BaseEncoder], Method] = _method
+
+
+def baselines(settings: AdaptSettings, methods: Sequence[str], words: Bm25Baseline) -> list[Baseline]:
+    """The methods and, for the first trained one, the controls: fixed negatives, BM25, inverse cloze and shuffled
+    labels.
+
+    Args:
+        settings: shared; their method is ignored.
+        methods: names; the first trained one gets the controls.
+        words: supplies BM25 labels and the texts.
+    """
+    candidates = [
+        Baseline(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in SOLVED)
+        for name in methods
+        if name != JOINT
+    ]
+    first = next((baseline for baseline in candidates if baseline.drawn), None)
+    if first:
+        fixed = first.settings.model_copy(update={"refresh_steps": settings.steps})
+        candidates += [
+            replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
+            replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: words.training_pairs(task)),
+            replace(first, name=f"{first.name}{CLOZE}", labels=inverse_cloze(words.base, words.frozen)),
+            replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffle_labels),
+        ]
+    if JOINT in methods:
+        full_settings = settings.model_copy(update={"method": "full", "start": "base"})
+        candidates.append(Baseline(JOINT, full_settings, lambda task, _: task, method=_joint))
+    return candidates
+
+
+def shuffle_labels(task: Task, seed: int) -> Task:
+    """The same positives assigned to other queries, never to one they are a positive of: the labels carry no signal.
+
+    Pairs for which no such query exists are dropped.
+
+    Raises:
+        ArtifactError: no pair can be reassigned.
+    """
+    position = derange(task.pair_query, task.pair_position, task.labels, np.random.default_rng([seed, 2]))
+    is_wrong = ~task.labels.contains(task.pair_query, position)
+    if not is_wrong.any():
+        raise ArtifactError("labels cannot be shuffled: each text is a positive of every query; label more queries")
+    return task.from_training_pairs(task.pair_query[is_wrong], position[is_wrong])
+
+
+def derange(query: Ints, position: Ints, labels: Labels, random: np.random.Generator) -> Ints:
+    """A random order of positions in which no query has its own, except where no swap of two can achieve that.
+
+    Args:
+        query: of each pair.
+        position: of each pair.
+        labels: all positives of the queries.
+        random: generator.
+    """
+    permuted = random.permutation(position)
+    for pair in np.flatnonzero(labels.contains(query, permuted)).tolist():
+        if labels.contains(query[pair], permuted[pair]):
+            spoiled = labels.contains(query, permuted[pair]) & ~labels.contains(query, permuted)
+            own = labels.contains(query[pair], permuted) | spoiled
+            if len(other_rows := np.flatnonzero(~own)):
+                other = random.choice(other_rows)
+                permuted[pair], permuted[other] = permuted[other], permuted[pair]
+    return permuted
+
+
+class Bm25Baseline:
+    """BM25 over the texts of the runs.
+
+    Attributes:
+        base: has the runs.
+        frozen: the index.
+    """
+
+    def __init__(self, base: BaseEncoder, frozen: FrozenIndex) -> None:
+        self.base, self.frozen, self._indexes = base, frozen, dict[int, tuple[int, Corpus]]()
+        numbers = frozen.texts["index"].to_numpy()
+        tenant = frozen.texts["tenant"][0].as_py()
+        for number in frozen.numbers.tolist():
+            first, n = int(np.searchsorted(numbers, number)), int((numbers == number).sum())
+
+            def batches(source: int = number) -> Iterator[list[str]]:
+                return (texts.to_pylist() for _, texts in base.sources[source].iterate_hashes(tenant))
+
+            self._indexes[number] = first, Corpus(batches, n, Path())
+
+    def lists(self, queries: QuerySet) -> pa.Table:
+        """BM25 rankings: query_id, rank and text_id."""
+        tables_of_hits = []
+        for number in self._indexes:
+            query, hits = self._hits(queries, number, DEPTH)
+            row, rank = np.nonzero(hits.rows >= 0)
+            texts = self.frozen.texts["text_id"].take(pa.array(hits.rows[row, rank]))
+            ids = queries.ids.take(pa.array(query[row]))
+            tables_of_hits.append(pa.table({"query_id": ids, "rank": (rank + 1).astype(np.int32), "text_id": texts}))
+        return pa.concat_tables(tables_of_hits)
+
+    def training_pairs(self, task: Task) -> Task:
+        """Each query with its first BM25 hit as the positive."""
+        pair_tables = []
+        for number in self._indexes:
+            query, hits = self._hits(task.train, number, 1)
+            has_hit = hits.rows[:, 0] >= 0
+            pair_tables.append(np.column_stack([query, self.frozen.position_of[hits.rows[:, 0]]])[has_hit])
+        pairs = np.concatenate(pair_tables)
+        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        return task.from_training_pairs(pairs[:, 0], pairs[:, 1])
+
+    def _hits(self, queries: QuerySet, number: int, depth: int) -> tuple[Ints, Hits]:
+        """Queries of one index, and their hits as rows of all texts."""
+        first, corpus = self._indexes[number]
+        query = np.flatnonzero(queries.index == number)
+        hits = corpus.bm25(FIXED_SETTINGS).search([queries.texts[row] for row in query.tolist()], depth)
+        return query, replace(hits, rows=np.where(hits.rows >= 0, hits.rows + first, -1))
+
+
+def reference_systems(queries: QuerySet, frozen: FrozenIndex, words: Bm25Baseline) -> dict[str, pa.Table]:
+    """Rankings that need no training: the base, BM25, their fusion, and the judge's order of labelled texts."""
+    base, bm25 = queries.ranking(frozen, queries.vectors, DEPTH).drop_columns(["score"]), words.lists(queries)
+    systems = {"base": base, "BM25": bm25, "BM25 and base, fused": _fuse([base, bm25])}
+    judged = queries.labels.filter(pc.is_valid(queries.labels["probability"]))
+    if judged.num_rows:
+        systems["judge: labelled texts by its probability"] = by_value(judged, "probability")
+    return systems
+
+
+def _fuse(lists: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(lists)
+    share = pc.divide(1.0, pc.add(pc.cast(rows["rank"], pa.float64()), float(RRF)))
+    summed = rows.append_column("share", share).group_by(["query_id", "text_id"]).aggregate([("share", "sum")])
+    return by_value(summed, "share_sum")

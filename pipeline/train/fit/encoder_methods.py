@@ -1,0 +1,117 @@
+"""Methods that train tensors of the encoder: all of them, the last layers, or LoRA."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from darklode.pipeline.base.models.devices import devices
+from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.fit.heads import Layers, name_tensors
+from darklode.pipeline.train.fit.loop import Tell, TrainingHistory, deterministic
+from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
+from darklode.pipeline.train.fit.trainable_encoder import START, TrainableEncoder
+from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.fit.whitening import best_whitening
+from darklode.schemas.adaptation import AdaptSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.data.dataset import QuerySet, Task
+    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+
+RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
+
+
+class EncoderMethod:
+    """`full`, `top_n` and `lora`, with the trainer of sentence-transformers."""
+
+    about = "learning rate"
+    shares: Sequence[float] = SHARES
+
+    def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
+        assert isinstance(base.encoder, SentenceTransformersSettings)
+        self._settings, self._base, self._encoder = settings, base, base.encoder
+        self._opened: TrainableEncoder | None = None
+        self._start = PerTaskCache(best_whitening)
+
+    @property
+    def hyperparameters(self) -> Sequence[float]:
+        """The learning rates."""
+        return self._settings.learning_rates or RATES[self._settings.method]
+
+    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+        from darklode.pipeline.train.fit.encoder_trainer import train_encoder
+
+        weight = self._start(task) if self._settings.start == "whitened" else None
+        with deterministic(seed):
+            encoder = self._open()
+            encoder.start = None if weight is None else torch.from_numpy(weight)
+            return train_encoder(task, self._settings, setting, encoder, seed, tell)
+
+    def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
+        """Queries are encoded with the trained weights."""
+        with deterministic(0):
+            encoder = self._opened or self._open()
+            encoder.restore(weights, share)
+            return encoder.vectors(queries)
+
+    def transform_index(self, frozen: FrozenIndex, _weights: Weights, _share: float) -> FrozenIndex:
+        return frozen
+
+    def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
+        """LoRA is merged in float32."""
+        dtype = next(loaded.parameters()).dtype
+        encoder = TrainableEncoder(loaded.float(), self._encoder, self._settings)
+        encoder.restore(weights, share)
+        encoder.merge()
+        loaded.to(dtype)
+        return _start_layer(encoder)
+
+    def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
+        """LoRA in peft's format, last layers by their names; nothing for `full`."""
+        from safetensors.numpy import save
+
+        encoder = self._opened or self._open()
+        encoder.restore(weights, share)
+        after = name_tensors(_start_layer(encoder))
+        began = {"start.safetensors": save(after)} if after else {}
+        return began | self._trained_tensors(encoder)
+
+    def _trained_tensors(self, encoder: TrainableEncoder) -> dict[str, bytes]:
+        from safetensors.numpy import save
+
+        if self._settings.method == "full":
+            return {}
+        tensors = {name: tensor for name, tensor in encoder.state().items() if name != START}
+        if self._settings.method == "top_n":
+            about = json.dumps({"base": self._base.identity["encoder"]})
+            return {"adapter.safetensors": save(dict(tensors), metadata={"darklode": about})}
+        peft_tensors = {
+            f"base_model.model.{name.replace('.default.', '.')}": tensor for name, tensor in tensors.items()
+        }
+        config = encoder.lora_config(self._encoder.model)
+        return {
+            "adapter_config.json": config,
+            "adapter_model.safetensors": save(peft_tensors, metadata={"format": "pt"}),
+        }
+
+    def _open(self) -> TrainableEncoder:
+        """The base in float32, whatever its storage precision."""
+        settings = self._encoder.model_copy(update={"dtype": "float32"})
+        self._opened = TrainableEncoder(
+            load_query_tower(settings, devices(settings.device)[0]), settings, self._settings
+        )
+        return self._opened
+
+
+def _start_layer(encoder: TrainableEncoder) -> Layers:
+    """The fixed map after an encoder that did not start as the base."""
+    if encoder.start is None:
+        return []
+    weight = np.ascontiguousarray(encoder.start.numpy())
+    return [(weight, np.zeros(len(weight), np.float32))]

@@ -1,0 +1,126 @@
+"""Methods that train or solve for a head on the base's query vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darklode.pipeline.train.data.negatives import mine_negatives
+from darklode.pipeline.train.fit.batched_heads import StackedTrial
+from darklode.pipeline.train.fit.batched_training import trainer
+from darklode.pipeline.train.fit.closed_form import RIDGES, STEPS, solutions
+from darklode.pipeline.train.fit.heads import Head, Layers, dense, layers_of, name_tensors
+from darklode.pipeline.train.fit.loop import Tell, TrainingHistory, deterministic
+from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
+from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.fit.whitening import POWERS, best_whitening, whitenings
+from darklode.schemas.adaptation import AdaptSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.data.dataset import QuerySet, Task
+    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+
+
+RATES = (3e-5, 1e-4, 3e-4)
+
+
+class HeadMethod:
+    """`linear` and `ffn`, trained by Darklode's own loop."""
+
+    about = "learning rate"
+    shares: Sequence[float] = SHARES
+
+    def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
+        self._settings, self._base = settings, base
+        self._start = PerTaskCache(best_whitening)
+
+    @property
+    def hyperparameters(self) -> Sequence[float]:
+        """The learning rates."""
+        return self._settings.learning_rates or RATES
+
+    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+        if self._base.start:
+            return trainer()(StackedTrial(task, setting, seed, tell, self._base.start.layers), self._settings)
+        begins = self._settings.start == "whitened" and self._settings.method == "linear"
+        weight = self._start(task) if begins else None
+        start = None if weight is None else Head.mapping(weight).weights()
+        return trainer()(StackedTrial(task, setting, seed, tell, start, anchored=True), self._settings)
+
+    def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
+        """Applies the head to base vectors; no query is encoded again."""
+        with deterministic(0):
+            return _head(weights, share).vectors(queries)
+
+    def transform_index(self, frozen: FrozenIndex, _weights: Weights, _share: float) -> FrozenIndex:
+        return frozen
+
+    def put_into(self, _loaded: Any, weights: Weights, share: float) -> Layers:
+        """The base itself is unchanged."""
+        return dense(_head(weights, share).weights())
+
+    def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
+        from safetensors.numpy import save
+
+        tensors = {
+            name: np.ascontiguousarray(tensor)
+            for name, tensor in name_tensors(self.put_into(None, weights, share)).items()
+        }
+        about = {"between": "GELU", "input": "unit vector", "output": "to be normalised"}
+        about["base"] = self._base.identity["encoder"]
+        # Several keys would come in any order.
+        return {"adapter.safetensors": save(tensors, metadata={"darklode": json.dumps(about, sort_keys=True)})}
+
+
+def _head(weights: Weights, share: float) -> Head:
+    return Head.from_layers(Head.from_layers(layers_of(weights)).weights(share))
+
+
+class ClosedFormMethod(HeadMethod):
+    """`closed_form`: one linear layer per ridge, from one factorization."""
+
+    about = "ridge"
+    shares = STEPS
+
+    def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
+        super().__init__(settings, base)
+        self._solved = PerTaskCache(self._solutions)
+
+    @property
+    def hyperparameters(self) -> Sequence[float]:
+        """The ridges."""
+        return RIDGES
+
+    def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
+        """Deterministic; the seed is unused."""
+        solution = self._solved(task)[setting]
+        tell(self._settings.steps, "solved")
+        return TrainingHistory(best_weights=name_tensors(solution))
+
+    def _solutions(self, task: Task) -> dict[float, Layers]:
+        with deterministic(0):
+            return dict(solutions(task, mine_negatives(task, task.train.vectors, self._settings), self._settings))
+
+
+class WhiteningMethod(HeadMethod):
+    """`whitened`: one linear layer per power of the covariance, without labels."""
+
+    about = "power"
+
+    def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
+        super().__init__(settings, base)
+        self._maps = PerTaskCache(lambda task: dict(whitenings(task)))
+
+    @property
+    def hyperparameters(self) -> Sequence[float]:
+        """The powers."""
+        return POWERS
+
+    def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
+        """Deterministic; the seed is unused."""
+        whitening = self._maps(task)[setting]
+        tell(self._settings.steps, "solved")
+        return TrainingHistory(best_weights=Head.mapping(whitening).state())

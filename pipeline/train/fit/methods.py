@@ -1,0 +1,81 @@
+"""The port of adaptation methods: what is trained and how it changes query vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from darklode.pipeline.train.fit.heads import Layers
+from darklode.pipeline.train.fit.loop import Tell, TrainingHistory
+from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.schemas.adaptation import HEADS, AdaptSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.data.dataset import QuerySet, Task
+    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+
+SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the way from base weights to trained weights (Wortsman et al. 2022, WiSE-FT)."""
+
+
+class Method(Protocol):
+    """An adaptation method. Weights are always those at the end of a trial; a share of 0 is the base.
+
+    Attributes:
+        about: what a trial's setting means.
+        shares: shares of the way from the base to evaluate after a trial.
+    """
+
+    about: str
+    shares: Sequence[float]
+
+    @property
+    def hyperparameters(self) -> Sequence[float]:
+        """Values to try, one trial each."""
+
+    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+        """Run one trial."""
+
+    def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
+        """Adapted unit vectors of queries, shape (n_queries, dimensions)."""
+
+    def transform_index(self, frozen: FrozenIndex, weights: Weights, share: float) -> FrozenIndex:
+        """The index that adapted queries search; unchanged unless the method trains documents, too."""
+
+    def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
+        """Apply the weights to a loaded sentence-transformers model; returns layers to append."""
+
+    def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
+        """Files with the trained tensors alone, without the base."""
+
+
+Found = TypeVar("Found")
+
+
+class PerTaskCache(Generic[Found]):
+    """Caches a computation for the last task only, so that all trials on a task share it.
+
+    Args:
+        find: the computation.
+    """
+
+    def __init__(self, find: Callable[[Task], Found]) -> None:
+        self._find = find
+        self._cached: tuple[Task, Found] | None = None
+
+    def __call__(self, task: Task) -> Found:
+        if self._cached is None or self._cached[0] is not task:
+            self._cached = task, self._find(task)
+        return self._cached[1]
+
+
+def method_of(settings: AdaptSettings, base: BaseEncoder) -> Method:
+    """The configured method."""
+    from darklode.pipeline.train.fit.head_methods import ClosedFormMethod, HeadMethod, WhiteningMethod
+
+    if settings.method in HEADS:
+        kinds = {"closed_form": ClosedFormMethod, "whitened": WhiteningMethod}
+        return kinds.get(settings.method, HeadMethod)(settings, base)
+    from darklode.pipeline.train.fit.encoder_methods import EncoderMethod
+
+    return EncoderMethod(settings, base)

@@ -1,0 +1,120 @@
+"""Model selection on validation queries or, if there are few, on cross-validation folds of validation and train
+queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from darklode.pipeline.base.agreement import folds as folds_of
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.fit.methods import Method
+    from darklode.pipeline.train.fit.weights import Weights
+
+ENOUGH = 100
+"""Minimum number of validation queries: selection on fewer is chance (27 queries selected settings that lost up to
+0.025
+nDCG@10).
+"""
+
+ONE_CLUSTER = "nothing can be chosen: all queries with a positive are of one cluster; build or mine with more queries"
+
+
+@dataclass(frozen=True)
+class ValidationScore:
+    """Mean nDCG@10 at a share of the way from the base to the trained weights."""
+
+    share: float
+    value: float
+    queries: int
+
+
+def asked_first(train: QuerySet, validation: QuerySet) -> QuerySet:
+    """The queries that selection uses: validation, or validation and train if there are fewer than `ENOUGH`."""
+    return validation if len(validation) >= ENOUGH else train.concat(validation)
+
+
+def folds(task: Task, seed: int) -> list[Task]:
+    """Up to five cross-validation tasks, by query clusters; empty if validation has `ENOUGH` queries.
+
+    Only train queries are trained on. A held-out query counts if it shares no positive with its fold's training
+    queries, as
+    in the test; if every one does, all count.
+
+    Args:
+        task: the whole task.
+        seed: assigns clusters to folds.
+
+    Raises:
+        ArtifactError: there is only one cluster.
+    """
+    if len(task.validation) >= ENOUGH:
+        return []
+    every = task.train.concat(task.validation)
+    assert every.groups is not None
+    fold = folds_of(every.groups.dictionary_encode().indices.to_numpy().astype(np.int64), seed)
+    all_folds = [_fold(task, every, fold == number) for number in np.unique(fold)]
+    useful = [fold_task for fold_task in all_folds if len(fold_task.pair_query)]
+    if not useful or len(all_folds) == 1:
+        raise ArtifactError(ONE_CLUSTER)
+    return useful
+
+
+def _fold(task: Task, every: QuerySet, in_fold: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Task:
+    taught = task.with_queries(np.flatnonzero(~in_fold[: len(task.train)]))
+    query, position = every.positives(task.frozen)
+    shares = np.zeros(len(every), bool)
+    shares[query[np.isin(position, taught.pair_position)]] = True
+    own = in_fold & ~shares
+    return replace(taught, validation=every.take(np.flatnonzero(own if own.any() else in_fold)), is_complete=True)
+
+
+def full_training(task: Task) -> Task:
+    """The final training task after selection on folds: all train queries, to the last step, as in the folds."""
+    looked_at = task.validation if len(task.validation) else task.train
+    return replace(task, validation=looked_at, is_complete=True)
+
+
+def score_shares(task: Task, method: Method, weights: Weights) -> list[ValidationScore]:
+    """Validation score of trained weights at each share of the way from the base; the base itself first, as share 0."""
+    queries, n = task.validation, len(task.validation)
+    scores = [ValidationScore(0.0, queries.ndcg(task.frozen, queries.vectors), n)]
+    for share in method.shares:
+        searched = method.transform_index(task.frozen, weights, share)
+        scores.append(ValidationScore(share, queries.ndcg(searched, method.vectors(weights, share, queries)), n))
+    return scores
+
+
+def preference(score: ValidationScore) -> tuple[float, float]:
+    """Sort key of a score: by value, ties by the smaller share (nearest to the base)."""
+    return score.value, -score.share
+
+
+def best_score(scores: Iterable[ValidationScore]) -> ValidationScore:
+    """The best share of one setting."""
+    return max(scores, key=preference)
+
+
+def best_setting(bests: Sequence[ValidationScore]) -> int:
+    """Index of the best setting, given each setting's best share; the first one wins ties."""
+    return max(range(len(bests)), key=lambda index: (preference(bests[index]), -index))
+
+
+def average_folds(fold_scores: Iterable[Sequence[ValidationScore]]) -> list[ValidationScore]:
+    """Mean over the queries of all folds, for each share."""
+    return [
+        ValidationScore(
+            group[0].share,
+            sum(score.value * score.queries for score in group) / sum(score.queries for score in group),
+            total,
+        )
+        for group in zip(*fold_scores, strict=True)
+        for total in [sum(score.queries for score in group)]
+    ]

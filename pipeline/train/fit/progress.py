@@ -1,0 +1,38 @@
+"""One-line training progress with sparklines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.fit.loop import EvalPoint
+
+HEIGHTS = "▁▂▃▄▅▆▇█"
+
+WIDTH = 16
+"""Maximum number of characters of a sparkline; the latest points are shown."""
+
+
+def format_history(looks: Sequence[EvalPoint]) -> str:
+    """Loss, validation nDCG@10, share of replaced negatives, and spread of query vectors.
+
+    Args:
+        looks: evaluations so far, at least one.
+    """
+    last = looks[-1]
+    lines: list[tuple[str, str, list[float | None]]] = [
+        ("loss", "–" if last.loss is None else f"{last.loss:.3f}", [point.loss for point in looks]),
+        ("validation", f"{last.validation:.4f}", [point.validation for point in looks]),
+        ("replaced", "–" if last.replaced is None else f"{last.replaced:.0%}", [point.replaced for point in looks]),
+        ("spread", f"{last.spread:.3f}", [point.spread for point in looks]),
+    ]
+    return ", ".join(f"{name} {value} {sparkline(values)}".rstrip() for name, value, values in lines)
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """The latest known values as bars between their minimum and maximum."""
+    values_shown = [value for value in values if value is not None][-WIDTH:]
+    low, high = min(values_shown, default=0.0), max(values_shown, default=0.0)
+    steps = (high - low) / (len(HEIGHTS) - 1)
+    return "".join(HEIGHTS[round((value - low) / steps)] if steps > 0 else HEIGHTS[0] for value in values_shown)

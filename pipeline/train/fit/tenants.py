@@ -1,0 +1,137 @@
+"""One head per tenant over a shared base: each in its own folder, trained together in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Step
+from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.fit.stage import chosen
+from darklode.pipeline.train.release.adapter import ALONE, HEAD, RECORD, read_record
+from darklode.pipeline.train.release.identity import SCORES, fingerprint, record
+from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.adaptation_tables import ADAPTED_TENANTS
+
+TENANTS = Stage("adapted_tenants", 2, (), (ADAPTED_TENANTS.name,))
+
+BLOCK = 64
+"""Tenants per block: their rows and vectors are in memory together."""
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.fit.batched_training import BatchedTraining
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TenantJob:
+    """One tenant's adapter.
+
+    Attributes:
+        tenant: the tenant.
+        run: its folder.
+        begin: returns its stages in data order, and a function that writes the release.
+    """
+
+    tenant: str
+    run: Run
+    begin: Callable[[], tuple[Sequence[Step], Callable[[], None]]]
+
+
+def place_of(tenant: str) -> str:
+    """Folder name of a tenant; any tenant name maps to a valid and distinct name."""
+    return f"tenants/{quote(tenant, safe='').replace('.', '%2E')}"
+
+
+def adapt_tenants(
+    sources: Sequence[TrainingSource], output: Output, *, tenants: Sequence[str], job: Callable[[str], TenantJob]
+) -> None:
+    """Adapt the base to each tenant's rows alone, and write one row per tenant.
+
+    Folders that are up to date are skipped. A tenant with unusable rows is recorded with the reason and does not stop
+    the
+    others.
+
+    Args:
+        sources: the runs.
+        output: `adapted_tenants`.
+        tenants: empty: all with triplets.
+        job: creates a tenant's adapter.
+    """
+    all_tenants = sorted({tenant_name for source in sources for tenant_name in source.tenants()})
+    selected = sorted(set(tenants)) or all_tenants
+    rows: list[Row] = []
+    for start in range(0, len(selected), BLOCK):
+        block = [job(tenant) for tenant in selected[start : start + BLOCK]]
+
+        def tell(done: int = start) -> None:
+            output.progress(done, len(selected), "tenants")
+
+        rows += _block(block, tell)
+    output.write(ADAPTED_TENANTS.name, pa.Table.from_pylist(rows, schema=ADAPTED_TENANTS.schema))
+    shipped_rows = [row for row in rows if row["shipped"] is not None]
+    dropped = {"rejected": len(rows) - len(shipped_rows)} if len(shipped_rows) < len(rows) else {}
+    output.count(FunnelStep(TENANTS.name, "tenants", len(rows), "adapters", len(shipped_rows), dropped))
+
+
+def _block(jobs: Sequence[TenantJob], tell: Callable[[], None]) -> Iterator[Row]:
+    from darklode.pipeline.train.fit.batched_training import BatchedTraining
+
+    together = BatchedTraining(len(jobs))
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        waiting = [threads.submit(copy_context().run, _row, job, together, tell) for job in jobs]
+    return (job.result() for job in waiting)
+
+
+def _row(job: TenantJob, together: BatchedTraining, tell: Callable[[], None]) -> Row:
+    """Make a tenant's folder if needed, and return its row."""
+    about = {"tenant": job.tenant, "folder": place_of(job.tenant)}
+    with together.working():
+        try:
+            steps, hand_over = job.begin()
+            for step in steps:
+                if not (plan := step.plan(job.run)).is_up_to_date:
+                    job.run.execute(plan, step.execute, lambda *_: tell())
+            hand_over()
+        except DarklodeError as error:
+            job.run.store.delete(RECORD)
+            return dict.fromkeys(ADAPTED_TENANTS.schema.names) | about | {"reason": str(error)}
+    facts = read_record(job.run.store)
+    own = {name: facts[name] for name in ("shipped", "reason", "data", "weights")}
+    return about | {"adapter": facts["id"]} | own | {name: facts["scores"][name] for name in SCORES}
+
+
+def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
+    """Write a tenant's head and its record, without a copy of the base; skips an up-to-date folder.
+
+    Args:
+        run: with complete stages.
+        base: the encoder that was adapted.
+        adapt: a head method.
+    """
+    from darklode.pipeline.train.fit.methods import method_of
+
+    assert isinstance(base.encoder, SentenceTransformersSettings)
+    tables, files = run.tables(*VERDICT.reads[:3], "adapter_verdict"), dict[str, bytes]()
+    if read_verdict(tables)["shipped"] == "adapted":
+        score, weights = chosen(tables)
+        files = {
+            f"{ALONE}/{name}": data
+            for name, data in method_of(adapt, base).export_tensors(weights, score["share"]).items()
+        }
+    if run.store.read(HEAD) != files.get(HEAD):
+        run.store.delete_folder(ALONE)
+        for name, data in files.items():
+            run.store.write(name, data)
+    record(run, base, base.encoder, read_verdict(tables), fingerprint(run.tables()), "head")

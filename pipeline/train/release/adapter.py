@@ -1,0 +1,161 @@
+"""An adapter folder: its record (`adapter.json`) and its encoder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib import import_module
+from logging import ERROR, getLogger
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darklode.pipeline.base.artifacts import Store
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.data.vectors import Floats
+    from darklode.pipeline.train.fit.heads import Layers
+
+RECORD, FOLDER, ALONE = "adapter.json", "query_encoder", "adapter"
+SAVED = f"{FOLDER}/darklode.json"
+"""Which encoder was saved and how its vectors differ from training; not part of the hashed weights."""
+
+HEAD = f"{ALONE}/adapter.safetensors"
+"""A head alone: linear layers with GELU between them, applied to the base's unit vectors."""
+
+_ID = re.compile(r"[0-9a-f]{16}")
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A folder written by `darklode adapt`.
+
+    Attributes:
+        store: the folder or prefix.
+        facts: its record.
+        of_base: gives base vectors of queries if the adapter is a head alone; None: the base is loaded.
+    """
+
+    store: Store
+    facts: Facts
+    of_base: Callable[[Sequence[str]], Floats] | None = None
+
+    @classmethod
+    def open(cls, url: str) -> Adapter:
+        """Open the adapter in a folder or below a prefix.
+
+        Raises:
+            ArtifactError: there is none, or it was not finished.
+        """
+        store = Store(url)
+        facts = read_record(store)
+        if not facts:
+            raise ArtifactError(f"{store.url} holds no finished adapter; make one with `darklode adapt RUN --out …`")
+        return cls(store, facts)
+
+    @property
+    def id(self) -> str:
+        """Identifier, also used as a folder name.
+
+        Raises:
+            ArtifactError: the recorded id has an invalid form.
+        """
+        name = str(self.facts["id"])
+        if not _ID.fullmatch(name):
+            raise ArtifactError(f"{self.store.path(RECORD)} is damaged: {name!r} is no adapter's id")
+        return name
+
+    @property
+    def tenant(self) -> str:
+        """The tenant it was trained for."""
+        return str(self.facts["tenant"])
+
+    @property
+    def tenants(self) -> list[str]:
+        """Tenants it may serve: its own and those it was released for."""
+        return [self.tenant, *self.facts.get("shared_with", [])]
+
+    @property
+    def light(self) -> bool:
+        """Whether it is a head without a copy of the base, as for one of many tenants that share a base."""
+        return bool(self.facts.get("form") == "head")
+
+    @property
+    def files(self) -> str:
+        """The folder whose files determine its vectors."""
+        return ALONE if self.light else FOLDER
+
+    @property
+    def ships(self) -> bool:
+        """Whether it differs from the base."""
+        return bool(self.facts["shipped"] != "base")
+
+    @property
+    def base(self) -> SentenceTransformersSettings:
+        """The encoder that was adapted."""
+        return SentenceTransformersSettings.model_validate(self.facts["base"]["settings"])
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """Query vectors by the saved folder, shape (len(texts), dimensions); zero for blank queries."""
+        if self.light:
+            from darklode.pipeline.train.fit.heads import apply_layers
+
+            vectors = apply_layers(self.layers, (self.of_base or _base(self.base.model_dump_json()))(texts))
+        else:
+            vectors = np.asarray(self.model.encode(list(texts), show_progress_bar=False), np.float32)
+        vectors[[not text.strip() for text in texts]] = 0
+        return vectors
+
+    @property
+    def layers(self) -> Layers:
+        """Layers of the head; empty without a head, or if the base was kept."""
+        from safetensors.numpy import load
+
+        from darklode.pipeline.train.fit.heads import layers_of
+
+        data = self.store.read(HEAD)
+        return [] if data is None else layers_of(load(data))
+
+    @cached_property
+    def model(self) -> Any:
+        """The folder loaded with sentence-transformers, on the CPU."""
+        from sentence_transformers import SentenceTransformer
+
+        getLogger("sentence_transformers").setLevel(ERROR)  # it would tell of the prompt that the adapter has
+        logging: Any = import_module("transformers.utils").logging
+        logging.disable_progress_bar()  # it would break into Darklode's own output
+        with self.on_disk() as folder:
+            return SentenceTransformer(str(folder), device="cpu")
+
+    @contextmanager
+    def on_disk(self) -> Iterator[Path]:
+        """A local path of the encoder folder; a temporary copy if it is stored remotely."""
+        if self.store.local is not None:
+            yield self.store.local / FOLDER
+            return
+        with TemporaryDirectory(prefix="darklode-adapter-") as scratch:
+            for name in self.store.sizes(FOLDER, recursive=True):
+                path = Path(scratch, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(self.store.read(name) or b"")
+            yield Path(scratch, FOLDER)
+
+
+@lru_cache(maxsize=1)
+def _base(settings: str) -> Callable[[Sequence[str]], Floats]:
+    """Base vectors; loaded once and shared, since thousands of adapters can have the same base."""
+    return SentenceTransformersSettings.model_validate_json(settings).load().encode_queries
+
+
+def read_record(store: Store) -> Facts:
+    """Read an adapter's record; empty if there is none or it is unreadable."""
+    return store.read_object(RECORD)

@@ -1,0 +1,154 @@
+"""The card of an adapted encoder: training data, results, and why it is released or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.base.card import cell, changed_settings, document, name_of, software, with_front_matter
+from darklode.pipeline.base.models.local import locate
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.release.adapter import FOLDER
+from darklode.pipeline.train.release.evaluation import TESTED
+from darklode.pipeline.train.release.folder import recorded_difference
+from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
+from darklode.pipeline.train.release.verdict import chosen_on, read_verdict, too_few
+from darklode.schemas.settings import Settings
+
+PARTS = """\
+`own positive` are test queries whose clusters and positives training never saw: they alone decide. On those of `shared
+positive` an encoder may have learned the answer by heart. `detectable` is the least true difference that so many
+queries show in 4 of 5 tests, `p_holm` is corrected for all rows of a part."""
+
+CAVEATS = """\
+The labels are those of the runs: where a judge gave them, a lift is a lift by that judge. Texts that nobody judged
+count as not relevant; `Judged@10` is the share of the first ten that has a label. Documents and their index are
+unchanged: this encoder is for queries alone, and only against the index of its base."""
+
+HOLES = """\
+`labelled` of `places` had a label before; what base or adapted have there without one went to the runs' own judge, both
+alike, by rank and within a budget: `judged`, and `relevant` of these."""
+
+READING = """\
+```python
+from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer("{folder}").encode(["a query"])   # the documents' vectors stay as they are
+```
+Its vectors differ from those that training saw by {off:.1e} at most, in any number."""
+
+SYSTEMS = """
+    SELECT part, system, measure, value, low, high, ceiling, queries FROM evaluation WHERE tenant IS NULL
+    ORDER BY part, measure, system DESC
+"""
+PAIRS = """
+    SELECT part, measure, difference, low, high, p_holm, detectable, wins, losses, queries FROM evaluation_pairs
+    WHERE tenant IS NULL ORDER BY part, measure
+"""
+LEARNED = """
+    SELECT split, count(*) AS queries, count(DISTINCT "group") AS clusters,
+           count(*) FILTER (shares_positive) AS share_a_positive
+    FROM adaptation_queries GROUP BY split ORDER BY split
+"""
+TRIALS = "SELECT setting, share, step, validation, stopped FROM adaptation_trials ORDER BY trial, share"
+TRAINED = """
+    SELECT CAST(sum(len(weights)) AS BIGINT) AS numbers FROM adapter_weights
+    WHERE trial = (SELECT min(trial) FROM adapter_weights)
+"""
+COURSE = """
+    SELECT setting, l.step, loss, l.validation, replaced, judged, short, spread
+    FROM training_log l JOIN (SELECT DISTINCT trial, setting FROM adaptation_trials) USING (trial)
+    ORDER BY trial, l.step
+"""
+
+
+def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, sources: list[str]) -> bytes:
+    """The card in Markdown.
+
+    Args:
+        run: with complete stages and the saved folder.
+        settings: in force.
+        encoder: the base.
+        sources: the runs it was trained on, as given.
+    """
+    tables = run.tables()
+    row, method = read_verdict(tables), settings.adapt.method
+    head = [
+        f"# {cell(name_of(run, settings))}",
+        f"**{cell(row['shipped'])}**: {cell(row['reason'])}.",
+        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_training_queries(tables):,} numbers, chosen "
+        f"{chosen_on(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
+        f"{row['share']:g} of the way. The test queries were asked {_config_hash_of(run)}.",
+        f"Learned from: {', '.join(f'`{cell(source)}`' for source in sources)}.",
+    ]
+    last = [
+        *("## What it does not say", CAVEATS),
+        *("## How to use it", READING.format(folder=FOLDER, off=recorded_difference(run))),
+        *("## Settings that differ from the defaults", changed_settings(settings)),
+        *("## Software", software(run), "## Licence", f"Of the base: `{cell(licence(encoder))}`."),
+    ]
+    front = {
+        "library_name": "sentence-transformers",
+        "license": licence(encoder),
+    }
+    return with_front_matter(document(head, _tables(tables), last), front, {}).encode()
+
+
+def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
+    yield "Adapted less base", tables.sql(PAIRS), PARTS
+    yield "What each reaches", tables.sql(SYSTEMS), "`ceiling` is what a perfect list reaches."
+    yield "Labels in the first ten", tables.read("adapter_holes"), HOLES
+    yield "What it learned from", tables.sql(LEARNED), ""
+    yield "What could be gained", tables.read("headroom"), "On the queries to choose on, before training."
+    yield (
+        "What was tried",
+        tables.sql(TRIALS),
+        "`share` of the way from the base, which is 0; nDCG@10 on the queries to choose on.",
+    )
+    yield "How it went", tables.sql(COURSE), ""
+
+
+def _setting(method: str) -> str:
+    return {"closed_form": "ridge", "whitened": "power"}.get(method, "learning rate")
+
+
+def _count_training_queries(tables: Tables) -> int:
+    """Number of trained parameters, the same in every trial."""
+    return int(tables.sql(TRAINED)["numbers"][0].as_py())
+
+
+def _config_hash_of(run: Run) -> str:
+    manifest = run.manifest(TESTED)
+    times = manifest.facts["asked"] if manifest else 0
+    return "once" if times == 1 else f"{times} times: what was chosen in between was chosen on them"
+
+
+def licence(encoder: SentenceTransformersSettings) -> str:
+    """License from the model's own card."""
+    model = locate(encoder)
+    page = model.folder / "README.md" if model else None
+    if page is None or not page.is_file():
+        return "unknown"
+    parts = page.read_text(encoding="utf-8", errors="replace").split("---\n", 2)
+    try:
+        front_matter: Any = yaml.safe_load(parts[1]) if len(parts) > 1 and not parts[0].strip() else None
+    except yaml.YAMLError:
+        return "unknown"
+    return str(front_matter.get("license", "unknown")) if isinstance(front_matter, Mapping) else "unknown"
+
+
+def headroom_told(run: Run) -> str:
+    """The headroom in one sentence."""
+    manifest = run.manifest(HEADROOM_STAGE)
+    assert manifest is not None
+    facts, sides = manifest.facts, manifest.facts["sides"]
+    counts = ", ".join(f"{side['queries']:,} {name}" for name, side in sides.items())
+    clusters = sides.get("train", {}).get("clusters", 0)
+    queries, own, least = facts["deciding"], sides.get("test", {}).get("own_clusters", 0), facts["detectable"]
+    decides = f"{queries:,} test queries in {own:,} clusters decide: a lift of about"
+    can = f"{decides} {least:.3f} or more is released 4 times of 5" if least else too_few(queries, own)
+    return f"{counts}; {clusters:,} labelled train clusters. {can[0].upper()}{can[1:]}."

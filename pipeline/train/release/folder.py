@@ -1,0 +1,202 @@
+"""The released folder: `query_encoder/`, which plain sentence-transformers loads, and the adapter alone."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
+from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.base.models.precision import rounding
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.dataset import QuerySet
+from darklode.pipeline.train.data.vectors import BaseEncoder, Floats
+from darklode.pipeline.train.fit.heads import Layers
+from darklode.pipeline.train.fit.methods import method_of
+from darklode.pipeline.train.fit.stage import TRAIN, chosen
+from darklode.pipeline.train.release.adapter import ALONE, FOLDER, SAVED
+from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
+from darklode.schemas.adaptation import AdaptSettings
+
+Check = Callable[[Any], Floats]
+
+PROBES = 32
+"""Number of queries used to verify that the saved folder reproduces the training vectors."""
+
+
+def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, adapt: AdaptSettings) -> None:
+    """Write the folder unless it is up to date. The record is written last, so a killed save starts over.
+
+    Args:
+        run: with complete stages.
+        base: the encoder that was adapted.
+        settings: of that encoder.
+        adapt: the method.
+
+    Raises:
+        DarklodeError: the saved folder does not reproduce the vectors of training.
+    """
+    mark = _mark(run, base)
+    if is_up_to_date(run.store, mark):
+        return
+    tables = run.tables(*VERDICT.reads[:3], "adapter_verdict")
+    texts, loaded = probes(tables), load_query_tower(settings, "cpu")
+    queries = QuerySet.from_texts(texts, base)
+    expected, layers, alone = queries.vectors, Layers(), dict[str, bytes]()
+    if read_verdict(tables)["shipped"] == "adapted":
+        method, (score, weights) = method_of(adapt, base), chosen(tables)
+        expected, alone = (
+            method.vectors(weights, score["share"], queries),
+            method.export_tensors(weights, score["share"]),
+        )
+        layers = method.put_into(loaded, weights, score["share"])
+    save_folder(run.store, mark, assemble(loaded, settings, layers), check_like(queries.texts, expected), alone)
+
+
+def check_like(texts: Sequence[str], expected: Floats) -> Check:
+    """Compares a saved encoder's vectors with those of training."""
+    return lambda saved: np.abs(saved.encode(list(texts), show_progress_bar=False).astype(np.float32) - expected)
+
+
+def save_folder(
+    store: Store, mark: str, model: Any, check: Check, alone: Mapping[str, bytes], folder: str = FOLDER
+) -> None:
+    """Replace an encoder folder and `adapter/`, and write their record last.
+
+    Args:
+        store: the folder or prefix.
+        mark: fingerprint of what it is made from, see `is_up_to_date`.
+        model: complete sentence-transformers model.
+        check: computes how much the saved model differs from training.
+        alone: files of the trained tensors, by name.
+        folder: name of the encoder folder.
+
+    Raises:
+        DarklodeError: the saved folder gives other vectors.
+    """
+    store.delete_folder(folder)
+    store.delete_folder(ALONE)
+    with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
+        model.save_pretrained(scratch, create_model_card=False)
+        off = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
+        files = {f"{ALONE}/{name}": data for name, data in alone.items()}
+        folder_files = chain(_files(Path(scratch), folder), files.items())
+        sizes = {name: _written(store, name, data) for name, data in folder_files}
+    record = {"mark": mark, "difference": off, "files": sizes}
+    store.write(_record(folder), json.dumps(record, indent=1).encode())
+
+
+def probes(tables: Tables) -> list[str]:
+    """Queries for the verification."""
+    texts: list[str] = tables.read("adaptation_queries", ["text"])["text"][:PROBES].to_pylist()
+    return texts
+
+
+def _record(folder: str) -> str:
+    return SAVED.replace(FOLDER, folder)
+
+
+def _written(store: Store, name: str, data: bytes) -> int:
+    store.write(name, data)
+    return len(data)
+
+
+def recorded_difference(run: Run, folder: str = FOLDER) -> float:
+    """Recorded maximum absolute difference between the folder's vectors and those of training."""
+    return float(json.loads(run.store.read(_record(folder)) or b"{}")["difference"])
+
+
+def _mark(run: Run, base: BaseEncoder) -> str:
+    manifests = [run.manifest(stage) for stage in (TRAIN, VERDICT)]
+    return key_of([manifest.fingerprint for manifest in manifests if manifest], base.identity)
+
+
+def is_up_to_date(store: Store, mark: str, folder: str = FOLDER) -> bool:
+    """Whether a complete folder with this fingerprint exists."""
+    record: dict[str, Any] = json.loads(store.read(_record(folder)) or b"{}")
+    return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
+
+
+def assemble(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
+    """The model with truncation, normalization and head as plain layers; its prompt becomes part of the model."""
+    from sentence_transformers import SentenceTransformer
+
+    has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
+    cut = [(np.eye(settings.dimensions, has, dtype=np.float32), None)] if settings.dimensions else []
+    normalize = modules().Normalize
+    parts = [*loaded, *(_dense(*linear, last=True) for linear in cut), normalize()]
+    for number, (weight, bias) in enumerate(layers):
+        parts.append(_dense(weight, bias, last=number == len(layers) - 1))
+    if layers:
+        parts.append(normalize())
+    prompt: dict[str, Any] = {"prompts": {"query": settings.query_prompt}, "default_prompt_name": "query"}
+    made = SentenceTransformer(modules=parts, device="cpu", **(prompt if settings.query_prompt else {}))
+    return made.to(next(loaded.parameters()).dtype)
+
+
+def modules() -> Any:
+    """Module path of the layers: it differs between sentence-transformers up to 5.4 and later versions."""
+    from importlib import import_module
+
+    try:
+        return import_module("sentence_transformers.sentence_transformer.modules")
+    except ImportError:
+        return import_module("sentence_transformers.models")
+
+
+def _dense(weight: Floats, bias: Floats | None, *, last: bool) -> Any:
+    import torch
+
+    activation = torch.nn.Identity() if last else torch.nn.GELU()
+    made = modules().Dense(weight.shape[1], weight.shape[0], bias=bias is not None, activation_function=activation)
+    with torch.no_grad():
+        made.linear.weight.copy_(torch.from_numpy(weight))
+        if bias is not None:
+            made.linear.bias.copy_(torch.from_numpy(bias))
+    return made
+
+
+def _difference(folder: str, check: Check, tolerance: float) -> float:
+    from sentence_transformers import SentenceTransformer
+
+    off = float(check(SentenceTransformer(folder, device="cpu")).max())
+    if off > tolerance:
+        raise DarklodeError(
+            f"the encoder that was saved gives other vectors than training saw (by {off:.4f}), so it is not handed "
+            "over; tell us the model's name"
+        )
+    return off
+
+
+def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettings, tables: Tables) -> None:
+    """Check before training that the base, saved in the same way, reproduces the vectors in use.
+
+    Args:
+        base: the encoder to adapt.
+        settings: of that encoder.
+        tables: `adaptation_queries`.
+
+    Raises:
+        DarklodeError: it does not.
+    """
+    texts, loaded = probes(tables), load_query_tower(settings, "cpu")
+    expected = base.queries(texts)
+    off = float(check_like(texts, expected)(assemble(loaded, settings, [])).max()) if texts else 0.0
+    if off > rounding(settings.dtype):
+        raise DarklodeError(
+            f"{settings.model} as it would be saved gives other vectors than it gives now (by {off:.4f}): an adapted "
+            "encoder could not be handed over; tell us the model's name"
+        )
+
+
+def _files(scratch: Path, folder: str) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file, one in memory at a time."""
+    for path in sorted(path for path in scratch.rglob("*") if path.is_file() and path.suffix != ".lock"):
+        yield f"{folder}/{path.relative_to(scratch).as_posix()}", path.read_bytes()

@@ -1,0 +1,173 @@
+"""What determines an adapter's vectors, what it was trained on, and what its probe queries return; recorded when it is
+saved.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
+from darklode.pipeline.base.chunk_texts import Digest
+from darklode.pipeline.base.errors import MissingPart
+from darklode.pipeline.base.models.local import fetch_hint, locate
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.release.adapter import FOLDER, RECORD, SAVED, Adapter, Facts, read_record
+
+if TYPE_CHECKING:
+    from darklode.pipeline.train.data.vectors import BaseEncoder, Floats, FrozenIndex
+
+DEPTH = 10
+QUERIES, TEXTS = 16, 16
+"""Probe queries and probe texts per run."""
+
+LEARNED = "SELECT DISTINCT text FROM adaptation_queries WHERE split = 'train' ORDER BY text"
+
+DATA = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
+SCORES = ("part", "queries", "difference", "low", "high", "validation_queries")
+
+
+def record(
+    run: Run,
+    base: BaseEncoder,
+    settings: SentenceTransformersSettings,
+    verdict: Facts,
+    learned: str,
+    form: str = "encoder",
+) -> None:
+    """Write `adapter.json` of the saved folder, unless it is up to date.
+
+    Args:
+        run: with complete stages and the saved folder.
+        base: the encoder of the index, with the runs.
+        settings: of that encoder.
+        verdict: tenant, shipped, reason and `SCORES`.
+        learned: fingerprint of the training rows.
+        form: encoder, or head if saved alone.
+    """
+    tables, adapter = run.tables(*DATA), Adapter(run.store, {"form": form}, base.queries)
+    data, weights = learned, weights_hash(run.store, adapter.files)
+    name = key_of(
+        verdict["tenant"],
+        weights,
+        base.identity,
+        data,
+        [training_source.run.store.url for training_source in base.sources],
+    )
+    if read_record(run.store).get("id") == name:
+        return
+    frozen = base.open(tables)
+    facts = {
+        "id": name,
+        "form": form,
+        "tenant": verdict["tenant"],
+        "shipped": verdict["shipped"],
+        "reason": verdict["reason"],
+        "scores": {name: verdict[name] for name in SCORES},
+        "base": identity(settings) | {"dimensions": frozen.dimensions},
+        "weights": weights,
+        "data": data,
+        "learned": sorted({*tables.sql(LEARNED)["text"].to_pylist(), *(base.start.learned if base.start else ())}),
+        "indexes": [_index(base, frozen, adapter, tables, source) for source in base.sources],
+    }
+    run.store.write(RECORD, json.dumps(facts, indent=1, ensure_ascii=False).encode())
+
+
+def identity(settings: SentenceTransformersSettings) -> Facts:
+    """Everything that determines an encoder's vectors, by name; `settings` can open it.
+
+    Raises:
+        MissingPart: the encoder is not on this machine.
+    """
+    located = locate(settings)
+    if located is None:
+        raise MissingPart(f"model {settings.model} is not on this machine: {fetch_hint(settings)}")
+    return {
+        "encoder": located.name,
+        "weights": located.revision,
+        "pooling": pooling(located.folder),
+        "query prompt": settings.query_prompt,
+        "document prompt": settings.document_prompt,
+        "tokens": settings.max_tokens or "all",
+        "cut": settings.dimensions or "none",
+        "precision": settings.dtype,
+        "settings": settings.model_dump(mode="json"),
+    }
+
+
+def pooling(folder: Path) -> Facts:
+    """Pooling mode of a model folder; mean if not specified."""
+    for path in sorted(folder.glob("*_Pooling/config.json")):
+        return {name: value for name, value in json.loads(path.read_text()).items() if value is not False}
+    return {"pooling_mode": "mean"}
+
+
+def fingerprint(tables: Tables, names: Sequence[str] = DATA) -> str:
+    """Fingerprint of the rows that an adapter was trained on."""
+    entries = []
+    for name in names:
+        rows = tables.read(name)
+        digest = Digest(rows.num_columns)
+        digest.update(pc.fill_null(pc.cast(column, pa.string()), "\x00") for column in rows.columns)
+        entries.append(digest.hexdigest())
+    return key_of(*entries)
+
+
+def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
+    """Fingerprint of the texts of an index, independent of their order."""
+    digest = Digest(2)
+    digest.update(pa.table({"text_id": text_ids, "hash": hashes}).sort_by("text_id").columns)
+    return digest.hexdigest()
+
+
+def weights_hash(store: Store, folder: str = FOLDER) -> str:
+    """Fingerprint of a folder by file names and contents."""
+    files = sorted(store.sizes(folder, recursive=True))
+    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED})
+
+
+def mean_shift(base: Floats, adapted: Floats) -> float:
+    """Mean of 1 − cosine between base and adapted unit vectors of queries; 0 if there are none."""
+    return max(0.0, float(np.mean(1 - np.einsum("ij,ij->i", base, adapted, dtype=np.float64)))) if len(base) else 0.0
+
+
+def _index(base: BaseEncoder, frozen: FrozenIndex, adapter: Adapter, tables: Tables, source: TrainingSource) -> Facts:
+    """A run's texts: digest, a sample, and the results of probe queries."""
+    texts = frozen.texts.filter(pc.equal(frozen.texts["index"], source.number))
+    ids = source.own_ids(texts["text_id"])
+    spaced = pa.array(np.unique(np.linspace(0, len(ids) - 1, TEXTS).astype(np.int64)) if len(ids) else [], pa.int64())
+    queries = tables.read("adaptation_queries", ["query_id", "index", "text"])
+    query_texts = queries.filter(pc.equal(queries["index"], source.number))["text"][:QUERIES].to_pylist()
+    return {
+        "run": source.run.store.url,
+        "texts": len(ids),
+        "digest": index_digest(ids, texts["content_hash"]),
+        "probes": ids.take(spaced).to_pylist(),
+        **_top_documents(base, frozen, adapter, query_texts, source),
+    }
+
+
+def _top_documents(
+    base: BaseEncoder, frozen: FrozenIndex, adapter: Adapter, query_texts: list[str], source: TrainingSource
+) -> Facts:
+    vectors = adapter.encode(query_texts)
+    rows, scores = frozen.search(vectors, np.full(len(query_texts), source.number), DEPTH)
+    facts = []
+    for text, row_positions, row_scores in zip(query_texts, rows, scores, strict=True):
+        texts_found = frozen.texts.take(pa.array(row_positions[row_positions >= 0]))
+        ids, rounded_scores = (
+            source.own_ids(texts_found["text_id"]),
+            [round(float(value), 6) for value in row_scores[row_positions >= 0]],
+        )
+        names = ("text_id", "hash", "score")
+        rows_found = zip(ids.to_pylist(), texts_found["content_hash"].to_pylist(), rounded_scores, strict=True)
+        facts.append({"text": text, "found": [dict(zip(names, value, strict=True)) for value in rows_found]})
+    return {"moved": mean_shift(base.queries(query_texts), vectors), "queries": facts}

@@ -1,0 +1,252 @@
+"""The figures of one part of the run, a row of `validation`: of the whole, a tenant, or what a retriever found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.agreement import (
+    Confusion,
+    cohens_kappa,
+    confusion,
+    cross_validated_kappa,
+    fit_threshold,
+    has_enough_labels,
+    kappa_of_table,
+    quadratic,
+)
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.validate.estimates import (
+    UNKNOWN,
+    IntervalEstimate,
+    LabelledStrata,
+    bootstrap,
+    estimate,
+    merge_empty,
+)
+from darklode.pipeline.validate.labels import ReviewedPairs
+
+STRATA = """
+    SELECT position, tenant, retriever, verdict, pairs
+    FROM review_strata ORDER BY position, tenant, retriever NULLS FIRST
+"""
+QUERIES = "SELECT tenant, count(*) AS n FROM queries GROUP BY tenant ORDER BY tenant"
+
+_Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A part of the run, and what people said of it.
+
+    Attributes:
+        tenant: None: all.
+        tenants: those of the part.
+        retriever: None: all pairs, whoever found them.
+        pairs: pairs of the run in each stratum, shape (n_strata,).
+        verdict: what the judge said of each stratum, shape (n_strata,).
+        reviewed: pairs of the part that somebody reviewed.
+        queries: queries of its tenants.
+    """
+
+    tenant: str | None
+    tenants: tuple[str, ...]
+    retriever: str | None
+    pairs: _Counts
+    verdict: NDArray[np.object_]
+    reviewed: ReviewedPairs
+    queries: int
+
+    @property
+    def sample(self) -> ReviewedPairs:
+        """Labelled pairs of the sample."""
+        return self.reviewed.take(self.reviewed.is_labelled & (self.reviewed.stratum >= 0))
+
+    def size(self, *verdicts: str) -> int:
+        """Pairs of the run with one of these verdicts."""
+        return int(self.pairs[np.isin(self.verdict, verdicts)].sum())
+
+    def strata(self, verdicts: tuple[str, ...]) -> LabelledStrata:
+        """The strata of some verdicts, with the labels of each query."""
+        own, sample = np.flatnonzero(np.isin(self.verdict, verdicts) & (self.pairs > 0)), self.sample
+        stratum_position = np.full(len(self.pairs), -1)
+        stratum_position[own] = np.arange(len(own))
+        column = stratum_position[sample.stratum]
+        rows = column >= 0
+        query = np.unique(sample.query, return_inverse=True)[1]
+        shape = (int(query.max(initial=-1)) + 1, len(own))
+        labelled, relevant = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        np.add.at(labelled, (query[rows], column[rows]), 1)
+        np.add.at(relevant, (query[rows], column[rows]), sample.positive[rows])
+        return LabelledStrata(self.pairs[own], self.verdict[own] == "relevant", labelled, relevant)
+
+
+def scopes(tables: Tables) -> Iterator[Scope]:
+    """All tenants together, each tenant where there are several, and each retriever.
+
+    Args:
+        tables: holds `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
+    """
+    strata, queries = tables.sql(STRATA), tables.sql(QUERIES)
+    of_tenant = dict(zip(queries["tenant"].to_pylist(), queries["n"].to_pylist(), strict=True))
+    retrievers = sorted(pc.unique(strata["retriever"]).drop_null().to_pylist())
+    reviewed, every = ReviewedPairs.from_tables(tables, retrievers), sum(of_tenant.values())
+    verdict, names = _verdicts(strata), tuple(of_tenant)
+    anyone = pc.is_null(strata["retriever"])
+    yield Scope(None, names, None, _pairs(strata.filter(anyone), len(verdict)), verdict, reviewed, every)
+    if len(of_tenant) > 1:
+        for tenant, n in of_tenant.items():
+            own = strata.filter(pc.and_(anyone, pc.equal(strata["tenant"], tenant)))
+            tenant_pairs = reviewed.take(reviewed.tenant == tenant)
+            yield Scope(tenant, (tenant,), None, _pairs(own, len(verdict)), verdict, tenant_pairs, n)
+    for column, retriever in enumerate(retrievers):
+        own = strata.filter(pc.fill_null(pc.equal(strata["retriever"], retriever), False))
+        tenant_pairs = reviewed.take(reviewed.found_by[:, column])
+        yield Scope(None, names, retriever, _pairs(own, len(verdict)), verdict, tenant_pairs, every)
+
+
+def _verdicts(strata: pa.Table) -> NDArray[np.object_]:
+    position = strata["position"].to_numpy()
+    values_by_position = np.empty(int(position.max(initial=-1)) + 1, dtype=object)
+    values_by_position[position] = strata["verdict"].to_numpy(zero_copy_only=False)
+    return values_by_position
+
+
+def _pairs(strata: pa.Table, n: int) -> _Counts:
+    return np.bincount(strata["position"].to_numpy(), strata["pairs"].to_numpy(), minlength=n).astype(np.int64)
+
+
+READ = ("relevant", "not relevant")
+JUDGED = (*READ, "unreadable")
+ALL = (*JUDGED, "unjudged")
+
+_Floats = NDArray[np.float64]
+
+
+def figures(scope: Scope, threshold: float | None, resamples: int, seed: int) -> dict[str, object]:
+    """One row of `validation`.
+
+    Args:
+        scope: the part of the run.
+        threshold: the judge's in force there.
+        resamples: of the queries, for each bootstrap interval.
+        seed: of the intervals and folds.
+    """
+    reviewed, sample, in_sample = scope.reviewed, scope.sample, scope.reviewed.stratum >= 0
+    verdicts, unreadable = scope.size(*JUDGED), scope.size("unreadable")
+    everything, read = scope.strata(ALL), scope.strata(READ)
+    queries = len(np.unique(sample.query))
+    share = queries / scope.queries if scope.queries else 1.0
+    estimates = estimate(everything, share, np.random.default_rng(seed))
+    readable, unread = sample.take(sample.read), sample.take(~sample.read)
+    row: dict[str, object] = {
+        "tenant": scope.tenant,
+        "retriever": scope.retriever,
+        "labelled": len(sample.query),
+        "queries": queries,
+        "tied": int((in_sample & ~reviewed.is_labelled & (reviewed.votes > 0)).sum()),
+        "skipped": int((in_sample & (reviewed.votes == 0)).sum()),
+        "outside": int((~in_sample & reviewed.is_labelled).sum()),
+        "shown": int(sample.shown.sum()),
+        "verdicts": verdicts,
+        "unreadable": unreadable,
+        "null_rate": unreadable / verdicts if verdicts else None,
+        "unread_relevant": int(unread.positive.sum()),
+        "unread_not_relevant": int((~unread.positive).sum()),
+        "threshold": threshold,
+    }
+    row |= {name: int(n) for name, n in confusion(readable.relevant, readable.positive)._asdict().items()}
+    estimated = {
+        "precision": estimates.precision,
+        "recall": estimates.recall,
+        "missed": estimates.missed,
+        "kappa": run_kappa(read, resamples, seed),
+        "sample_kappa": _sample_kappa(readable, resamples, seed),
+        "weighted_kappa": _weighted_kappa(scope, readable, resamples, seed),
+    }
+    for name, figure in estimated.items():
+        row |= figure.columns(name)
+    return row | (_fit_threshold_row(scope, readable, seed) if scope.retriever is None else {})
+
+
+def run_kappa(strata: LabelledStrata, resamples: int, seed: int) -> IntervalEstimate:
+    """Cohen's kappa over all pairs of the strata, whose shares of relevant pairs are those of the labelled ones.
+
+    A resample without a label of some stratum keeps the stratum's share.
+    """
+    if not (strata.is_fully_known(True) and strata.is_fully_known(False)):
+        return UNKNOWN
+    merged, _ = merge_empty(strata)
+    mean_label, n = merged.x / np.maximum(merged.n, 1), len(merged.pairs)
+
+    def kappa(sums: _Floats) -> _Floats:
+        labelled, relevant = sums[..., :n], sums[..., n:]
+        share = np.where(labelled > 0, relevant / np.maximum(labelled, 1), mean_label)
+        yes, no = merged.pairs * share, merged.pairs * (1 - share)
+        sides = [(yes, merged.is_found), (no, merged.is_found), (yes, ~merged.is_found), (no, ~merged.is_found)]
+        return cohens_kappa(Confusion(*(np.asarray(counts[..., side].sum(axis=-1)) for counts, side in sides)))
+
+    return bootstrap(np.hstack([merged.labelled, merged.relevant]), kappa, resamples, seed)
+
+
+def _sample_kappa(readable: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
+    code = 2 * ~readable.relevant + ~readable.positive  # in the order of `Confusion` but for the two kinds of errors
+
+    def kappa(sums: _Floats) -> _Floats:
+        hits, false, missed, true_negatives = (sums[..., cell] for cell in range(4))
+        return cohens_kappa(Confusion(hits, false, missed, true_negatives))
+
+    return bootstrap(_by_query(readable, code, 4), kappa, resamples, seed) if len(code) else UNKNOWN
+
+
+def _weighted_kappa(scope: Scope, readable: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
+    """Quadratic-weighted kappa (Cohen, 1968); what is not relevant is grade 0, whatever grade the judge gave."""
+    rows = np.isfinite(readable.grade) | ~readable.relevant
+    graded = readable.take(rows)
+    judge = np.where(graded.relevant, np.maximum(np.nan_to_num(graded.grade), 1), 0).astype(np.int64)
+    values = np.unique(np.concatenate([judge, graded.relevance]))
+    if max(judge.max(initial=0), 0) < 2 or graded.relevance.max(initial=0) < 2:
+        return UNKNOWN
+    cell = np.searchsorted(values, judge) * len(values) + np.searchsorted(values, graded.relevance)
+    counts = _by_query(graded, cell, len(values) ** 2, weights(scope, graded))
+    cost = quadratic(values.astype(np.float64))
+
+    def kappa(sums: _Floats) -> _Floats:
+        return kappa_of_table(sums.reshape(*sums.shape[:-1], len(values), len(values)), cost)
+
+    return bootstrap(counts, kappa, resamples, seed)
+
+
+def weights(scope: Scope, pairs: ReviewedPairs) -> _Floats:
+    """How many pairs of the scope each labelled pair stands for."""
+    own = np.flatnonzero(np.isin(scope.verdict, READ) & (scope.pairs > 0))
+    merged, to = merge_empty(scope.strata(READ))
+    weight_of = np.zeros(len(scope.pairs))
+    weight_of[own[to >= 0]] = (merged.pairs / np.maximum(merged.n, 1))[to[to >= 0]]
+    return np.asarray(weight_of[pairs.stratum])
+
+
+def _by_query(pairs: ReviewedPairs, code: NDArray[np.int64], n: int, weight: _Floats | None = None) -> _Floats:
+    names, query = np.unique(pairs.query, return_inverse=True)
+    sums = np.bincount(query * n + code, weight, minlength=len(names) * n)
+    return np.asarray(sums.reshape(len(names), n), np.float64)
+
+
+def _fit_threshold_row(scope: Scope, readable: ReviewedPairs, seed: int) -> dict[str, object]:
+    rated = readable.take(np.isfinite(readable.probability))
+    if not has_enough_labels(rated.positive):
+        return {}
+    weight = weights(scope, rated)
+    threshold = fit_threshold(rated.probability, rated.positive, weight)
+    if threshold is None:
+        return {}
+    query = np.unique(rated.query, return_inverse=True)[1]
+    crossed = cross_validated_kappa(rated.probability, rated.positive, query, seed, weight)
+    finite_kappa = crossed if math.isfinite(crossed) else None
+    return {"fitted_threshold": threshold[0], "fitted_kappa": threshold[1], "cross_validated_kappa": finite_kappa}

@@ -1,0 +1,272 @@
+"""Who is asked about which pair next, and each reviewer's answers so far.
+
+A pair on somebody's screen is held back from the others, so that no two reviewers label one that needs a single label.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
+from darklode.pipeline.validate.review.pairs import ReviewPair
+
+HOLD_SECONDS = 600.0
+"""How long a pair that was shown to one reviewer is kept from the others."""
+
+
+class ReviewHolds:
+    """Pairs by row, each held by one reviewer at most, and for a while only.
+
+    Args:
+        pairs: how many there are.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, pairs: int, clock: Callable[[], float]) -> None:
+        self._holder = np.full(pairs, -1)
+        self._until = np.zeros(pairs)
+        self._clock = clock
+
+    def hold(self, row: int, reviewer: int) -> None:
+        """Keep a pair from all but the reviewer of this number."""
+        self._holder[row], self._until[row] = reviewer, self._clock() + HOLD_SECONDS
+
+    def release(self, row: int) -> None:
+        """Let anyone have it."""
+        self._holder[row] = -1
+
+    def held_by_others(self, reviewer: int) -> NDArray[np.bool_]:
+        """Whether each pair is on the screen of somebody else, shape (n_pairs,)."""
+        is_held: NDArray[np.bool_] = (self._holder >= 0) & (self._until > self._clock()) & (self._holder != reviewer)
+        return is_held
+
+
+class ReviewSession:
+    """The state of a review, kept in memory and in the journal; for the threads of one process.
+
+    Args:
+        rows: row of each pair by its name, in order of review.
+        shared: whether every reviewer labels the pair, shape (n_pairs,); one of them labels any other.
+        journal: holds the answers so far, and takes the new ones; those on pairs of an older sample are left alone.
+        clock: seconds that only grow, for holds.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, int],
+        shared: NDArray[np.bool_],
+        journal: AnswerJournal,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rows, self._shared, self._journal = rows, shared, journal
+        self._labels = np.zeros(len(shared), np.int64)
+        self._holds = ReviewHolds(len(shared), clock)
+        self._reviewers: dict[str, Reviewer] = {}
+        self._changing = threading.RLock()
+        for answer in journal.read():
+            self._apply(answer)
+
+    def reviewers(self) -> dict[str, ReviewProgress]:
+        """Everybody who answered, by name."""
+        with self._changing:
+            names = sorted((name for name, reviewer in self._reviewers.items() if reviewer.answers), key=str.casefold)
+            return {name: self.progress(name) for name in names}
+
+    def canonical_name(self, name: str) -> str:
+        """The name as this review has it: `ann` and `Ann` are one person."""
+        with self._changing:
+            names_by_folded = {reviewer_name.casefold(): reviewer_name for reviewer_name in self._reviewers}
+            return name if name in self._reviewers else names_by_folded.get(name.casefold(), name)
+
+    def progress(self, reviewer: str) -> ReviewProgress:
+        """How far one reviewer, and the review, is."""
+        with self._changing:
+            person = self._reviewer(reviewer)
+            free, held_rows = self._free(person), self._holds.held_by_others(person.number) & ~self._shared
+            return ReviewProgress(
+                answered=len(person.answers),
+                skipped=sum(answer.relevance is None for answer in person.answers.values()),
+                n_remaining=int((free & ~held_rows).sum()),
+                elsewhere=int((free & held_rows).sum()),
+                labelled=self.n_labelled,
+                pairs=len(self._shared),
+            )
+
+    @property
+    def n_labelled(self) -> int:
+        """How many pairs anyone labelled."""
+        return int((self._labels > 0).sum())
+
+    def next_pair(self, reviewer: str) -> int | None:
+        """The row of the pair to show a reviewer, who then holds it; None where nothing is left.
+
+        A pair that was taken back comes first; then, in order, one that is new to the reviewer and shared, or labelled
+        by nobody and on no other screen.
+        """
+        with self._changing:
+            person = self._reviewer(reviewer)
+            held_rows = self._holds.held_by_others(person.number) & ~self._shared
+            open_rows = self._free(person) & ~held_rows
+            if person.back:
+                row = next(reversed(person.back))
+            elif open_rows.any():
+                row = int(open_rows.argmax())
+            else:
+                return None
+            self._holds.hold(row, person.number)
+            return row
+
+    def answer_of(self, reviewer: str, row: int) -> ReviewAnswer | None:
+        """A reviewer's standing answer to a pair."""
+        with self._changing:
+            return self._reviewer(reviewer).answers.get(row)
+
+    def taken_back(self, reviewer: str, row: int) -> ReviewAnswer | None:
+        """A reviewer's answer to a pair that was taken back, and not given anew."""
+        with self._changing:
+            return self._reviewer(reviewer).back.get(row)
+
+    def last_answer(self, reviewer: str) -> ReviewAnswer | None:
+        """The answer that `undo` would take back."""
+        with self._changing:
+            answers = self._reviewer(reviewer).answers
+            return answers[next(reversed(answers))] if answers else None
+
+    def answer(
+        self, reviewer: str, pair: ReviewPair, relevance: int | None, rationale: str | None, *, shown: bool
+    ) -> bool:
+        """Keep what a reviewer said of a pair; it is on disk when this returns.
+
+        Args:
+            relevance: 0 or a grade; None skips the pair.
+            shown: the reviewer could see the judge's verdict.
+
+        Returns:
+            whether it is news: the same answer given again is not kept twice.
+        """
+        person = self._reviewer(reviewer)
+        with person.writing:
+            before = person.answers.get(self._rows[pair.name])
+            if before and (before.relevance, before.rationale) == (relevance, rationale):
+                return False
+            ids = (pair.tenant, pair.query_id, pair.chunk_id)
+            self._store_answer(ReviewAnswer(*ids, reviewer, relevance, datetime.now(UTC), rationale, judge_shown=shown))
+        return True
+
+    def undo(self, reviewer: str, name: str) -> bool:
+        """Take back a reviewer's last answer, if it is the one on the pair of this name; that is on disk then.
+
+        Returns:
+            whether it was.
+        """
+        person = self._reviewer(reviewer)
+        with person.writing:
+            last = self.last_answer(reviewer)
+            if last is None or last.pair != name:
+                return False
+            self._store_answer(replace(last, undone=True, answered_at=datetime.now(UTC)))
+        return True
+
+    def rows_for(self, reviewer: str) -> NDArray[np.int64]:
+        """Rows of the pairs that a reviewer answered or may yet answer, in order, whoever has them on the screen."""
+        with self._changing:
+            person = self._reviewer(reviewer)
+            return np.flatnonzero(person.answered | self._free(person))
+
+    def _store_answer(self, answer: ReviewAnswer) -> None:
+        self._journal.append(answer)
+        self._apply(answer)
+
+    def _apply(self, answer: ReviewAnswer) -> None:
+        row = self._rows.get(answer.pair)
+        if row is None:
+            return
+        with self._changing:
+            before = self._reviewer(answer.reviewer).apply(row, answer)
+            self._labels[row] += _is_label(answer) - _is_label(before)
+            if not answer.undone:
+                self._holds.release(row)
+
+    def _reviewer(self, name: str) -> Reviewer:
+        with self._changing:
+            if name not in self._reviewers:
+                self._reviewers[name] = Reviewer(len(self._reviewers), np.zeros(len(self._shared), bool))
+            return self._reviewers[name]
+
+    def _free(self, person: Reviewer) -> NDArray[np.bool_]:
+        free: NDArray[np.bool_] = ~person.answered & (self._shared | (self._labels == 0))
+        return free
+
+
+def _is_label(answer: ReviewAnswer | None) -> int:
+    return int(answer is not None and not answer.undone and answer.relevance is not None)
+
+
+NAME_CHARACTERS = 60
+_JOINERS = {0x200C: "", 0x200D: ""}  # part of how Persian and Indic names are written
+
+
+@dataclass(frozen=True)
+class ReviewProgress:
+    """How far the review is.
+
+    Attributes:
+        answered: pairs that the reviewer labelled or skipped.
+        skipped: those of them without a label.
+        n_remaining: pairs that the reviewer is still to answer, those on other screens not counted.
+        elsewhere: the same on the screens of others.
+        labelled: pairs that anyone labelled.
+        pairs: all pairs.
+    """
+
+    answered: int
+    skipped: int
+    n_remaining: int
+    elsewhere: int
+    labelled: int
+    pairs: int
+
+
+@dataclass
+class Reviewer:
+    """One reviewer's state.
+
+    Attributes:
+        number: from 0.
+        answered: whether each pair has a standing answer, shape (n_pairs,).
+        answers: the standing answers by row, in the order given.
+        back: those taken back and not given again, by row, in the order taken back.
+        writing: held while an answer is on its way to the journal.
+    """
+
+    number: int
+    answered: NDArray[np.bool_]
+    answers: dict[int, ReviewAnswer] = field(default_factory=dict)
+    back: dict[int, ReviewAnswer] = field(default_factory=dict)
+    writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def apply(self, row: int, answer: ReviewAnswer) -> ReviewAnswer | None:
+        """Take in an answer, or its undoing; returns the standing one that it replaces."""
+        before = self.answers.pop(row, None)
+        self.back.pop(row, None)
+        self.answered[row] = not answer.undone
+        if answer.undone:
+            self.back[row] = before or answer
+        else:
+            self.answers[row] = answer
+        return before
+
+
+def reviewer_name(text: str) -> str | None:
+    """A reviewer's name from what somebody typed: white space is made plain; None where it cannot be one."""
+    name = " ".join(text.split())
+    visible = name.translate(_JOINERS)
+    return name if visible and len(name) <= NAME_CHARACTERS and visible.isprintable() else None

@@ -1,0 +1,193 @@
+"""The pairs of the sample as a page shows them: loaded once, neighbours looked up when asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.document_view import DOCUMENT, JudgeReply
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.highlighting import BEGINS_FENCED
+from darklode.pipeline.validate.review.journal import pair_name
+
+TABLES_READ = ("review_sample", "queries", "chunks", "documents")
+JUDGE_TABLE = "verdicts"
+_BUILT_ANEW = "the run has been built anew since this review was started; start it again"
+
+_PAIRS = """
+    WITH sample AS (
+        SELECT *, min(position) OVER of_query AS first, count(*) OVER of_query AS query_pairs,
+               row_number() OVER (of_query ORDER BY position, chunk_id) AS query_pair
+        FROM review_sample WINDOW of_query AS (PARTITION BY tenant, query_id)
+    )
+    SELECT s.tenant, s.query_id, s.chunk_id, s.shared,
+           dense_rank() OVER (ORDER BY s.first, s.tenant, s.query_id) AS query_number, s.query_pair, s.query_pairs,
+           q.text AS query, c.doc_id, c.position, c.title, c.heading, c.text, d.url,
+           {fenced} AS fenced,
+           {judge}
+    FROM sample s
+    LEFT JOIN queries q ON q.tenant = s.tenant AND q.query_id = s.query_id
+    LEFT JOIN chunks c ON c.tenant = s.tenant AND c.chunk_id = s.chunk_id
+    LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
+    {verdicts}
+    ORDER BY s.first, s.tenant, s.query_id, s.query_pair
+"""
+_BLIND = "CAST(NULL AS BOOLEAN) AS relevant, CAST(NULL AS FLOAT) AS probability, CAST(NULL AS INTEGER) AS grade"
+_SHOWN = "v.relevant, v.probability, v.grade"
+_VERDICTS = """
+    LEFT JOIN (
+        SELECT tenant, query_id, chunk_id, any_value(relevant) AS relevant, any_value(probability) AS probability,
+               any_value(grade) AS grade
+        FROM verdicts SEMI JOIN review_sample USING (tenant, query_id, chunk_id) GROUP BY ALL
+    ) v ON v.tenant = s.tenant AND v.query_id = s.query_id AND v.chunk_id = s.chunk_id
+"""
+_AROUND = f"""
+    SELECT c.position, c.heading, c.text, {BEGINS_FENCED} AS fenced
+    FROM chunks c LEFT JOIN documents d ON d.tenant = c.tenant AND d.doc_id = c.doc_id
+    WHERE c.tenant = $tenant AND c.doc_id = $doc_id AND c.position IN ($place - 1, $place + 1)
+"""
+
+
+@dataclass(frozen=True)
+class ReviewPair:
+    """One pair of the sample.
+
+    Attributes:
+        position: of the chunk in its document, from 0.
+        fenced: the chunk begins within fenced code.
+        query_number: which of the sample's queries it is, from 1.
+        query_pair: which of the query's `query_pairs` pairs it is, from 1.
+        relevant, probability, grade: the judge's; always None in a blind review.
+    """
+
+    tenant: str
+    query_id: str
+    chunk_id: str
+    shared: bool
+    query_number: int
+    query_pair: int
+    query_pairs: int
+    query: str
+    doc_id: str
+    position: int
+    title: str | None
+    heading: str | None
+    text: str
+    url: str | None
+    fenced: bool
+    relevant: bool | None
+    probability: float | None
+    grade: int | None
+
+    @property
+    def name(self) -> str:
+        return pair_name(self.tenant, self.query_id, self.chunk_id)
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """The chunk before or after one."""
+
+    heading: str | None
+    text: str
+    fenced: bool
+
+
+class ReviewPairs:
+    """The pairs in their order of review, by row.
+
+    It keeps what it was opened on: a run that is built anew meanwhile changes nothing here.
+
+    Attributes:
+        rows: row of each pair by its name.
+        shared: whether every reviewer labels it, shape (n_pairs,).
+        queries: number of queries.
+        tenants: number of tenants.
+    """
+
+    def __init__(self, pairs: pa.Table, connection: duckdb.DuckDBPyConnection) -> None:
+        self._pairs = pairs.combine_chunks()
+        self._connection = connection
+        self._busy = threading.Lock()
+        ids = zip(*(pairs[name].to_pylist() for name in ("tenant", "query_id", "chunk_id")), strict=True)
+        self.rows = {pair_name(*pair_ids): row for row, pair_ids in enumerate(ids)}
+        self.shared: NDArray[np.bool_] = pairs["shared"].to_numpy().astype(bool)
+        self.queries = int(pc.max(pairs["query_number"]).as_py() or 0)
+        self.tenants = len(pc.unique(pairs["tenant"]))
+
+    def __len__(self) -> int:
+        return int(self._pairs.num_rows)
+
+    def __getitem__(self, row: int) -> ReviewPair:
+        return ReviewPair(**self._pairs.slice(row, 1).to_pylist()[0])
+
+    def neighbors(self, row: int) -> tuple[Neighbour | None, Neighbour | None]:
+        """The chunks before and after a pair's in its document, None where there is none.
+
+        Raises:
+            ArtifactError: the tables are gone, because the run was built anew.
+        """
+        pair = self[row]
+        neighbor_rows = self._query_rows(_AROUND, tenant=pair.tenant, doc_id=pair.doc_id, place=pair.position)
+        by_place = {
+            neighbor["position"]: Neighbour(neighbor["heading"], neighbor["text"], neighbor["fenced"])
+            for neighbor in neighbor_rows
+        }
+        return by_place.get(pair.position - 1), by_place.get(pair.position + 1)
+
+    def document(self, row: int) -> JudgeReply:
+        """A pair's document, with its chunk.
+
+        Raises:
+            ArtifactError: as above.
+        """
+        pair = self[row]
+        document_rows = self._query_rows(DOCUMENT, tenant=pair.tenant, doc_id=pair.doc_id, chunk_id=pair.chunk_id)
+        if not document_rows:
+            raise ArtifactError(_BUILT_ANEW)
+        return JudgeReply.from_row(document_rows[0])
+
+    def _query_rows(self, query: str, **parameters: object) -> list[dict[str, Any]]:
+        try:
+            with self._busy:
+                rows: list[dict[str, Any]] = self._connection.sql(query, params=parameters).to_arrow_table().to_pylist()
+        except (duckdb.Error, OSError) as error:
+            raise ArtifactError(_BUILT_ANEW) from error
+        return rows
+
+
+@contextmanager
+def open_deck(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPairs]:
+    """The deck of a run, for the length of a block.
+
+    Args:
+        tables: holds TABLES_READ, and `verdicts` if the judge is shown.
+        show_judge: load what the judge said, too.
+
+    Raises:
+        ArtifactError: the sample names a query or chunk that the run no longer has, or no pair at all.
+    """
+    judge, verdicts = (_SHOWN, _VERDICTS) if show_judge else (_BLIND, "")
+    with tables.connect() as connection:
+        pairs = connection.sql(_PAIRS.format(judge=judge, verdicts=verdicts, fenced=BEGINS_FENCED)).to_arrow_table()
+        _check(pairs, tables.url)
+        yield ReviewPairs(pairs, connection)
+
+
+def _check(pairs: pa.Table, url: str) -> None:
+    if not pairs.num_rows:
+        raise ArtifactError(f"the sample of {url} holds no pair to review; raise review.query_share or review.pairs")
+    for name, text in (("query_id", "query"), ("chunk_id", "text")):
+        lost = pairs[name].filter(pc.is_null(pairs[text]))
+        if len(lost):
+            raise ArtifactError(f"the sample of {url} names {name} {lost[0].as_py()!r}, which the run no longer has")

@@ -1,0 +1,101 @@
+"""adapt-encoder on a whole run: what it leaves, what stands, and what it refuses."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from darklode.flows.jobs.adapt_encoder import adapt_encoder
+from darklode.flows.jobs.adapt_tenants import adapt_tenants
+from darklode.flows.runs import read_inputs, record
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError, MissingPart, NoLift, SettingsError
+from darklode.schemas.settings import Settings
+from helpers.adapted import build_to_adapt, model_in, settings_for
+
+QUICK: dict[str, Any] = {"adapt": {"steps": 50, "batch": 16, "learning_rates": [3e-4]}}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build and a model."""
+    root = tmp_path_factory.mktemp("adapting")
+    build_to_adapt(root / "run")
+    model_in(root)
+    return root
+
+
+def ended(runs: list[str], model: str, out: str, settings: dict[str, Any]) -> str:
+    """What is said at the end, whichever encoder is handed over."""
+    try:
+        return adapt_encoder(runs, model, out, settings)
+    except NoLift as error:
+        return str(error)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every table, the folder that one takes home, and the card."""
+    found = [folder / "README.md", *(folder / "tables").rglob("*"), *(folder / "query_encoder").rglob("*")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found if path.is_file()}
+
+
+def test_it_ends_with_a_folder_a_card_and_a_reason_and_then_stands(root: Path) -> None:
+    runs, model, out = [str(root / "run")], str(root / "model"), str(root / "out")
+    told = adapt_encoder(runs, model, out, QUICK, dry_run=True)
+    assert "15 test queries in 15 clusters decide" in told
+    assert not (root / "out" / "query_encoder").exists()
+    said = ended(runs, model, out, QUICK)
+    assert (root / "out" / "query_encoder" / "modules.json").exists()
+    card = (root / "out" / "README.md").read_text()
+    assert "by cross-validation, 5 folds of clusters, on 51 train and validation queries" in card
+    before = contents(root / "out")
+    assert ended(runs, model, out, QUICK) == said
+    assert contents(root / "out") == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["ffn", "closed_form"])
+def test_every_method_ends_in_a_verdict(root: Path, method: str) -> None:
+    chosen = {"adapt": QUICK["adapt"] | {"method": method}}
+    said = ended([str(root / "run")], str(root / "model"), str(root / method), chosen)
+    assert "query_encoder is " in said
+    run = Run(str(root / method))
+    assert run.tables("adapter_weights").rows("adapter_weights") == {"ffn": 3 * 9, "closed_form": 9}[method]
+    assert run.tables("training_log").rows("training_log") == (2 if method == "ffn" else 0)
+
+
+def test_a_folder_with_something_else_is_refused(root: Path) -> None:
+    with pytest.raises(ArtifactError, match="something else than an adapted encoder; choose another --out"):
+        adapt_encoder([str(root / "run")], str(root / "model"), str(root / "run"))
+
+
+def test_no_other_command_takes_it_for_a_run(root: Path, tmp_path: Path) -> None:
+    adapt_encoder([str(root / "run")], str(root / "model"), str(tmp_path), QUICK, dry_run=True)
+    with pytest.raises(ArtifactError, match="holds an encoder made by `darklode adapt`, and no run"):
+        read_inputs(Run(str(tmp_path)))
+
+
+def test_an_encoder_whose_weights_are_elsewhere_is_refused(root: Path, tmp_path: Path) -> None:
+    served = {"kind": "openai", "model": "any", "base_url": "http://127.0.0.1:9/v1"}
+    with pytest.raises(SettingsError, match=r"encoders\.far is of kind openai"):
+        adapt_encoder([str(root / "run")], "far", str(tmp_path / "out"), {"encoders": {"far": served}})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tenants", [False, True])
+def test_a_judge_without_its_key_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tenants: bool
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    judge = {"kind": "llm", "model": "any", "base_url": "http://127.0.0.1:9/v1", "key_env": "NO_SUCH_KEY"}
+    source, model, out = build_to_adapt(tmp_path / "run"), model_in(tmp_path).model, str(tmp_path / "out")
+    settings = settings_for(tmp_path).model_dump(mode="json") | {"judge": judge}
+    record(source, {"docs": "docs", "queries": "queries"}, Settings.model_validate(settings))
+    adapt = adapt_tenants if tenants else adapt_encoder
+    with pytest.raises(MissingPart, match=r"judge llm: .*NO_SUCH_KEY.*--set adapt\.judge_holes=0"):
+        adapt([source.store.url], model, out, settings=QUICK)
+    assert not {"adapter_weights", "adapted_tenants"} & {path.name for path in (tmp_path / "out/tables").glob("*")}
+    with suppress(NoLift):
+        adapt([source.store.url], model, out, settings={"adapt": QUICK["adapt"] | {"judge_holes": 0}})
+    assert (tmp_path / "out/tables" / ("adapted_tenants" if tenants else "adapter_weights")).exists()

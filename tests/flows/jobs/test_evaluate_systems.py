@@ -1,0 +1,112 @@
+"""evaluate-systems on whole runs: what stands, what is done again, and what a kill leaves."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from darklode.flows.jobs.evaluate_systems import evaluate_systems, steps
+from darklode.flows.runs import read_inputs
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from helpers.commands import DARKLODE, Environment, SampleRun, built, mine_command, run_inside, tables_of
+from helpers.json_page import promised
+from helpers.runs import PYTHONPATH
+
+pytestmark = pytest.mark.server
+
+QUICK = {"bootstrap": 50, "flips": 200}
+TWO = {"evaluate": QUICK | {"systems": ["bm25", "ppmi"]}}
+OURS = ("test_", "evaluation")
+
+
+def ours(folder: Path) -> dict[str, bytes]:
+    return {name: data for name, data in tables_of(folder).items() if name.startswith(OURS)}
+
+
+@pytest.mark.slow
+def test_a_build_is_measured_and_then_stands(copied: Path, served: Environment) -> None:
+    options = ["--system", "bm25", "--system", "ppmi", "--set", "evaluate.bootstrap=50", "--set", "evaluate.flips=200"]
+    done = run_inside([DARKLODE, "evaluate", str(copied), *options], served)
+    assert (done.code, done.err) == (0, "")
+    assert "✓ test_rankings" in done.out
+    assert "Differences by nDCG@10" in done.out
+    assert max(map(len, done.out.split("counted: ")[1].splitlines())) <= 80
+    before = tables_of(copied)
+    again = run_inside([DARKLODE, "evaluate", str(copied), "--json"], served)
+    assert tables_of(copied) == before
+    found = json.loads(again.out)
+    assert found.keys() == promised("evaluate")
+    assert {row["system"] for row in found["evaluation"]} == {"bm25", "ppmi"}
+    assert {row["part"] for row in found["evaluation_pairs"]} == {"counted", "shared positive", "own positive"}
+    assert (copied / "report.html").read_text().count("evaluation") > 0
+
+
+@pytest.mark.slow
+def test_another_system_searches_for_itself_alone(copied: Path) -> None:
+    evaluate_systems(str(copied), {"evaluate": QUICK | {"systems": ["bm25"]}})
+    before = {name for name in ours(copied) if name.startswith("test_rankings")}
+    evaluate_systems(str(copied), TWO)
+    assert before < set(ours(copied))
+
+
+@pytest.mark.slow
+def test_a_kill_at_any_write_leaves_the_same_bytes(copied: Path, tmp_path: Path) -> None:
+    undisturbed = Path(shutil.copytree(copied, tmp_path / "undisturbed"))
+    run_steps(undisturbed)
+    code = (
+        "from pathlib import Path\n"
+        "from helpers.killing import until_it_ends\n"
+        "import flows_test_evaluate as mine\n"
+        f"folder = Path({str(copied)!r}).resolve()\n"
+        "print(until_it_ends(lambda: mine.run_steps(folder), folder))\n"
+    )
+    (tmp_path / "flows_test_evaluate.py").write_text(Path(__file__).read_text())
+    paths = os.pathsep.join([PYTHONPATH, str(tmp_path)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, check=False, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().count("manifests/") == 3
+    assert done.stdout.decode().count("progress/test_rankings") == 4  # two tenants
+    assert ours(copied) == ours(undisturbed)
+
+
+def run_steps(folder: Path) -> None:
+    """The stages without the flow around them."""
+    run = Run(str(folder))
+    made = read_inputs(run)
+    for step in steps(made, made.with_overrides(TWO)):
+        if step.enabled and not (plan := step.plan(run)).is_up_to_date:
+            run.execute(plan, step.execute)
+
+
+def test_a_log_without_a_later_period_says_what_to_do(mined_run: SampleRun, tmp_path: Path) -> None:
+    folder = shutil.copytree(mined_run.folder, tmp_path / "run")
+    with pytest.raises(ArtifactError, match="--test-from"):
+        evaluate_systems(str(folder), TWO)
+
+
+@pytest.mark.slow
+def test_the_judge_looks_at_a_log_where_it_is_asked_to(tmp_path: Path, served: Environment) -> None:
+    folder = tmp_path / "run"
+    built(mine_command(folder, "--test-from", "2026-03-09"), served, run_inside)
+    options = [DARKLODE, "evaluate", str(folder), "--json", "--system", "bm25", "--set", "evaluate.bootstrap=50"]
+    found = json.loads(run_inside(options, served).out)
+    assert not any("irrelevant" in row["measure"] for row in found["online"])
+    asked = run_inside([*options, "--set", "evaluate.judged_searches=5"], served)
+    assert (asked.code, asked.err) == (0, "")
+    rows = {row["measure"]: row for row in json.loads(asked.out)["online"] if row["tenant"] is None}
+    assert rows["click-through"] in found["online"]
+    assert 0 < rows["irrelevant among the first 4"]["counted"] <= 2 * 5 * 4, "two tenants"
+    assert rows["irrelevant among the first 20"]["counted"] <= 2 * 5 * 20
+    assert "weak" in (folder / "report.html").read_text()
+
+
+def test_an_unknown_system_is_an_error(copied: Path) -> None:
+    with pytest.raises(SettingsError, match=r"evaluate.systems: there is no retriever bm52; did you mean bm25"):
+        evaluate_systems(str(copied), {"evaluate": {"systems": ["bm52"]}})

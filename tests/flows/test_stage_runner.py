@@ -1,0 +1,92 @@
+"""What all flows do with a stage, in this process: the funnel's place, plain rows, and what is written at the end."""
+
+import re
+from collections.abc import Callable
+from html import escape
+
+import pytest
+
+from darklode.flows.config import load_settings
+from darklode.flows.executor import InProcess, executing
+from darklode.flows.jobs.build_benchmark import steps
+from darklode.flows.jobs.mine_logs import steps as mine_steps
+from darklode.flows.runs import record
+from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, run_step, stages
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
+from helpers.finished_run import finished_run
+
+
+class Showing(InProcess):
+    """Keeps what is shown, and the delays of each step."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.delays: list[object] = []
+
+    def run(self, run: Run, step: Step, delays: object) -> None:
+        self.delays.append(delays)
+        super().run(run, step, ())
+
+    def show(self, run: Run, page: Callable[[], str]) -> None:
+        self.shown.append(page())
+
+
+def test_the_funnel_is_the_last_stage_and_those_not_asked_for_are_marked() -> None:
+    order = stages(steps("docs", "queries", load_settings()))
+    assert (next(iter(order)), list(order)[-1]) == ("ingest_documents", "funnel")
+    assert all(order.values())
+    mined = stages(mine_steps(Run("run"), "logs", "docs", load_settings()))
+    assert (mined["funnel"], mined["verify"]) == (True, False), "the embedded judge verifies nothing unless asked"
+
+
+@pytest.mark.parametrize(
+    ("assignments", "wanted"),
+    [
+        (["judge.kind=cross_encoder", "judge.model=m"], True),
+        (["judge.kind=cross_encoder", "judge.model=m", "mining.verify_share=0"], False),
+        (["mining.verify_share=0.1"], True),
+    ],
+)
+def test_a_judge_other_than_the_embedded_one_verifies_unless_told_otherwise(
+    assignments: list[str], wanted: bool
+) -> None:
+    settings = load_settings(assignments=assignments)
+    assert stages(mine_steps(Run("run"), "logs", "docs", settings))["verify"] is wanted
+
+
+def test_a_step_is_run_by_the_executor_of_the_flow(run: Run) -> None:
+    def work(_tables: Tables, _output: Output) -> None:
+        """A stage's function."""
+
+    showing = Showing()
+    with executing(showing):
+        manifest = run_step(run, Step(Stage("work", 1, (), ()), call(work)))
+    assert manifest.stage == "work"
+    assert showing.delays == [RETRY_SECONDS]
+
+
+def test_the_funnel_is_due_when_another_stage_counted_anew(run: Run) -> None:
+    finished_run(run.store.url)
+    order = list(run.manifests())
+    with executing(InProcess()):
+        run_step(run, funnel_step(run, order))
+    assert funnel_step(run, order).plan(run).is_up_to_date
+    run.store.delete("manifests/clean.json")
+    assert "the other stages changed" in str(funnel_step(run, order).plan(run).reason)
+
+
+def test_a_finished_run_has_card_views_and_report_and_shows_one_page(run: Run) -> None:
+    finished_run(run.store.url)
+    settings = load_settings()
+    record(run, {"docs": "docs", "queries": "queries"}, settings)
+    showing = Showing()
+    with executing(showing):
+        finish(run, settings, steps("docs", "queries", settings))
+    for file in ("README.md", "views.sql", "report.html"):
+        assert run.store.read(file), file
+    (page,) = showing.shown
+    assert f"`{run.store.url}/report.html`" in page
+    titles = re.findall(r"^## (.+)$", page, re.M)
+    assert {"What each retriever finds, and what is lost without it", "Funnel", "Time by stage"} <= set(titles)
+    report = (run.store.read("report.html") or b"").decode()
+    assert all(escape(title) in report for title in titles)

@@ -1,0 +1,112 @@
+"""How many calls at once: what growth, shrinkage and a restart do, by a clock that the test sets."""
+
+from __future__ import annotations
+
+import pytest
+
+from darklode.pipeline.base.remote import concurrency as module
+from darklode.pipeline.base.remote.concurrency import FIRST, PATIENCE, WINDOW, ConcurrencyLimit
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def round_of(pace: ConcurrencyLimit, clock: Clock, seconds: float, *, answered: int, turned_away: int = 0) -> None:
+    """So many calls at once that end together after some seconds."""
+    entered = [pace.enter() for _ in range(answered + turned_away)]
+    clock.now += seconds
+    for number, at in enumerate(entered):
+        pace.release(at, answered=number < answered, turned_away=number >= answered)
+
+
+def test_it_begins_small_and_never_exceeds_what_is_allowed(clock: Clock) -> None:
+    assert ConcurrencyLimit(1000).limit == FIRST
+    assert ConcurrencyLimit(3).limit == 3
+    pace = ConcurrencyLimit(40)
+    for _ in range(9):
+        round_of(pace, clock, 2 * WINDOW, answered=pace.limit)
+    assert pace.limit == 40
+
+
+def test_it_doubles_while_that_brings_throughput(clock: Clock) -> None:
+    pace, limits = ConcurrencyLimit(1000), []
+    for _ in range(4):
+        limits.append(pace.limit)
+        round_of(pace, clock, 2 * WINDOW, answered=pace.limit)
+    assert limits == [16, 32, 64, 128]
+
+
+def test_a_server_that_answers_no_faster_keeps_its_limit_and_is_tried_again_later(clock: Clock) -> None:
+    pace, limits = ConcurrencyLimit(10_000), []
+    for _ in range(PATIENCE + 6):
+        limits.append(pace.limit)
+        round_of(pace, clock, pace.limit / 100, answered=pace.limit)  # 100 a second, however many at once
+    assert limits[:3] == [16, 32, 32]
+    assert len(set(limits[1 : PATIENCE + 2])) == 1
+    assert limits[-1] == int(limits[1] * 1.1 + 1), "after a while it creeps on"
+
+
+def test_places_that_were_not_taken_say_nothing_of_the_limit(clock: Clock) -> None:
+    pace = ConcurrencyLimit(1000)
+    for _ in range(40):
+        round_of(pace, clock, 2 * WINDOW, answered=FIRST - 1)
+    assert pace.limit == FIRST
+
+
+def test_calls_turned_away_take_three_tenths_off_once(clock: Clock) -> None:
+    pace = ConcurrencyLimit(1000, first=100)
+    round_of(pace, clock, 1.0, answered=0, turned_away=100)
+    assert pace.limit == 70, "calls of before the step count no more"
+    round_of(pace, clock, 1.0, answered=60, turned_away=10)
+    assert pace.limit == 70, "a few are turned away for other reasons"
+
+
+def test_it_never_falls_below_one(clock: Clock) -> None:
+    pace = ConcurrencyLimit(8, first=2)
+    for _ in range(20):
+        for _ in range(4):
+            round_of(pace, clock, 0.01, answered=0, turned_away=1)
+    assert (pace.limit, pace.room) == (1, 1)
+
+
+def test_room_is_what_is_not_taken(clock: Clock) -> None:
+    pace = ConcurrencyLimit(2)
+    first = pace.enter()
+    assert (pace.room, pace.in_flight) == (1, 1)
+    pace.enter()
+    pace.enter()
+    assert pace.room == 0, "never below nothing"
+    pace.release(first, answered=True, turned_away=False)
+    assert pace.in_flight == 2
+
+
+def test_after_a_restart_it_begins_with_one_and_old_failures_do_not_count(clock: Clock) -> None:
+    pace = ConcurrencyLimit(1000, first=50)
+    entered = [pace.enter() for _ in range(50)]
+    clock.now += 1
+    pace.restart()
+    assert pace.limit == 1
+    for at in entered:
+        pace.release(at, answered=False, turned_away=True)
+    assert (pace.limit, pace.room) == (1, 1)
+    round_of(pace, clock, 2 * WINDOW, answered=1)
+    assert pace.limit == 2
+
+
+def test_one_call_may_always_be_under_way_however_often_it_is_turned_away(clock: Clock) -> None:
+    pace = ConcurrencyLimit(8, first=4)
+    for _ in range(30):
+        round_of(pace, clock, WINDOW / 4, answered=0, turned_away=1)
+        assert pace.limit >= 1
+        assert pace.room >= 1

@@ -1,0 +1,38 @@
+"""The planner that learns from the log is named by what it learned."""
+
+import pyarrow as pa
+
+from darklode.pipeline.base.artifacts import Run, Tables
+from darklode.pipeline.mine.term_weighting.kinds.log import KIND
+from darklode.schemas.settings import CacheSettings
+from darklode.schemas.tables import TABLES
+from helpers.runs import put
+
+
+def learned(run: Run, **weights: float) -> Tables:
+    columns = {"term": list(weights), "weight": list(weights.values()), "documents": [1] * len(weights)}
+    columns["queries"] = columns["documents"]
+    put(run, "planner_terms", TABLES["planner_terms"].rows(columns | {"tenant": ["t"] * len(weights)}))
+    return run.tables("planner_terms")
+
+
+def terms(of: Tables) -> dict[str, float]:
+    queries = pa.table({"tenant": ["t"], "query_id": ["q"], "text": ["rotate key"]})
+    rows = KIND().planner(of, CacheSettings()).terms(queries).to_pylist()
+    return {row["term"]: row["importance"] for row in rows}
+
+
+def test_it_plans_by_what_it_learned_and_another_log_makes_another_planner(run: Run) -> None:
+    assert KIND.LEARNS
+    assert KIND().missing() == []
+    first = learned(run, rotat=0.2, key=0.8)
+    identity, planned = KIND().planner(first, CacheSettings()).identity, terms(first)
+    assert planned["key"] > planned["rotat"]
+    second = learned(run, rotat=0.9, key=0.1)
+    assert KIND().planner(second, CacheSettings()).identity != identity
+    assert terms(second)["rotat"] > terms(second)["key"]
+
+
+def test_without_anything_learned_it_plans_nothing_worse_than_a_guess() -> None:
+    nothing = Tables.nothing("planner_terms")
+    assert KIND().planner(nothing, CacheSettings()).identity == KIND().planner(nothing, CacheSettings()).identity

@@ -1,0 +1,84 @@
+"""A distilled tower on the page: what it keeps, how near it is, its curves, its speed."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from darklode.flows.runs import ADAPTED, note
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
+from darklode.pipeline.report.drawing import Curves
+from darklode.pipeline.towers.evaluation import TESTED
+from darklode.schemas.tables import TABLES
+from helpers.report_runs import figure, figures, parsed, rendered, rows_of, shown, text_of
+from helpers.runs import execute, put
+
+
+@pytest.fixture
+def student(run: Run) -> Run:
+    """What `train-towers` leaves, made by hand: two trials, the second of which is the nearer."""
+    log = [
+        {"trial": trial, "step": step, "squared": None if not step else 0.4 - 0.1 * trial, "cosine": None}
+        | {"distance": 0.8 - step / 100 * (1 + trial)}
+        for trial in (0, 1)
+        for step in (0, 10, 20)
+    ]
+    trials = [
+        {"trial": n, "learning_rate": rate, "step": 20, "distance": 0.6 - 0.2 * n} for n, rate in enumerate((0.1, 0.2))
+    ]
+    told = {"queries": 30, "distance": 0.25, "distance_p95": 0.4, "overlap": 0.75}
+    health = [{"split": split} | told for split in ("unseen", "test")]
+    splits = ["train"] * 5 + ["validation"] * 2 + ["unseen"]
+    queries = [{"tenant": "t", "query": f"q{n}", "index": 0, "split": split} for n, split in enumerate(splits)]
+    reached = [
+        {"system": name, "measure": "R@100", "value": value, "ceiling": 1.0, "part": "counted", "queries": 40}
+        for name, value in (("teacher", 0.8), ("student", 0.6))
+    ]
+    pairs = [{"system": "student", "other": "teacher", "measure": "R@100", "part": "counted", "difference": -0.2}]
+    pairs[0] |= {"p": 0.5, "p_holm": 0.5, "queries": 40, "clusters": 40}
+    rows: dict[str, list[dict[str, Any]]] = {"tower_queries": queries, "distillation_log": log, "evaluation": reached}
+    rows |= {"distillation_trials": trials, "evaluation_pairs": pairs}
+    for name, listed in rows.items():
+        put(run, name, pa.Table.from_pylist(listed, schema=TABLES[name].schema))
+
+    def tested(_tables: Tables, output: Output) -> None:
+        output.write("tower_health", pa.Table.from_pylist(health, schema=TABLES["tower_health"].schema))
+        output.facts |= {"teacher": {"numbers": 22}, "student": {"numbers": 11}}
+
+    execute(run, Stage(TESTED.name, 1, (), ("tower_health",)), tested)
+    note(run, {ADAPTED: ["runs/first"], "encoder": "tiny"})
+    return run
+
+
+def test_the_page_tells_what_a_student_keeps_and_how_near_it_is(student: Run) -> None:
+    root = parsed(rendered(student))
+    assert "Query encoder distilled from tiny" in text_of(root)
+    assert [key for key in figures(root) if key.startswith(("tower-", "adapter-"))] == [
+        "tower-kept",
+        "tower-health",
+        "tower-course",
+        "tower-speeds",
+    ]
+    (kept,) = rows_of(root, "tower-kept")
+    assert (kept["measure"], kept["kept"]) == ("R@100", "0.75")
+    assert [row["split"] for row in rows_of(root, "tower-health")] == ["test", "unseen"]
+    assert [(row["tower"], row["numbers"]) for row in rows_of(root, "tower-speeds")] == [
+        ("teacher", "22"),
+        ("student", "11"),
+    ]
+    assert "queries to learn from5held-out queries2unseen queries1trials2" in text_of(root)
+
+
+def test_its_course_is_drawn_trial_by_trial(student: Run) -> None:
+    squared, distance = shown(student)["tower-course"].drawings
+    assert isinstance(squared, Curves)
+    assert isinstance(distance, Curves)
+    assert [len(one.points) for one in squared.curves] == [2, 2], "before the first step no loss is known"
+    assert [[point.is_chosen for point in one.points] for one in distance.curves] == [[False, False, True]] * 2
+
+
+def test_without_the_test_there_are_its_curves(student: Run) -> None:
+    student.store.delete(f"manifests/{TESTED.name}.json")
+    root = parsed(rendered(student))
+    assert [key for key in figures(root) if key.startswith("tower-")] == ["tower-course"]
+    assert "held-out" in text_of(figure(root, "tower-course"))

@@ -1,0 +1,91 @@
+"""What is trained on, as arrays."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from darklode.pipeline.train.data.dataset import Labels, Probabilities, QuerySet, Task
+from helpers.adapted import SIDES
+from helpers.runs import read
+
+from ..conftest import Adapted
+
+
+def test_labels_know_their_pairs() -> None:
+    labels = Labels.from_pairs(np.array([2, 0, 2]), np.array([5, 1, 5]), 10)
+    assert len(labels.keys) == 2
+    asked = labels.contains(np.array([[0], [2]]), np.array([[1, 5, -1], [1, 5, 9]]))
+    assert asked.tolist() == [[True, False, False], [False, True, False]]
+    assert (
+        not Labels.from_pairs(np.array([], np.int64), np.array([], np.int64), 10)
+        .contains(np.array([0]), np.array([1]))
+        .any()
+    )
+
+
+def test_of_several_probabilities_of_a_pair_the_largest_counts_and_none_that_is_unknown() -> None:
+    query, position = np.array([1, 0, 1, 1, 0, 2]), np.array([3, 2, 3, 3, 2, 1])
+    values = np.array([0.4, 0.1, 0.9, np.nan, 0.3, np.nan], np.float32)
+    found = Probabilities.from_pairs(query, position, values, 5)
+    np.testing.assert_allclose(found.look_up(np.array([0, 1, 2]), np.array([2, 3, 1])), [0.3, 0.9, np.nan])
+
+
+def test_some_of_the_queries_are_numbered_anew_with_all_that_is_known_of_them() -> None:
+    asked = QuerySet(
+        pa.array(["a", "b", "c"]),
+        np.eye(3, dtype=np.float32),
+        np.zeros(3, np.int32),
+        pa.table({"query_id": ["a", "c"]}),
+        "xyz",
+    )
+
+    def of(query: list[int], position: list[int]) -> Labels:
+        return Labels.from_pairs(np.array(query), np.array(position), 5)
+
+    whole = Task(
+        None,  # type: ignore[arg-type]
+        asked,
+        asked,
+        np.array([0, 1, 2]),
+        np.array([1, 2, 3]),
+        labels=of([0, 1, 2], [1, 2, 3]),
+        refused=of([0, 1], [4, 0]),
+        siblings=of([1, 2], [3, 4]),
+    )
+    some = whole.with_queries(np.array([2, 0]))
+    assert (some.pair_query.tolist(), some.pair_position.tolist()) == ([1, 0], [1, 3])
+    assert some.labels.keys.tolist() == of([0, 1], [3, 1]).keys.tolist()
+    assert some.refused.keys.tolist() == of([1], [4]).keys.tolist()
+    assert some.siblings is not None
+    assert some.siblings.keys.tolist() == of([0], [4]).keys.tolist()
+    assert replace(whole, siblings=None).with_queries(np.array([1])).siblings is None
+
+
+def test_pairs_known_and_refused_are_those_of_the_labels(adapted: Adapted) -> None:
+    frozen = adapted.base.open(adapted.out.tables())
+    task = Task.from_tables(adapted.out.tables(), frozen, same_document=False)
+    n = SIDES["train"] - 1
+    assert len(task.train) == len(task.pair_query) == len(task.refused.keys) == n
+    assert task.labels.contains(task.pair_query, task.pair_position).all()
+    assert not task.refused.contains(task.pair_query, task.pair_position).any()
+    assert task.siblings is not None
+    assert task.siblings.contains(task.pair_query, task.pair_position).all()
+    assert Task.from_tables(adapted.out.tables(), frozen, same_document=True).siblings is None
+
+
+def test_what_validation_reaches_is_what_evaluate_measures_of_test(adapted: Adapted) -> None:
+    frozen = adapted.base.open(adapted.out.tables())
+    asked = QuerySet.from_tables(adapted.out.tables(), frozen, "test")
+    rows = read(adapted.out, "evaluation_queries")
+    mine = [float(str(row["value"])) for row in rows if row["measure"] == "nDCG@10" and row["system"] == "base"]
+    assert np.isclose(asked.ndcg(frozen, asked.vectors), np.mean(mine))
+
+
+def test_queries_without_labels_are_of_the_index_they_are_given(adapted: Adapted) -> None:
+    texts = ["how badu", "how befi"]
+    given = np.array([1, 0], np.int32)
+    assert QuerySet.from_texts(texts, adapted.base, given).index.tolist() == [1, 0]
+    asked = QuerySet.from_texts(texts, adapted.base)
+    assert (asked.index.tolist(), len(asked.labels)) == ([0, 0], 0)
+    np.testing.assert_array_equal(asked.vectors, adapted.base.queries(texts))

@@ -1,0 +1,149 @@
+"""Holes go to the very judge of the labels, both sides' alike, and within a budget."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.judge.factory import Judges
+from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.unjudged import HOLES, NOBODY, UnjudgedJudges, format_unjudged, judge_unjudged
+from darklode.schemas.adaptation import AdaptSettings
+from darklode.schemas.settings import Settings
+from darklode.schemas.tables import TABLES
+from helpers.adapted import TENANT, build_to_adapt
+from helpers.runs import execute, put, read
+
+LISTS = {
+    ("base", "test-001"): ["test-001#0", "test-001#2", "test-002#0"],
+    ("base", "test-002"): ["test-002#2"],
+    ("adapted", "test-001"): ["train-003#0", "test-001#2"],
+    ("adapted", "test-002"): ["test-002#0", "test-002#1"],
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> TrainingSource:
+    return TrainingSource(build_to_adapt(tmp_path_factory.mktemp("holes") / "run"), 0, mined=False, text_characters=100)
+
+
+@pytest.fixture
+def judges(source: TrainingSource) -> UnjudgedJudges:
+    return UnjudgedJudges(((source, Judges.from_settings(Settings())),))
+
+
+def asked(folder: Path, source: TrainingSource, lists: dict[tuple[str, str], list[str]] = LISTS) -> Run:
+    """What is there when the test queries were asked."""
+    run = Run(str(folder))
+    execute(run, PAIRS, lambda _, output: adaptation_pairs([source], output, AdaptSettings()))
+    rows = [
+        {"tenant": TENANT, "system": system, "query_id": query, "rank": rank, "text_id": text, "score": 1 / rank}
+        for (system, query), texts in lists.items()
+        for rank, text in enumerate(texts, 1)
+    ]
+    put(run, "test_rankings", pa.Table.from_pylist(rows, schema=TABLES["test_rankings"].schema))
+    return run
+
+
+def filled(run: Run, judges: UnjudgedJudges, budget: int = 100) -> dict[tuple[str, str], dict[str, Any]]:
+    execute(run, HOLES, lambda tables, output: judge_unjudged(tables, output, budget, judges))
+    return {(str(row["query_id"]), str(row["text_id"])): row for row in read(run, "hole_verdicts")}
+
+
+def test_both_sides_holes_are_judged_once_and_become_labels(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
+) -> None:
+    run = asked(tmp_path, source)
+    found = filled(run, judges)
+    assert set(found) == {
+        ("test-001", "test-001#2"), ("test-001", "test-002#0"), ("test-001", "train-003#0"), ("test-002", "test-002#2"),
+    }  # fmt: skip
+    assert found["test-001", "test-001#2"]["rank"] == 2
+    assert found["test-001", "test-001#2"]["relevant"], "it speaks of the query's topic"
+    assert not found["test-001", "test-002#0"]["relevant"]
+    labels = {(row["query_id"], row["text_id"]): row["relevance"] for row in read(run, "test_labels")}
+    assert {one: labels[one] for one in found} == {one: int(row["relevant"]) for one, row in found.items()}
+    before = {(row["query_id"], row["text_id"]) for row in read(run, "adaptation_labels")}
+    assert set(labels) - set(found) == {one for one in before if str(one[0]).startswith("test")}
+    sides = {row["system"]: row for row in read(run, "adapter_holes")}
+    assert [sides["base"][name] for name in ("places", "labelled", "judged", "relevant")] == [4, 1, 3, 2]
+    assert [sides["adapted"][name] for name in ("places", "labelled", "judged", "relevant")] == [4, 2, 2, 1]
+    manifest = run.manifests()["adapter_holes"]
+    assert manifest.facts["judge_ids"] == [found["test-002", "test-002#2"]["judge_id"]]
+    (step,) = manifest.funnel
+    assert (step.rows_in, step.rows_out) == (4, 4)
+
+
+def test_they_are_the_verdicts_that_the_build_would_have(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
+) -> None:
+    """The same pair, judged among others or alone, by the run's own judge."""
+    few = filled(asked(tmp_path / "few", source), judges)
+    more = filled(asked(tmp_path / "more", source, {("base", "test-001"): ["test-001#2"]}), judges)
+    pair = "test-001", "test-001#2"
+    assert {**few[pair], "rank": 0} == {**more[pair], "rank": 0}
+
+
+def test_the_budget_goes_by_rank_whichever_side_has_it(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
+) -> None:
+    run = asked(tmp_path, source)
+    found = filled(run, judges, budget=2)
+    assert {row["rank"] for row in found.values()} == {1}
+    assert set(found) == {("test-001", "train-003#0"), ("test-002", "test-002#2")}
+    (step,) = run.manifests()["adapter_holes"].funnel
+    assert step.dropped == {"beyond the budget": 2}
+
+
+def test_nobody_is_asked_where_the_budget_is_0_or_no_judge_labelled_the_run(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges
+) -> None:
+    human = TrainingSource(build_to_adapt(tmp_path / "run"), 0, mined=False, text_characters=100)
+    rows = human.run.tables("qrels").read("qrels")
+    place = rows.schema.get_field_index("source")
+    put(human.run, "qrels", rows.set_column(place, rows.schema.field(place), pa.repeat("human", rows.num_rows)))
+    people = UnjudgedJudges(((human, Judges.from_settings(Settings())),))
+    log = UnjudgedJudges(((replace(source, mined=True), Judges.from_settings(Settings())),))
+    for number, (who, budget) in enumerate([(judges, 0), (people, 9), (log, 9), (NOBODY, 9)]):
+        run = asked(tmp_path / f"out{number}", source)
+        assert filled(run, who, budget) == {}
+        before = [row for row in read(run, "adaptation_labels") if str(row["query_id"]).startswith("test")]
+        assert len(read(run, "test_labels")) == len(before)
+        assert run.manifests()["adapter_holes"].funnel[0].rows_out == 0
+
+
+def test_a_hole_that_training_learned_moves_its_query_to_those_that_share(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Judged relevant, a train positive is no longer one that training never saw of this query."""
+
+    class Yes:
+        judge_id, facts, live = "yes", {}, None
+
+        async def judge(self, pairs: pa.Table) -> pa.Table:
+            from darklode.pipeline.judge.port import replies_of
+
+            return replies_of({"relevant": pa.array([True] * pairs.num_rows)}, pairs.num_rows)
+
+    monkeypatch.setattr(UnjudgedJudges, "judge", lambda *_: Yes())
+    run = asked(tmp_path, source)
+    shared = {row["query_id"]: row["shares_positive"] for row in read(run, "adaptation_queries")}
+    assert (shared["test-001"], shared["test-002"]) == (False, False)
+    filled(run, judges)
+    now = {row["query_id"]: row["shares_positive"] for row in read(run, "test_queries")}
+    assert (now["test-001"], now["test-002"]) == (True, False)
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.9, "about 32 pairs"), (0.5, "about 100 pairs"), (1.0, "")])
+def test_what_it_will_take_is_told_before_training(
+    tmp_path: Path, source: TrainingSource, judges: UnjudgedJudges, share: float, told: str
+) -> None:
+    run = asked(tmp_path, source)
+    rows = [{"system": "base", "measure": "Judged@10", "value": share, "queries": 12}]
+    put(run, "headroom", pa.Table.from_pylist(rows, schema=TABLES["headroom"].schema))
+    assert told in format_unjudged(run, judges, 100)
+    assert format_unjudged(run, judges, 0) == format_unjudged(run, NOBODY, 100) == ""

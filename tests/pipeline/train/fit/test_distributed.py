@@ -1,0 +1,60 @@
+"""Several processes of one training: who leads, whose device is which, and that orders come in turn."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.train.fit import distributed
+from helpers.environment import with_paths
+
+TOLD = """
+import json, os, sys
+from darklode.pipeline.train import processes
+if processes.is_leader():
+    for number in range(3):
+        processes.broadcast_order((number, "x"))
+    processes.broadcast_order(None)
+else:
+    open(sys.argv[1], "w").write(json.dumps(list(processes.orders())))
+"""
+
+
+def test_alone_one_leads_and_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert distributed.is_leader()
+    assert not distributed.several()
+    distributed.broadcast_order((1, "x"))
+    distributed.wait_for_all()
+    assert distributed.mine(["cuda:0", "cuda:1"]) == "cuda:0"
+
+
+def test_the_others_have_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    assert not distributed.is_leader()
+    assert distributed.several()
+    assert distributed.mine(["cuda:0", "cuda:1"]) == "cuda:1"
+    assert distributed.mine(["cpu"]) == "cpu"
+
+
+@pytest.mark.parametrize("name", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
+def test_models_that_no_process_holds_whole_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "false")
+    distributed.demand_whole()
+    monkeypatch.setenv(name, "true")
+    with pytest.raises(SettingsError, match="each process holds both towers whole"):
+        distributed.demand_whole()
+
+
+@pytest.mark.slow
+def test_orders_come_in_turn_until_there_is_nothing_more(tmp_path: Path) -> None:
+    (tmp_path / "told.py").write_text(TOLD)
+    launched = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    given = [*launched, str(tmp_path / "told.py"), str(tmp_path / "found.json")]
+    subprocess.run(given, env=with_paths(), check=True, capture_output=True)
+    assert json.loads((tmp_path / "found.json").read_text()) == [[0, "x"], [1, "x"], [2, "x"]]

@@ -1,0 +1,83 @@
+"""A night begins with the last one's head, knows what it learned from, and a second one changes nothing."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from darklode.flows import open_systems
+from darklode.flows.jobs.adapt_encoder import adapt_encoder
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import DoesNotFit, NoLift, SettingsError
+from darklode.pipeline.serve.registry import AdapterRegistry
+from darklode.pipeline.train.fit.heads import Head, add_residual, dense
+from darklode.pipeline.train.fit.warm_start import start_from
+from darklode.pipeline.train.release.adapter import RECORD, Adapter
+from helpers.adapted import TENANT, model_in
+from helpers.runs import read
+
+QUICK = {"adapt": {"steps": 20, "batch": 16, "learning_rates": [1e-3]}}
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_what_was_added_is_found_again(layers: int) -> None:
+    draws = np.random.default_rng(0)
+    weights = [(draws.normal(size=(4, 4)).astype("f"), draws.normal(size=4).astype("f")) for _ in range(layers)]
+    for mine, found in zip(Head.from_layers(weights).weights(), add_residual(dense(weights)), strict=True):
+        np.testing.assert_allclose(mine[0], found[0], atol=1e-6)
+        np.testing.assert_array_equal(mine[1], found[1])
+
+
+def night(shipped: Path, out: Path, registry: Path) -> dict[str, bytes]:
+    """One night's adapter; its tables and record."""
+    with pytest.raises(NoLift):
+        adapt_encoder([str(shipped / "run")], "tiny", str(out), QUICK, warm_start=str(registry))
+    return {str(path): path.read_bytes() for path in [*(out / "tables").rglob("*.parquet"), out / RECORD]}
+
+
+@pytest.mark.slow
+def test_a_night_begins_with_the_last_one_and_a_second_one_changes_nothing(shipped: Path, tmp_path: Path) -> None:
+    live, registry, out = shipped / "adapter", tmp_path / "adapters", tmp_path / "out"
+    with open_systems.checking(str(live), str(shipped / "run")) as check:
+        AdapterRegistry(str(registry)).release(check, None)
+    first = night(shipped, out, registry)
+    run, facts = Run(str(out)), Adapter.open(str(out)).facts
+    assert set(Adapter.open(str(live)).facts["learned"]) <= set(facts["learned"])
+    cold = tmp_path / "cold"
+    with pytest.raises(NoLift):
+        adapt_encoder([str(shipped / "run")], "tiny", str(cold), QUICK)
+    begins, base = (read(one, "training_log")[0]["spread"] for one in (run, Run(str(cold))))
+    assert begins != base, "the first look is the last night's head, not the base"
+    assert all(row["shares_positive"] for row in read(run, "adaptation_queries") if row["split"] == "train")
+
+    with open_systems.checking(str(out), str(shipped / "run")) as check:
+        AdapterRegistry(str(registry)).release(check, "it is live from now on")
+    assert AdapterRegistry(str(registry)).live[TENANT][-1] == facts["id"]
+    assert night(shipped, out, registry) == first, "the same rows: nothing is learned twice"
+
+
+def test_a_held_out_query_that_was_learned_before_decides_nothing(shipped: Path, tmp_path: Path) -> None:
+    asked = next(
+        row for row in read(Run(str(shipped / "adapter")), "adaptation_queries") if row["query_id"] == "test-003"
+    )
+    assert not asked["shares_positive"]
+    before = Path(shutil.copytree(shipped / "adapter", tmp_path / "before"))
+    facts = json.loads((before / RECORD).read_text())
+    (before / RECORD).write_text(json.dumps(facts | {"learned": [f"{asked['text']}?"]}))
+    night(shipped, tmp_path / "out", before)
+    shares = {row["query_id"]: row["shares_positive"] for row in read(Run(str(tmp_path / "out")), "adaptation_queries")}
+    assert (shares["test-003"], shares["test-004"]) == (True, False)
+
+
+def test_what_cannot_be_begun_with_is_refused(shipped: Path) -> None:
+    adapter, encoder = Adapter.open(str(shipped / "adapter")), model_in(shipped)
+    with pytest.raises(SettingsError, match=r"adapt\.method lora begins with its base"):
+        start_from(adapter, TENANT, encoder, "lora")
+    with pytest.raises(SettingsError, match="is no ffn head"):
+        start_from(adapter, TENANT, encoder, "ffn")
+    with pytest.raises(DoesNotFit, match="is the tenant acme's, and nothing for other"):
+        start_from(adapter, "other", encoder, "linear")
+    with pytest.raises(DoesNotFit, match="has another base: query prompt"):
+        start_from(adapter, TENANT, encoder.model_copy(update={"query_prompt": "find "}), "linear")

@@ -1,0 +1,57 @@
+"""The test queries: asked once, and found by the vectors that are handed over."""
+
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from darklode.flows.jobs.adapt_encoder import steps
+from darklode.pipeline.base.artifacts import Output, Run
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.train.data.pairs import PAIRS
+from darklode.pipeline.train.release.evaluation import TESTED
+from helpers.adapted import base_for, build_to_adapt
+from helpers.runs import execute, read
+
+from ..conftest import QUICK, Adapted
+
+
+def test_lists_are_of_the_test_queries_alone(adapted: Adapted) -> None:
+    rows = read(adapted.out, "test_rankings")
+    assert {str(row["query_id"]).partition("-")[0] for row in rows} == {"test"}
+    assert {row["system"] for row in rows} == {"base", "adapted"}
+
+
+@pytest.mark.slow
+def test_being_asked_again_is_counted(adapted: Adapted, tmp_path: Path) -> None:
+    assert adapted.out.manifests()["adapter_test"].facts["asked"] == 1
+    out = Run(str(tmp_path / "out"))
+    for rates in ((1e-4,), (3e-3,)):
+        given = QUICK.model_copy(update={"learning_rates": rates, "steps": 50})
+        for step in steps(adapted.base, adapted.settings.model_copy(update={"adapt": given})):
+            if not (plan := step.plan(out)).is_up_to_date:
+                out.execute(plan, step.execute)
+    manifest = out.manifest(TESTED)
+    assert manifest is not None
+    assert manifest.facts["asked"] == 2
+
+
+def test_without_a_test_query_no_lift_can_be_shown(adapted: Adapted, tmp_path: Path) -> None:
+    source = build_to_adapt(tmp_path / "run", {"train": 6, "validation": 3, "test": 1})
+    base = base_for(source, root=adapted.root)
+    out = Run(str(tmp_path / "out"))
+    first, _, third, fourth = steps(base, adapted.settings)[:4]
+    for step in (first, third):
+        out.execute(step.plan(out), step.execute)
+    tables = out.tables(*TESTED.reads)
+    rows = tables.read("adaptation_queries")
+    kept = rows.filter(pc.not_equal(rows["split"], "test"))
+    labels, texts = tables.read("adaptation_labels"), tables.read("adaptation_texts")
+
+    def untested(_: object, output: Output) -> None:
+        for name, found in zip(PAIRS.writes, (kept, labels, texts), strict=True):
+            output.write(name, found)
+
+    execute(out, PAIRS, untested)
+    with pytest.raises(ArtifactError, match="no test query has a positive"):
+        out.execute(fourth.plan(out), fourth.execute)

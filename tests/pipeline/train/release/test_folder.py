@@ -1,0 +1,143 @@
+"""What one takes home: a fresh process without Darklode loads it and gets the vectors that training saw."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from peft import PeftModel
+
+from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.base.models.precision import rounding
+from darklode.pipeline.train.data.dataset import QuerySet
+from darklode.pipeline.train.fit.heads import Floats, Head
+from darklode.pipeline.train.fit.trainable_encoder import START, TrainableEncoder
+from darklode.pipeline.train.fit.whitening import whiten
+from darklode.pipeline.train.release.adapter import ALONE as ADAPTER
+from darklode.pipeline.train.release.adapter import FOLDER, SAVED
+from darklode.pipeline.train.release.folder import recorded_difference, require_reproducible, save
+from darklode.schemas.adaptation import AdaptSettings
+from helpers.adapted import model_in
+
+from ..conftest import QUICK, Adapted, decided
+
+ALONE = """
+import sys
+import numpy as np
+from sentence_transformers import SentenceTransformer
+vectors = SentenceTransformer(sys.argv[1], device="cpu").encode(["how badu", "how befi"], show_progress_bar=False)
+assert not any(name.partition(".")[0] == "darklode" for name in sys.modules)
+np.save(sys.argv[2], vectors)
+"""
+
+
+def moved(layers: int) -> Head:
+    rows = np.random.default_rng(5)
+    weights = [
+        (rows.standard_normal((8, 8)).astype(np.float32) * 0.3, rows.standard_normal(8).astype(np.float32) * 0.1)
+        for _ in range(layers)
+    ]
+    return Head.from_layers(weights)
+
+
+def loaded_elsewhere(folder: Path, to: Path) -> Floats:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(folder), str(to)],
+        env=environment,
+        capture_output=True,
+        check=False,
+        cwd=to.parent,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return np.asarray(np.load(to), np.float32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_fresh_process_without_darklode_gets_the_same_vectors(adapted: Adapted, tmp_path: Path, layers: int) -> None:
+    head = moved(layers)
+    run = decided(adapted, tmp_path / "out", head.state())
+    save(run, adapted.base, model_in(adapted.root), QUICK)
+    wanted = head.apply_to(adapted.base.queries(["how badu", "how befi"]))
+    found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert recorded_difference(run) < 1e-6
+    assert run.store.size(f"{ADAPTER}/adapter.safetensors")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_handed_over_and_checked_before_training(
+    adapted: Adapted, tmp_path: Path, dtype: str
+) -> None:
+    model = model_in(adapted.root).model_copy(update={"dtype": dtype})
+    base, run = replace(adapted.base, encoder=model), decided(adapted, tmp_path / "out", moved(3).state())
+    require_reproducible(base, model, run.tables("adaptation_queries"))
+    save(run, base, model, QUICK)
+    assert 0 < recorded_difference(run) <= rounding(dtype)
+    if dtype == "bfloat16":
+        assert recorded_difference(run) > rounding("float32")
+    other = model.model_copy(update={"query_prompt": "something else "})
+    with pytest.raises(DarklodeError, match="as it would be saved gives other vectors than it gives now"):
+        require_reproducible(base, other, run.tables("adaptation_queries"))
+
+
+@pytest.mark.slow
+def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> None:
+    run = decided(adapted, tmp_path / "out", None)
+    save(run, adapted.base, model_in(adapted.root), QUICK)
+    found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
+    np.testing.assert_allclose(found, adapted.base.queries(["how badu", "how befi"]), atol=1e-6)
+    assert run.store.size(f"{ADAPTER}/adapter.safetensors") is None
+
+
+def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted, tmp_path: Path) -> None:
+    run = decided(adapted, tmp_path / "out", moved(1).state())
+    save(run, adapted.base, model_in(adapted.root), QUICK)
+    names = json.loads(run.store.read(SAVED) or b"")["files"]
+    before = {name: run.store.read(name) for name in names}
+    written = (tmp_path / "out" / SAVED).stat().st_mtime_ns
+    save(run, adapted.base, model_in(adapted.root), QUICK)
+    assert (tmp_path / "out" / SAVED).stat().st_mtime_ns == written
+    run.store.delete(f"{FOLDER}/modules.json")
+    save(run, adapted.base, model_in(adapted.root), QUICK)
+    assert {name: run.store.read(name) for name in names} == before
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("method", ["lora", "top_n", "full"])
+def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
+    adapted: Adapted, tmp_path: Path, method: str
+) -> None:
+    adapt, model = AdaptSettings.model_validate({"method": method, "rank": 4, "top_layers": 1}), model_in(adapted.root)
+    encoder, draws = TrainableEncoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
+    weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
+    began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)
+    weights |= {START: began}
+    run = decided(adapted, tmp_path / "out", weights)
+    save(run, adapted.base, model, adapt)
+    encoder.restore(weights, 1.0)
+    wanted = encoder.vectors(QuerySet.from_texts(["how badu", "how befi"], adapted.base))
+    found = loaded_elsewhere(tmp_path / "out" / FOLDER, tmp_path / "vectors.npy")
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert np.abs(wanted - adapted.base.queries(["how badu", "how befi"])).max() > 1e-2
+    alone = sorted(path.name for path in (tmp_path / "out" / ADAPTER).glob("*"))
+    assert (
+        alone
+        == {
+            "full": ["start.safetensors"],
+            "top_n": ["adapter.safetensors", "start.safetensors"],
+            "lora": ["adapter_config.json", "adapter_model.safetensors", "start.safetensors"],
+        }[method]
+    )
+    if method == "lora":
+        plain = load_model(model, "cpu")
+        PeftModel.from_pretrained(plain[0].auto_model, str(tmp_path / "out" / ADAPTER)).eval()
+        beside = plain.encode(["ask how badu", "ask how befi"], normalize_embeddings=True, show_progress_bar=False)
+        np.testing.assert_allclose(whiten(beside, began), wanted, atol=1e-6)

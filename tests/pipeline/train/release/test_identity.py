@@ -1,0 +1,92 @@
+"""What an adapter says of itself."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from darklode.flows.jobs.adapt_encoder import steps
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.train.data.pairs import PAIRS
+from darklode.pipeline.train.fit.stage import TRAIN
+from darklode.pipeline.train.release.adapter import FOLDER, Adapter, read_record
+from darklode.pipeline.train.release.identity import (
+    DATA,
+    DEPTH,
+    QUERIES,
+    TEXTS,
+    fingerprint,
+    index_digest,
+    mean_shift,
+    weights_hash,
+)
+from darklode.schemas.adaptation import AdaptSettings
+from helpers.adapted import TENANT, base_for, model_in, of_tenants, settings_for, word
+
+
+def test_the_record_names_base_rows_and_probes(shipped: Path) -> None:
+    facts = Adapter.open(str(shipped / "adapter")).facts
+    assert (facts["tenant"], facts["shipped"]) == (TENANT, "adapted")
+    assert facts["base"] | {"settings": {}, "weights": ""} == {
+        "encoder": "model", "weights": "", "pooling": {"pooling_mode": "mean"}, "query prompt": "ask ",
+        "document prompt": "", "tokens": "all", "cut": "none", "precision": "float32", "settings": {}, "dimensions": 8,
+    }  # fmt: skip
+    run = Run(str(shipped / "adapter"))
+    assert facts["data"] == fingerprint(run.tables())
+    assert facts["weights"] == weights_hash(run.store)
+    (index,) = facts["indexes"]
+    assert (index["run"], index["texts"], len(index["probes"])) == (str(shipped / "run"), 204, TEXTS)
+    assert [len(index["queries"]), {len(one["found"]) for one in index["queries"]}] == [QUERIES, {DEPTH}]
+    assert index["moved"] > 1e-3
+
+
+def test_the_adapter_encodes_as_its_folder_does_and_a_blank_query_as_zero(shipped: Path) -> None:
+    adapter, base = Adapter.open(str(shipped / "adapter")), base_for(Run(str(shipped / "run")), root=shipped)
+    texts = [f"how {word(7)}", " ", f"how {word(14)}"]
+    found = adapter.encode(texts)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 0, 1], atol=1e-6)
+    assert mean_shift(base.queries(texts)[::2], found[::2]) > 1e-3
+    assert adapter.base == model_in(shipped)
+
+
+def test_an_index_has_one_name_in_whatever_order_its_texts_come() -> None:
+    ids, hashes = pa.chunked_array([["a", "b"]]), pa.chunked_array([["1", "2"]])
+    again = pa.chunked_array([["b"], ["a"]]), pa.chunked_array([["2"], ["1"]])
+    assert index_digest(ids, hashes) == index_digest(*again) != index_digest(ids, again[1])
+
+
+def test_a_folder_without_a_record_is_no_adapter(tmp_path: Path, run: Run) -> None:
+    with pytest.raises(ArtifactError, match="holds no finished adapter"):
+        Adapter.open(str(tmp_path))
+    run.store.write("adapter.json", b"{ broken")
+    assert read_record(run.store) == {}
+    run.store.write(f"{FOLDER}/model", b"1")
+    before = weights_hash(run.store)
+    run.store.write(f"{FOLDER}/model", b"2")
+    assert weights_hash(run.store) != before
+
+
+def trained_on(run: Run, root: Path, tenant: str) -> tuple[str, str]:
+    """The fingerprint of what was learned from, and of the weights."""
+    given = AdaptSettings(tenant=tenant, steps=50, batch=16, learning_rates=(1e-3,))
+    base, out = base_for(run, root=root), Run(str(root / f"out-{tenant}"))
+    for step in steps(base, settings_for(root).model_copy(update={"adapt": given})):
+        if step.stage in {PAIRS, TRAIN}:
+            out.execute(step.plan(out), step.execute)
+    return fingerprint(out.tables(*DATA)), out.tables("adapter_weights").content("adapter_weights")
+
+
+@pytest.mark.slow
+def test_an_adapter_learns_from_its_tenants_rows_alone(tmp_path: Path) -> None:
+    """Whatever another tenant's rows of the same run say, fingerprint and weights are the same, to the byte."""
+    found = {}
+    for said in ("gupa", "tola"):
+        root = tmp_path / said
+        run = of_tenants(root, {TENANT: "", "other": said})
+        found[said] = [trained_on(run, root, tenant) for tenant in (TENANT, "other")]
+    (mine, theirs), (again, changed) = found.values()
+    assert mine == again
+    assert theirs[0] != changed[0] != mine[0]
+    assert theirs[1] != changed[1]

@@ -1,0 +1,93 @@
+"""What is handed over: every way to the base, and the one to the adapted encoder."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import NoLift
+from darklode.pipeline.train.fit.heads import Head
+from darklode.pipeline.train.fit.weights import as_rows
+from darklode.pipeline.train.release.verdict import VERDICT, demand_lift, read_verdict, verdict
+from darklode.schemas.tables import TABLES
+from helpers.runs import execute, put
+
+FOUND = {"difference": 0.04, "low": 0.02, "high": 0.06, "bounded_low": 0.01, "p": 0.001, "detectable": 0.03}
+FOUND |= {"clusters": 40}
+
+
+def decided(
+    folder: Path,
+    *,
+    share: float = 1.0,
+    folds: int | None = None,
+    own: int = 50,
+    part: str = "own positive",
+    **found: Any,
+) -> Run:
+    run = Run(str(folder))
+    sides = [False] * own + [True] * 10
+    queries = [
+        {
+            "tenant": "t", "query_id": str(number), "text": "x", "group": str(number), "kind": None,
+            "shares_positive": shares,
+        }
+        for number, shares in enumerate(sides)
+    ]  # fmt: skip
+    trials = [
+        {"trial": 0, "setting": "0.0001", "share": one, "step": 5, "validation": 0.5 + 0.1 * (one == share)}
+        | {"queries": 1200, "folds": folds}
+        for one in (0.0, 1.0)
+    ]
+    about = {"tenant": None, "system": "adapted", "other": "base", "measure": "nDCG@10", "p_holm": 0.5}
+    counted = about | FOUND | {"part": "counted", "difference": 0.9, "queries": own + 10, "wins": 1, "losses": 1}
+    pairs = [counted, counted | {"part": part, "queries": own} | FOUND | found]
+    known = [row | {"index": 0, "split": "test"} for row in queries]
+    put(run, "adaptation_queries", pa.Table.from_pylist(known, schema=TABLES["adaptation_queries"].schema))
+    for name, rows in (("test_queries", queries), ("adaptation_trials", trials), ("evaluation_pairs", pairs)):
+        put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
+    put(run, "adapter_weights", as_rows(0, Head(4, 1).state()))
+    execute(run, VERDICT, verdict)
+    return run
+
+
+def test_a_lift_on_unseen_positives_is_shipped(tmp_path: Path) -> None:
+    run = decided(tmp_path)
+    row = read_verdict(run.tables())
+    assert (row["shipped"], row["part"], row["queries"], row["difference"]) == ("adapted", "own positive", 50, 0.04)
+    assert demand_lift(run).endswith(
+        "query_encoder is adapted: nDCG@10 +0.040 (+0.020 to +0.060) on 50 test queries whose clusters and positives "
+        "training never saw. Its setting was chosen on 1,200 validation queries."
+    )
+
+
+def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
+    run = decided(tmp_path, folds=5)
+    assert demand_lift(run).endswith("by cross-validation, 5 folds of clusters, on 1,200 train and validation queries.")
+    row = read_verdict(run.tables())
+    assert (row["validation_queries"], row["folds"]) == (1200, 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"share": 0.0}, "no setting did better than the base when chosen on 1,200 validation queries"),
+        ({"share": 0.0, "folds": 5}, "than the base when chosen by cross-validation, 5 folds of clusters, on 1,200"),
+        ({"own": 0}, "every test query shares a positive with training"),
+        ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can show 0.131; label about 237 more"),
+        ({"low": 0.001, "p": 0.06}, "undecided: .* which can show 0.101; label about 92 more"),
+        ({"bounded_low": -0.001}, "undecided: .*; a loss too rare to be among them could outweigh it; label about"),
+        ({"difference": -0.01, "low": -0.05}, "no lift is seen"),
+        ({"difference": -0.05, "low": -0.07, "high": -0.02}, "it does harm"),
+        ({"clusters": 9}, "too few clusters to decide: the 50 test queries fall into 9, at least 10 are needed"),
+        ({"clusters": 1, "low": None, "high": None, "detectable": None}, "too few clusters to decide"),
+    ],
+)
+def test_the_base_is_shipped_and_the_reason_said(tmp_path: Path, given: dict[str, Any], reason: str) -> None:
+    run = decided(tmp_path, **given)
+    assert read_verdict(run.tables())["shipped"] == "base"
+    with pytest.raises(NoLift, match=reason) as error:
+        demand_lift(run)
+    assert error.value.code == 3
