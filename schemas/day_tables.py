@@ -1,4 +1,4 @@
-"""The tables of `mine-logs` that say what each day of the log was like, and whether it may be learned from."""
+"""Tables of `mine-logs` about the days of the log: daily statistics and admission."""
 
 import pyarrow as pa
 
@@ -10,26 +10,26 @@ COUNTS = pa.list_(pa.int64())
 DAY_FIGURES = Table(
     "day_figures",
     ("tenant", "date"),
-    "what a day's searches add up to; repeats and bots are counted apart, and everything else is without them",
+    "daily statistics of the log; repeats and bots are counted separately and excluded from all other columns",
     pa.schema(
         [
             TENANT,
             DATE,
             column("rows", pa.int64(), "rows of `impressions`"),
-            column("repeats", pa.int64(), "of these: repeated, or a click joined to its impression"),
-            column("bots", pa.int64(), "impressions of sessions that are bots"),
+            column("repeats", pa.int64(), "rows that are repeats, or clicks merged into their impression"),
+            column("bots", pa.int64(), "impressions in bot sessions"),
             column("impressions", pa.int64(), "documents shown for a search"),
             column("searches", pa.int64(), "searches"),
-            column("clicks", pa.int64(), "impressions that were clicked"),
-            column("sessions", pa.int64(), "sessions that have a name"),
+            column("clicks", pa.int64(), "clicked impressions"),
+            column("sessions", pa.int64(), "sessions with an id"),
             column("queries", pa.int64(), "distinct queries"),
-            column("documents", pa.int64(), "distinct documents that were shown"),
-            column("unplaced", pa.int64(), "impressions without a place"),
-            column("nameless", pa.int64(), "searches without a session"),
-            column("top_query", pa.int64(), "searches for the query that was searched most"),
-            column("top_session", pa.int64(), "searches of the session that searched most"),
-            column("shown_at", COUNTS, "impressions at places 1, 2, … 19, and 20 or lower"),
-            column("clicked_at", COUNTS, "clicks at the same places"),
+            column("documents", pa.int64(), "distinct documents shown"),
+            column("unplaced", pa.int64(), "impressions without a position"),
+            column("nameless", pa.int64(), "searches without a session id"),
+            column("top_query", pa.int64(), "searches for the most frequent query"),
+            column("top_session", pa.int64(), "searches of the most active session"),
+            column("shown_at", COUNTS, "impressions at positions 1, 2, … 19, and 20 or lower"),
+            column("clicked_at", COUNTS, "clicks at the same positions"),
             column("searched_at", COUNTS, "searches in hours 0 to 23, UTC"),
         ]
     ),
@@ -38,7 +38,7 @@ DAY_FIGURES = Table(
 DAY_MARKS = Table(
     "day_marks",
     ("tenant", "date", "kind", "mark"),
-    "a sample of what a day held, to tell how much of it earlier days held as well: the same ids are drawn every day",
+    "hash sample of a day's queries and documents, for the overlap with earlier days; every day samples the same ids",
     pa.schema(
         [
             TENANT,
@@ -46,7 +46,7 @@ DAY_MARKS = Table(
             column("kind", pa.string(), "query, document, or pair: a document shown for one of the day's head queries"),
             column("mark", pa.int64(), "hash of the id"),
             column("query", pa.int64(), "pair: hash of the query's id", null=True),
-            column("shown", pa.int64(), "query: its searches; document and pair: impressions"),
+            column("shown", pa.int64(), "searches of a query, or impressions of a document or pair"),
             column("clicks", pa.int64(), "clicks"),
         ]
     ),
@@ -55,16 +55,21 @@ DAY_MARKS = Table(
 DAY_MEASURES = Table(
     "day_measures",
     ("tenant", "date", "measure"),
-    "what is watched of a day, held against admitted days before it",
+    "measures of a day compared with earlier admitted days",
     pa.schema(
         [
             TENANT,
             DATE,
-            column("measure", pa.string(), "what is watched (docs/mining.md)"),
-            column("value", pa.float64(), "the day's, on the measure's scale"),
-            column("size", pa.float64(), "how much it was counted from"),
-            column("expected", pa.float64(), "median of the days it is held against; null: too few", null=True),
-            column("distance", pa.float64(), "robust z: how many spreads the two are apart; null: likewise", null=True),
+            column("measure", pa.string(), "name of the measure (docs/mining.md)"),
+            column("value", pa.float64(), "value of the day, on the scale of the measure"),
+            column("size", pa.float64(), "sample size of the value"),
+            column("expected", pa.float64(), "median of the reference days; null if there are too few", null=True),
+            column(
+                "distance",
+                pa.float64(),
+                "robust z-score of the value; null if there are too few reference days",
+                null=True,
+            ),
         ]
     ),
 )
@@ -72,17 +77,22 @@ DAY_MEASURES = Table(
 LOG_DAYS = Table(
     "log_days",
     ("tenant", "date"),
-    "the days of the log: which of them evidence, pairs and everything after were made from",
+    "days of the log and their admission: only admitted and accepted days are mined",
     pa.schema(
         [
             TENANT,
             DATE,
-            column("state", pa.string(), "admitted, held, accepted, discarded, or missing: the log has no file of it"),
-            column("reasons", STRINGS, "what is implausible about it, the worst first"),
-            column("distance", pa.float64(), "the greatest of its measures; null: too few days to tell", null=True),
+            column("state", pa.string(), "admitted, held, accepted, discarded, or missing (no file in the log)"),
+            column("reasons", STRINGS, "implausible measures, worst first"),
+            column(
+                "distance",
+                pa.float64(),
+                "largest robust z-score of its measures; null if there are too few days",
+                null=True,
+            ),
             column("rows", pa.int64(), "rows of `impressions`"),
-            column("decided", pa.string(), "when somebody accepted or discarded it, UTC", null=True),
-            column("because", pa.string(), "why, in their words", null=True),
+            column("decided", pa.string(), "time of the decision to accept or discard it, UTC", null=True),
+            column("because", pa.string(), "stated reason of the decision", null=True),
         ]
     ),
 )

@@ -1,4 +1,4 @@
-"""What a table is: its Arrow schema, its key, and what each field means."""
+"""Table contracts: Arrow schema, key, and a description of each column."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ STRINGS = pa.list_(pa.string())
 
 
 def column(name: str, kind: pa.DataType, description: str, *, null: bool = False) -> pa.Field:
-    """A column with its description; null only where it says so."""
+    """A column with its description; nullable only if `null` is set."""
     return pa.field(name, kind, nullable=null, metadata={"description": description})
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table's contract: `key` names the columns that identify a row (empty: rows have no identity).
+    """Contract of a table: `key` names the columns that identify a row (empty: rows have no identity).
 
     Attributes:
         patched: whether small changes to a large day are stored beside its files: new rows in `changed_column`, keys of
@@ -32,30 +32,30 @@ class Table:
 
     @property
     def changed_column(self) -> str:
-        """The table of rows that came since their day's files were written."""
+        """Name of the table of rows added since their day's files were written."""
         return f"{self.name}_changed"
 
     @property
     def removed_column(self) -> str:
-        """The table of rows that went since then, by their keys."""
+        """Name of the table with the keys of rows removed since then."""
         return f"{self.name}_removed"
 
     @property
     def dated_key(self) -> tuple[str, ...]:
-        """What identifies a row within a day's files: one that moved to another day may still lie in those of both."""
+        """Key of a row within a day's files: a row that moved to another day may be in the files of both."""
         return (*self.key, "date")
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names under which its rows lie: its own, and those of its patch."""
+        """Names of the tables that hold its rows: its own and those of its patch."""
         return (self.name, self.changed_column, self.removed_column) if self.patched else (self.name,)
 
     def with_patch(self) -> "tuple[Table, ...]":
         """The table and those of its patch."""
         if not self.patched:
             return (self,)
-        came = f"rows of `{self.name}` that came or changed since the files of their day were written"
-        went = f"rows that the files of `{self.name}` still hold although they went or changed"
+        came = f"rows of `{self.name}` added or changed since the files of their day were written"
+        went = f"keys of rows in the files of `{self.name}` that were removed or changed since"
         key = pa.schema([self.schema.field(name) for name in self.dated_key])
         return (
             self,
@@ -67,10 +67,10 @@ class Table:
         return self.schema.empty_table()
 
     def rows(self, columns: Mapping[str, object]) -> pa.Table:
-        """Build rows from columns in any order; a nullable column that is left out is null.
+        """Build rows from columns in any order; a missing nullable column is null.
 
         Raises:
-            ValueError: a column that the table does not have, or a missing one that is not nullable.
+            ValueError: unknown column, or missing column that is not nullable.
         """
         unknown = columns.keys() - set(self.schema.names)
         missing = {f.name for f in self.schema if not f.nullable} - columns.keys()
@@ -89,11 +89,13 @@ def _as_array(values: object, kind: pa.DataType, length: int) -> pa.Array | pa.C
     return pa.array(values, kind)
 
 
-TENANT = column("tenant", pa.string(), "who owns the row; tenants never meet")
-QUERY_ID = column("query_id", pa.string(), "the query, unique within its tenant")
-CHUNK_ID = column("chunk_id", pa.string(), "the chunk, unique within its tenant")
+TENANT = column("tenant", pa.string(), "owner of the row; tenants are never mixed")
+QUERY_ID = column("query_id", pa.string(), "query id, unique within the tenant")
+CHUNK_ID = column("chunk_id", pa.string(), "chunk id, unique within the tenant")
 
-FITTED_KAPPA = column("fitted_kappa", pa.float64(), "that kappa, on the labels it was fitted on", null=True)
+FITTED_KAPPA = column(
+    "fitted_kappa", pa.float64(), "kappa at the fitted threshold, on the labels it was fitted on", null=True
+)
 CROSS_VALIDATED_KAPPA = column(
-    "cross_validated_kappa", pa.float64(), "kappa where each query's threshold is fitted on others", null=True
+    "cross_validated_kappa", pa.float64(), "kappa with each query's threshold fitted on the other queries", null=True
 )

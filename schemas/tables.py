@@ -1,7 +1,6 @@
-"""Every table Darklode reads or writes: its Arrow schema, its key, and what each field means.
+"""All tables that Darklode writes: Arrow schema, key, and a description of each column.
 
-The names are the field's standard terms. A nullable field is null where the value is unknown, never 0 or "".
-Every table that belongs to a tenant carries the tenant: ids are unique within a tenant only.
+A nullable column is null if the value is unknown, never 0 or "". Ids are unique within a tenant only.
 """
 
 import pyarrow as pa
@@ -18,16 +17,16 @@ from darklode.schemas.table import CHUNK_ID, QUERY_ID, STRINGS, TENANT, Table, c
 DOCUMENTS = Table(
     "documents",
     ("tenant", "doc_id"),
-    "the documents as read",
+    "documents as read from the source",
     pa.schema(
         [
             TENANT,
-            column("doc_id", pa.string(), "the source's own id, or the path below the folder that was read"),
-            column("title", pa.string(), "title, where the source has one", null=True),
-            column("topic", pa.string(), "what it is about, where the source says so", null=True),
-            column("text", pa.string(), "the whole text; Markdown stays Markdown, HTML becomes Markdown"),
-            column("url", pa.string(), "public address, where the source has one", null=True),
-            column("source", pa.string(), "file the document was read from"),
+            column("doc_id", pa.string(), "id from the source, or the path relative to the source folder"),
+            column("title", pa.string(), "title, if the source has one", null=True),
+            column("topic", pa.string(), "topic, if the source has one", null=True),
+            column("text", pa.string(), "full text; HTML is converted to Markdown"),
+            column("url", pa.string(), "public URL, if the source has one", null=True),
+            column("source", pa.string(), "file that the document was read from"),
             column("content_hash", pa.string(), "SHA-256 of title and text, 32 hex digits"),
         ]
     ),
@@ -36,17 +35,19 @@ DOCUMENTS = Table(
 CHUNKS = Table(
     "chunks",
     ("tenant", "chunk_id"),
-    "pieces of at most `chunk.size` characters: the unit that is retrieved and judged",
+    "document chunks of at most `chunk.size` characters: the unit of retrieval and judging",
     pa.schema(
         [
             TENANT,
-            column("chunk_id", pa.string(), "doc_id#hash of the text: the same document and text keep their id"),
-            column("doc_id", pa.string(), "the document it was cut from"),
-            column("position", pa.int32(), "place among the document's chunks, from 0"),
-            column("start", pa.int32(), "first character, as an offset into documents.text"),
-            column("end", pa.int32(), "one past the last character: text = documents.text[start:end]"),
-            column("text", pa.string(), "the chunk's own characters"),
-            column("title", pa.string(), "the document's title", null=True),
+            column(
+                "chunk_id", pa.string(), "doc_id#hash of the text: stable as long as document and text are unchanged"
+            ),
+            column("doc_id", pa.string(), "document of the chunk"),
+            column("position", pa.int32(), "index among the document's chunks, from 0"),
+            column("start", pa.int32(), "character offset of the start in documents.text"),
+            column("end", pa.int32(), "character offset of the end: text = documents.text[start:end]"),
+            column("text", pa.string(), "text of the chunk"),
+            column("title", pa.string(), "title of the document", null=True),
             column("heading", pa.string(), "headings above the chunk, outermost first, joined by ' › '", null=True),
             column("content_hash", pa.string(), "SHA-256 of title, heading and text, 32 hex digits"),
         ]
@@ -56,25 +57,25 @@ CHUNKS = Table(
 TEST_TEXTS = Table(
     "test_texts",
     CHUNKS.key,
-    "what a mined run's test queries search: the documents of `mined_test_pool`, a row each; empty for a build",
+    "documents that the test queries of a mined run search (`mined_test_pool`), one row each; empty for a build",
     CHUNKS.schema,
 )
 
 MANUAL_TEXTS = Table(
-    "manual_texts", CHUNKS.key, "the documents of `manual_labels`, a row each, under their text_id", CHUNKS.schema
+    "manual_texts", CHUNKS.key, "documents of `manual_labels`, one row each; chunk_id is their text_id", CHUNKS.schema
 )
 
 RAW_QUERIES = Table(
     "raw_queries",
     ("tenant", "query_id"),
-    "the query log as read",
+    "query log as read from the source",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
-            column("text", pa.string(), "the query as it was typed"),
-            column("timestamp", pa.timestamp("us", tz="UTC"), "when it was asked", null=True),
-            column("count", pa.int64(), "how often the row stands for that text; 1 for a plain log"),
+            column("text", pa.string(), "query text as typed"),
+            column("timestamp", pa.timestamp("us", tz="UTC"), "time of the query", null=True),
+            column("count", pa.int64(), "number of occurrences that the row stands for; 1 in a plain log"),
         ]
     ),
 )
@@ -82,25 +83,31 @@ RAW_QUERIES = Table(
 _CLEANED = [
     TENANT,
     QUERY_ID,
-    column("text", pa.string(), "the query, trimmed, personal data masked if so set"),
-    column("n_words", pa.int32(), "words: between white space, and in scripts without spaces by ICU's dictionaries"),
-    column("language", pa.string(), "likeliest language, ISO 639 code (fastText lid.176)"),
-    column("language_score", pa.float32(), "its probability, 0 to 1"),
+    column("text", pa.string(), "query text, trimmed; personal data masked if `clean.mask_personal_data`"),
+    column(
+        "n_words", pa.int32(), "number of words: split at white space, or by ICU dictionaries in scripts without spaces"
+    ),
+    column("language", pa.string(), "most probable language, ISO 639 code (fastText lid.176)"),
+    column("language_score", pa.float32(), "probability of that language, 0 to 1"),
     column("cluster_id", pa.int32(), "k-means cluster within the tenant"),
-    column("n_represented", pa.int64(), "raw queries it stands for: itself, its duplicates, those in the same words"),
+    column(
+        "n_represented",
+        pa.int64(),
+        "raw queries it represents: itself, its duplicates, and queries with the same wording",
+    ),
 ]
 
 CLEANED_QUERIES = Table(
     "cleaned_queries",
     ("tenant", "query_id"),
-    "the queries that passed cleaning, before they are split",
+    "queries that passed cleaning, before the split",
     pa.schema(_CLEANED),
 )
 
 QUERIES = Table(
     "queries",
     ("tenant", "query_id"),
-    "the benchmark's queries",
+    "queries of the benchmark",
     pa.schema([*_CLEANED, column("split", pa.string(), "train, validation or test")]),
 )
 
@@ -110,15 +117,15 @@ REJECTS = Table(
     "every row that a stage dropped or could not read, with the reason",
     pa.schema(
         [
-            column("table", pa.string(), "the table the row would have belonged to"),
-            column("tenant", pa.string(), "its tenant, where known", null=True),
-            column("id", pa.string(), "its id, where known", null=True),
-            column("stage", pa.string(), "who dropped it, such as clean.language"),
-            column("reason", pa.string(), "why, in one phrase"),
-            column("file", pa.string(), "file it came from", null=True),
-            column("line", pa.int64(), "line of that file, from 1 (row, in files without lines)", null=True),
-            column("represented_by", pa.string(), "id of the kept row that stands for it", null=True),
-            column("payload", pa.string(), "the row itself or its beginning", null=True),
+            column("table", pa.string(), "table that the row was meant for"),
+            column("tenant", pa.string(), "tenant, if known", null=True),
+            column("id", pa.string(), "id, if known", null=True),
+            column("stage", pa.string(), "step that dropped it, such as clean.language"),
+            column("reason", pa.string(), "reason in one phrase"),
+            column("file", pa.string(), "source file", null=True),
+            column("line", pa.int64(), "line in that file, from 1 (row number in files without lines)", null=True),
+            column("represented_by", pa.string(), "id of the kept row that represents it", null=True),
+            column("payload", pa.string(), "content of the row, possibly truncated", null=True),
         ]
     ),
 )
@@ -126,15 +133,15 @@ REJECTS = Table(
 RANKINGS = Table(
     "rankings",
     ("tenant", "query_id", "retriever", "rank"),
-    "each retriever's list, `pool.search_depth` deep",
+    "ranking of each retriever, to depth `pool.search_depth`",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
-            column("retriever", pa.string(), "the retriever's name"),
-            column("rank", pa.int32(), "place in the retriever's list, from 1"),
+            column("retriever", pa.string(), "name of the retriever"),
+            column("rank", pa.int32(), "rank in the retriever's list, from 1"),
             CHUNK_ID,
-            column("score", pa.float32(), "the retriever's own score, higher is better"),
+            column("score", pa.float32(), "score of the retriever; higher is better"),
         ]
     ),
 )
@@ -142,13 +149,13 @@ RANKINGS = Table(
 POOL = Table(
     "pool",
     ("tenant", "query_id", "chunk_id"),
-    "the candidates to judge: the union of each retriever's top `pool.depth`, or the best by fused rank",
+    "candidates to judge: the union of each retriever's top `pool.depth`, or the best by fused rank",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            column("retrievers", STRINGS, "retrievers that found it within the pool's depth, by name"),
+            column("retrievers", STRINGS, "retrievers that rank it within the pool depth, sorted by name"),
             column("best_rank", pa.int32(), "best rank in any list, from 1"),
             column("fused_score", pa.float32(), "reciprocal-rank fusion over the full lists (k = 60)"),
         ]
@@ -158,33 +165,40 @@ POOL = Table(
 VERDICTS = Table(
     "verdicts",
     ("tenant", "query_id", "chunk_id", "judge_id"),
-    "what the judge said of each pair",
+    "verdict of the judge on each pair",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            column("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
-            column("relevant", pa.bool_(), "the label; null where the reply could not be read", null=True),
-            column("probability", pa.float32(), "of being relevant, 0 to 1", null=True),
-            column("no_probability", pa.string(), "why a label has no probability, where the judge says so", null=True),
+            column(
+                "judge_id", pa.string(), "id of everything that can change a verdict: model, revision, prompt, settings"
+            ),
+            column("relevant", pa.bool_(), "label; null if the reply could not be parsed", null=True),
+            column("probability", pa.float32(), "probability of relevance, 0 to 1", null=True),
+            column(
+                "no_probability",
+                pa.string(),
+                "why the label has no probability, if the judge gives a reason",
+                null=True,
+            ),
             column(
                 "contradicted",
                 pa.bool_(),
-                "whether the reply's log-probabilities favour another label than the one it wrote, which stands "
-                "without a probability; null where they do not tell",
+                "true if the log-probabilities favour another label than the written one; the written label is kept "
+                "without a probability. Null if unknown",
                 null=True,
             ),
-            column("grade", pa.int32(), "graded relevance, where the judge gives one", null=True),
-            column("expected_grade", pa.float32(), "mean of the grades, weighted by their probabilities", null=True),
-            column("rationale", pa.string(), "the judge's reason, where one was asked for", null=True),
-            column("truncated", pa.bool_(), "whether the chunk was cut to fit the judge's input", null=True),
-            column("raw_reply", pa.string(), "the judge's own words", null=True),
-            column("prompt_tokens", pa.int32(), "tokens sent", null=True),
-            column("cached_tokens", pa.int32(), "those of them that the server had in its prefix cache", null=True),
-            column("completion_tokens", pa.int32(), "tokens received", null=True),
-            column("attempts", pa.int32(), "how often the judge replied, readably or not", null=True),
-            column("error", pa.string(), "why there is no label", null=True),
+            column("grade", pa.int32(), "graded relevance, if the judge returns grades", null=True),
+            column("expected_grade", pa.float32(), "mean grade, weighted by the probability of each grade", null=True),
+            column("rationale", pa.string(), "rationale of the judge, if requested", null=True),
+            column("truncated", pa.bool_(), "true if the chunk was truncated to fit the judge's input", null=True),
+            column("raw_reply", pa.string(), "unparsed reply of the judge", null=True),
+            column("prompt_tokens", pa.int32(), "number of prompt tokens", null=True),
+            column("cached_tokens", pa.int32(), "prompt tokens served from the prefix cache", null=True),
+            column("completion_tokens", pa.int32(), "number of completion tokens", null=True),
+            column("attempts", pa.int32(), "number of replies, parseable or not", null=True),
+            column("error", pa.string(), "reason for a missing label", null=True),
         ]
     ),
 )
@@ -192,21 +206,21 @@ VERDICTS = Table(
 PANEL_VERDICTS = Table(
     "panel_verdicts",
     VERDICTS.key,
-    "what each judge of a panel said of each pair; `verdicts` holds what they came to; empty without a panel",
+    "verdict of each judge of a panel; `verdicts` has the combined verdict; empty without a panel",
     VERDICTS.schema,
 )
 
 QRELS = Table(
     "qrels",
     ("tenant", "query_id", "chunk_id"),
-    "relevance judgments in the sense of TREC; unjudged and unreadable pairs have none",
+    "relevance judgments (TREC qrels); pairs without a readable verdict have none",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            column("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant"),
-            column("source", pa.string(), "whose label it is: judge, or human where `labels.human_overrides` says so"),
+            column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant"),
+            column("source", pa.string(), "origin of the label: judge, or human if `labels.human_overrides` is set"),
         ]
     ),
 )
@@ -214,13 +228,13 @@ QRELS = Table(
 UNJUDGED = Table(
     "unjudged",
     ("tenant", "query_id", "chunk_id"),
-    "pairs of the pool that adaptive judging left out: neither positives nor negatives",
+    "pairs of the pool that adaptive judging skipped: neither positive nor negative",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            column("probability", pa.float32(), "of being relevant, as the learner last expected", null=True),
+            column("probability", pa.float32(), "last predicted probability of relevance, 0 to 1", null=True),
         ]
     ),
 )
@@ -228,26 +242,26 @@ UNJUDGED = Table(
 STOPPING = Table(
     "stopping",
     ("tenant",),
-    "where adaptive judging stopped, and what it is estimated to have missed",
+    "where adaptive judging stopped, with an estimate of the positives it missed",
     pa.schema(
         [
             TENANT,
             column("pairs", pa.int64(), "pairs of the pool"),
-            column("judged", pa.int64(), "pairs that were judged, the random ones included"),
-            column("positives", pa.int64(), "positives found, the random ones included"),
-            column("random", pa.int64(), "pairs drawn at random from the whole pool and judged"),
-            column("random_positives", pa.int64(), "positives among them"),
-            column("random_reached", pa.int64(), "those that would have been judged without the draw, too"),
-            column("recall", pa.float64(), "share of the pool's positives that was asked for"),
-            column("missed_share", pa.float64(), "estimated share of the pool's positives that nobody judged"),
-            column("missed_low", pa.float64(), "lower end of its 95 % interval (Clopper & Pearson)"),
+            column("judged", pa.int64(), "judged pairs, random sample included"),
+            column("positives", pa.int64(), "positives found, random sample included"),
+            column("random", pa.int64(), "pairs of the random sample of the pool, all judged"),
+            column("random_positives", pa.int64(), "positives in the random sample"),
+            column("random_reached", pa.int64(), "positives of the random sample that would have been judged anyway"),
+            column("recall", pa.float64(), "requested share of the pool's positives"),
+            column("missed_share", pa.float64(), "estimated share of the pool's positives that were not judged"),
+            column("missed_low", pa.float64(), "lower end of its 95 % interval (Clopper-Pearson)"),
             column("missed_high", pa.float64(), "upper end"),
             column("queries", pa.int64(), "queries of the pool"),
-            column("queries_found", pa.int64(), "queries with at least one positive found"),
+            column("queries_found", pa.int64(), "queries with at least one positive"),
             column(
                 "query_missed_share",
                 pa.float64(),
-                "estimated share of a query's positives that nobody judged, mean over the queries that have any",
+                "estimated share of a query's positives that were not judged, mean over queries with positives",
             ),
             column("query_missed_low", pa.float64(), "lower end of its 95 % interval"),
             column("query_missed_high", pa.float64(), "upper end"),
@@ -258,33 +272,39 @@ STOPPING = Table(
 TRIPLETS = Table(
     "triplets",
     ("tenant", "triplet_id"),
-    "one row per query and positive, with its hard negatives",
+    "training triplets: one row per query and positive, with hard negatives",
     pa.schema(
         [
             column("triplet_id", pa.string(), "hash of tenant, query, positive and source"),
             TENANT,
             QUERY_ID,
             column("query", pa.string(), "the query's text"),
-            column("positive_id", pa.string(), "chunk_id of the positive; doc_id where it was mined from a log"),
-            column("positive", pa.string(), "its title, heading and text, one a line; or its text: triplets.text_form"),
-            column("negative_ids", STRINGS, "the same of the hard negatives, hardest first"),
-            column("negatives", STRINGS, "the same of these, in their order"),
+            column("positive_id", pa.string(), "chunk_id of the positive; doc_id in a mined run"),
+            column(
+                "positive",
+                pa.string(),
+                "text of the positive: title, heading and text on separate lines, or text only (`triplets.text_form`)",
+            ),
+            column("negative_ids", STRINGS, "ids of the hard negatives, hardest first"),
+            column("negatives", STRINGS, "texts of the hard negatives, same order"),
             column(
                 "positive_score",
                 pa.float32(),
-                "pooled: fused retrieval score; relevance: the ranker's; click: null",
+                "pooled: fused retrieval score; relevance: score of the ranker; click: null",
                 null=True,
             ),
-            column("negative_scores", pa.list_(pa.float32()), "the same of each negative"),
+            column("negative_scores", pa.list_(pa.float32()), "score of each negative, same order"),
             column(
                 "source",
                 pa.string(),
                 "pooled, click_one_hop, click_multi_hop, relevance_one_hop or relevance_multi_hop",
             ),
-            column("via_query_id", pa.string(), "the query whose evidence was lent", null=True),
-            column("date", pa.date32(), "first day on which the log gave it; null where it is pooled", null=True),
-            column("tier", pa.string(), "smallest of small, median and large that holds it; null: pooled", null=True),
-            column("split", pa.string(), "train or validation; test labels never become triplets"),
+            column("via_query_id", pa.string(), "associated query that the evidence comes from (multi-hop)", null=True),
+            column("date", pa.date32(), "first day of the log with this pair; null if pooled", null=True),
+            column(
+                "tier", pa.string(), "smallest tier that contains it: small, median or large; null if pooled", null=True
+            ),
+            column("split", pa.string(), "train or validation; test queries never become triplets"),
         ]
     ),
     patched=True,
@@ -293,13 +313,17 @@ TRIPLETS = Table(
 HELD_OUT = Table(
     "held_out",
     ("tenant", "query_id", "split"),
-    "the queries held out of training that have a positive, and which of them share one with it",
+    "held-out queries with a positive, and whether they share one with training",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             column("split", pa.string(), "validation or test"),
-            column("shares_positive", pa.bool_(), "whether a positive of the query is one of a training triplet, too"),
+            column(
+                "shares_positive",
+                pa.bool_(),
+                "true if a positive of the query is also a positive of a training triplet",
+            ),
         ]
     ),
 )
@@ -307,17 +331,17 @@ HELD_OUT = Table(
 FUNNEL = Table(
     "funnel",
     ("position", "reason"),
-    "what came into each step, what left it, and why the rest did not",
+    "rows in, rows out and drops by reason, for each step",
     pa.schema(
         [
-            column("position", pa.int32(), "order of the steps, from 0"),
-            column("step", pa.string(), "stage or part of a stage, such as clean.language"),
-            column("unit_in", pa.string(), "what is counted on the way in"),
-            column("rows_in", pa.int64(), "how many came in"),
-            column("unit_out", pa.string(), "what is counted on the way out"),
-            column("rows_out", pa.int64(), "how many left"),
-            column("reason", pa.string(), "why some were dropped; null if none were", null=True),
-            column("dropped", pa.int64(), "how many were dropped for that reason"),
+            column("position", pa.int32(), "index of the step, from 0"),
+            column("step", pa.string(), "stage, or step of a stage, such as clean.language"),
+            column("unit_in", pa.string(), "unit of rows_in"),
+            column("rows_in", pa.int64(), "input rows"),
+            column("unit_out", pa.string(), "unit of rows_out"),
+            column("rows_out", pa.int64(), "output rows"),
+            column("reason", pa.string(), "reason of the drop; null if nothing was dropped", null=True),
+            column("dropped", pa.int64(), "rows dropped for that reason"),
         ]
     ),
 )
@@ -327,20 +351,20 @@ _INTERVAL = "95 % bootstrap interval over queries"
 AUDIT_RETRIEVERS = Table(
     "audit_retrievers",
     ("tenant", "retriever"),
-    "what each retriever finds of the positives, and what is lost without it",
+    "recall of each retriever, and of the pool without it",
     pa.schema(
         [
-            column("tenant", pa.string(), "null: all tenants together", null=True),
-            column("retriever", pa.string(), "the retriever left out, or measured alone"),
-            column("recall", pa.float64(), "mean over queries of its share of the positives, at search depth"),
+            column("tenant", pa.string(), "tenant; null: all tenants together", null=True),
+            column("retriever", pa.string(), "retriever measured alone and left out of the pool"),
+            column("recall", pa.float64(), "recall of the retriever at search depth, mean over queries"),
             column("recall_low", pa.float64(), f"lower end, {_INTERVAL}"),
             column("recall_high", pa.float64(), f"upper end, {_INTERVAL}"),
-            column("recall_at_depth", pa.float64(), "the same at the pool's depth"),
-            column("leave_one_out", pa.float64(), "recall of the pool of all the others, at the pool's depth"),
+            column("recall_at_depth", pa.float64(), "recall of the retriever at pool depth"),
+            column("leave_one_out", pa.float64(), "recall of the pool of all other retrievers, at pool depth"),
             column("leave_one_out_low", pa.float64(), f"lower end, {_INTERVAL}"),
             column("leave_one_out_high", pa.float64(), f"upper end, {_INTERVAL}"),
-            column("unique_positives", pa.int64(), "positives that no other retriever found at the pool's depth"),
-            column("positives", pa.int64(), "positives of all queries counted here"),
+            column("unique_positives", pa.int64(), "positives that no other retriever found at pool depth"),
+            column("positives", pa.int64(), "positives of these queries"),
             column("queries", pa.int64(), "queries with at least one positive"),
         ]
     ),
@@ -349,14 +373,14 @@ AUDIT_RETRIEVERS = Table(
 AUDIT_OVERLAP = Table(
     "audit_overlap",
     ("retriever", "other"),
-    "how far two retrievers find the same positives, at the pool's depth",
+    "overlap of the positives found by two retrievers at pool depth",
     pa.schema(
         [
-            column("retriever", pa.string(), "one retriever"),
-            column("other", pa.string(), "another, or the same"),
-            column("shared", pa.int64(), "positives that both found"),
-            column("found", pa.int64(), "positives that the first found"),
-            column("jaccard", pa.float64(), "shared ÷ found by either; null if neither found any", null=True),
+            column("retriever", pa.string(), "first retriever"),
+            column("other", pa.string(), "second retriever, may be the first"),
+            column("shared", pa.int64(), "positives found by both"),
+            column("found", pa.int64(), "positives found by the first"),
+            column("jaccard", pa.float64(), "shared / found by either; null if neither found any", null=True),
         ]
     ),
 )
