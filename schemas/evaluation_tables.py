@@ -1,22 +1,22 @@
-"""The tables of `evaluate-systems`, in data order: what is asked, what each system finds, and what that is worth."""
+"""Tables of `evaluate-systems`, in data order: test queries and labels, rankings, measures."""
 
 import pyarrow as pa
 
 from darklode.schemas.table import QUERY_ID, TENANT, Table, column
 
-SCOPE = column("tenant", pa.string(), "null: all tenants together", null=True)
-SYSTEM = column("system", pa.string(), "a retriever, an encoder, or the name of a run file")
-TEXT_ID = column("text_id", pa.string(), "what is retrieved: chunk_id of a build, doc_id of a mined run")
-MEASURE = column("measure", pa.string(), "name of ir_measures, such as nDCG@10; AUC-SAT or AUC-REL for people's labels")
+SCOPE = column("tenant", pa.string(), "tenant; null: all tenants together", null=True)
+SYSTEM = column("system", pa.string(), "retriever, encoder, or name of a run file")
+TEXT_ID = column("text_id", pa.string(), "retrieved text: chunk_id of a build, doc_id of a mined run")
+MEASURE = column("measure", pa.string(), "name in ir_measures, such as nDCG@10; AUC-SAT or AUC-REL for human labels")
 PART = column(
     "part",
     pa.string(),
-    "which queries: counted (those that a claim may rest on), all, unseen, variant or seen (in training), "
-    "shared positive or own positive (whether training has a positive of it, among those counted); labelled for AUC",
+    "part of the queries: counted (basis of claims), all, unseen, variant or seen (in training), shared positive or "
+    "own positive (whether training has one of its positives; counted queries only); labelled for AUC",
 )
 LOW, HIGH = (
     column(
-        name, pa.float64(), f"{end} end, 95 % bootstrap interval over groups of queries; null of one group", null=True
+        name, pa.float64(), f"{end} end, 95 % bootstrap interval over groups of queries; null for one group", null=True
     )
     for name, end in (("low", "lower"), ("high", "upper"))
 )
@@ -24,18 +24,18 @@ LOW, HIGH = (
 TEST_QUERIES = Table(
     "test_queries",
     ("tenant", "query_id"),
-    "the queries that `evaluate` asks: those of the test split, or of the later period, that have a positive",
+    "test queries with a positive: of the test split or the later period",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
-            column("text", pa.string(), "the query's text"),
-            column("group", pa.string(), "queries of one group are drawn together: a cluster, or the query itself"),
-            column("kind", pa.string(), "unseen, variant or seen in training; null where nobody knows", null=True),
+            column("text", pa.string(), "text of the query"),
+            column("group", pa.string(), "resampling unit: cluster of near-duplicates, or the query itself"),
+            column("kind", pa.string(), "unseen, variant or seen in training; null if unknown", null=True),
             column(
                 "shares_positive",
                 pa.bool_(),
-                "whether a positive of it is one of a training query; null where nobody knows",
+                "true if one of its positives is a training positive; null if unknown",
                 null=True,
             ),
         ]
@@ -45,13 +45,13 @@ TEST_QUERIES = Table(
 TEST_LABELS = Table(
     "test_labels",
     ("tenant", "query_id", "text_id"),
-    "what is right: the labels of the test queries",
+    "labels of the test queries",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             TEXT_ID,
-            column("relevance", pa.int32(), "0 = judged and not relevant, 1 and more = relevant"),
+            column("relevance", pa.int32(), "0 = judged not relevant, >= 1 = relevant"),
         ]
     ),
 )
@@ -59,15 +59,15 @@ TEST_LABELS = Table(
 TEST_RANKINGS = Table(
     "test_rankings",
     ("tenant", "system", "query_id", "rank"),
-    "each system's list for each test query, as deep as the measures look",
+    "ranking of each system for each test query, to the depth of the measures",
     pa.schema(
         [
             TENANT,
             SYSTEM,
             QUERY_ID,
-            column("rank", pa.int32(), "place in the system's list, from 1"),
+            column("rank", pa.int32(), "rank in the system's list, from 1"),
             TEXT_ID,
-            column("score", pa.float32(), "the system's own score, higher is better"),
+            column("score", pa.float32(), "score of the system; higher is better"),
         ]
     ),
 )
@@ -75,18 +75,18 @@ TEST_RANKINGS = Table(
 EVALUATION = Table(
     "evaluation",
     ("tenant", "system", "measure", "part"),
-    "what each system reaches: means over queries",
+    "measures of each system, mean over queries",
     pa.schema(
         [
             SCOPE,
             SYSTEM,
             MEASURE,
             PART,
-            column("value", pa.float64(), "mean over the queries, 0 to 1; AUC over all pairs together"),
+            column("value", pa.float64(), "mean over queries, 0 to 1; AUC: over all pairs"),
             LOW,
             HIGH,
-            column("ceiling", pa.float64(), "the same of a perfect list: more than that cannot be reached"),
-            column("queries", pa.int64(), "how many queries"),
+            column("ceiling", pa.float64(), "value of an ideal ranking"),
+            column("queries", pa.int64(), "number of queries"),
         ]
     ),
 )
@@ -94,52 +94,54 @@ EVALUATION = Table(
 EVALUATION_QUERIES = Table(
     "evaluation_queries",
     ("tenant", "system", "query_id", "measure"),
-    "what each system reaches on each test query",
-    pa.schema([TENANT, SYSTEM, QUERY_ID, MEASURE, column("value", pa.float64(), "0 to 1")]),
+    "measures of each system per test query",
+    pa.schema([TENANT, SYSTEM, QUERY_ID, MEASURE, column("value", pa.float64(), "value, 0 to 1")]),
 )
 
 EVALUATION_PAIRS = Table(
     "evaluation_pairs",
     ("tenant", "system", "other", "measure", "part"),
-    "each two systems on the same queries: what the first has more than the second",
+    "paired comparison of systems on the same queries: first minus second",
     pa.schema(
         [
             SCOPE,
             SYSTEM,
-            column("other", pa.string(), "the system that it is held against"),
+            column("other", pa.string(), "second system"),
             MEASURE,
             PART,
-            column("difference", pa.float64(), "mean over the queries of the first's value less the second's"),
+            column("difference", pa.float64(), "mean over queries of first minus second"),
             column(
                 "low",
                 pa.float64(),
-                "lower end, 95 % bootstrap-t interval over clusters; null of one, and of few for AUC",
+                "lower end, 95 % bootstrap-t interval over clusters; null for one cluster, and for few with AUC",
                 null=True,
             ),
             column("high", pa.float64(), "upper end", null=True),
             column(
                 "bounded_low",
                 pa.float64(),
-                "97.5 % lower bound that allows for a rare loss that no cluster shows; null for AUC",
+                "97.5 % lower bound that allows for a rare loss not seen in any cluster; null for AUC",
                 null=True,
             ),
-            column("p", pa.float64(), "two-sided, of a test that swaps the systems within clusters by chance"),
+            column("p", pa.float64(), "two-sided p-value of a permutation test that swaps systems within clusters"),
             column(
-                "p_holm", pa.float64(), "p, corrected for all pairs and measures of the same tenant and part (Holm)"
+                "p_holm",
+                pa.float64(),
+                "p-value with Holm correction over all pairs and measures of the tenant and part",
             ),
             column(
                 "detectable",
                 pa.float64(),
-                "least true difference that so many queries show in 4 of 5 tests; null of one group and for AUC",
+                "smallest true difference detected with power .8; null for one group and for AUC",
                 null=True,
             ),
-            column("wins", pa.int64(), "queries on which the first has more; null for AUC", null=True),
-            column("losses", pa.int64(), "queries on which it has less; null for AUC", null=True),
-            column("queries", pa.int64(), "how many queries"),
+            column("wins", pa.int64(), "queries where the first is better; null for AUC", null=True),
+            column("losses", pa.int64(), "queries where the first is worse; null for AUC", null=True),
+            column("queries", pa.int64(), "number of queries"),
             column(
                 "clusters",
                 pa.int64(),
-                "clusters of near-duplicates that they fall into; for AUC, queries with a label of the rarer kind",
+                "clusters of near-duplicates among them; for AUC: queries with a label of the rarer class",
             ),
         ]
     ),
@@ -148,16 +150,16 @@ EVALUATION_PAIRS = Table(
 MANUAL_LABELS = Table(
     "manual_labels",
     ("tenant", "query_id", "text_id"),
-    "what people said of pairs of a query and a document (ScalingNote, 4.1.2: the Manual test dataset)",
+    "human labels of query-document pairs (Manual test dataset of ScalingNote, 4.1.2)",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
-            column("query", pa.string(), "the query's text"),
-            column("text_id", pa.string(), "doc_id; of a text that the run does not have text- and a hash of it"),
-            column("text", pa.string(), "the text where the run does not have it", null=True),
-            column("satisfaction", pa.bool_(), "whether it satisfies; null where nobody said", null=True),
-            column("relevance", pa.bool_(), "whether it is relevant; null where nobody said", null=True),
+            column("query", pa.string(), "text of the query"),
+            column("text_id", pa.string(), "doc_id; `text-` and a hash for a text that is not in the run"),
+            column("text", pa.string(), "text, if it is not in the run", null=True),
+            column("satisfaction", pa.bool_(), "true if satisfying; null if not labelled", null=True),
+            column("relevance", pa.bool_(), "true if relevant; null if not labelled", null=True),
         ]
     ),
 )
@@ -165,16 +167,14 @@ MANUAL_LABELS = Table(
 MANUAL_SCORES = Table(
     "manual_scores",
     ("tenant", "system", "query_id", "text_id"),
-    "how well each system thinks that the pairs of `manual_labels` fit",
+    "score of each system for the pairs of `manual_labels`",
     pa.schema(
         [
             TENANT,
             SYSTEM,
             QUERY_ID,
             TEXT_ID,
-            column(
-                "score", pa.float32(), "its own score; null: it found nothing in common, the worst there is", null=True
-            ),
+            column("score", pa.float32(), "score of the system; null: no match, ranked last", null=True),
         ]
     ),
 )
@@ -182,26 +182,28 @@ MANUAL_SCORES = Table(
 ONLINE_VERDICTS = Table(
     "online_verdicts",
     ("tenant", "date", "search_id", "query_id", "doc_id"),
-    "what the judge said of the first 20 documents that some searches of the log were shown: evaluate.judged_searches",
+    "verdicts on the top 20 results of a sample of the log's searches (evaluate.judged_searches)",
     pa.schema(
         [
             TENANT,
-            column("date", pa.date32(), "day of the search"),
-            column("arm", pa.string(), "the arm that answered; null of none or of several", null=True),
-            column("search_id", pa.string(), "the search"),
-            column("session", pa.string(), "its session; without one, the search itself"),
+            column("date", pa.date32(), "day of the search, UTC"),
+            column("arm", pa.string(), "A/B variant that served the search; null for none or several", null=True),
+            column("search_id", pa.string(), "search id"),
+            column("session", pa.string(), "session id, or the search id without a session"),
             QUERY_ID,
-            column("query", pa.string(), "the text that was judged: a spelling of the query among those drawn"),
-            column("doc_id", pa.string(), "what was shown"),
-            column("position", pa.int32(), "place in the list, from 1"),
+            column("query", pa.string(), "judged query text: one of the sampled spellings"),
+            column("doc_id", pa.string(), "document shown"),
+            column("position", pa.int32(), "rank in the result list, from 1"),
             column(
                 "relevant",
                 pa.bool_(),
-                "whether the judge finds a chunk of it relevant; null where it is gone, or replies could not be read",
+                "true if a chunk is judged relevant; null if the document was deleted or replies could not be parsed",
                 null=True,
             ),
-            column("probability", pa.float32(), "that of its best chunk, 0 to 1", null=True),
-            column("judge_id", pa.string(), "model, revision, prompt and settings: all that can change a verdict"),
+            column("probability", pa.float32(), "probability of its best chunk, 0 to 1", null=True),
+            column(
+                "judge_id", pa.string(), "id of everything that can change a verdict: model, revision, prompt, settings"
+            ),
         ]
     ),
 )
@@ -209,17 +211,17 @@ ONLINE_VERDICTS = Table(
 ONLINE = Table(
     "online",
     ("tenant", "arm", "measure"),
-    "what the log itself says of each arm of an experiment, and of all that was searched (ScalingNote, 4.6)",
+    "online metrics of the log, per A/B variant and overall (ScalingNote, 4.6)",
     pa.schema(
         [
             SCOPE,
-            column("arm", pa.string(), "the arm; null: the whole log", null=True),
-            column("measure", pa.string(), "what is counted, such as abandoned searches; see docs/evaluate.md"),
-            column("value", pa.float64(), "its share, 0 to 1"),
+            column("arm", pa.string(), "A/B variant; null: the whole log", null=True),
+            column("measure", pa.string(), "metric, such as abandoned searches (docs/evaluate.md)"),
+            column("value", pa.float64(), "share, 0 to 1"),
             column("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
             column("high", pa.float64(), "upper end"),
-            column("counted", pa.int64(), "of how many: documents shown or judged, searches or sessions"),
-            column("sessions", pa.int64(), "sessions that these are of"),
+            column("counted", pa.int64(), "denominator: documents shown or judged, searches, or sessions"),
+            column("sessions", pa.int64(), "number of sessions"),
         ]
     ),
 )
@@ -227,23 +229,23 @@ ONLINE = Table(
 ONLINE_PAIRS = Table(
     "online_pairs",
     ("tenant", "arm", "other", "measure"),
-    "each two arms of an experiment: what the first has more than the second",
+    "paired comparison of A/B variants: first minus second",
     pa.schema(
         [
             SCOPE,
-            column("arm", pa.string(), "the arm"),
-            column("other", pa.string(), "the arm that it is held against"),
+            column("arm", pa.string(), "first variant"),
+            column("other", pa.string(), "second variant"),
             column("measure", pa.string(), "as in `online`"),
-            column("difference", pa.float64(), "the first's share less the second's"),
+            column("difference", pa.float64(), "share of the first minus share of the second"),
             column(
                 "low",
                 pa.float64(),
-                "lower end, 95 % bootstrap-t interval over sessions; null where an arm has few or all alike",
+                "lower end, 95 % bootstrap-t interval over sessions; null if a variant has few sessions or no variance",
                 null=True,
             ),
             column("high", pa.float64(), "upper end", null=True),
-            column("p", pa.float64(), "two-sided, of a permutation test that shuffles the arms of sessions"),
-            column("p_holm", pa.float64(), "p, corrected for all pairs and measures of the tenant (Holm)"),
+            column("p", pa.float64(), "two-sided p-value of a permutation test over sessions"),
+            column("p_holm", pa.float64(), "p-value with Holm correction over all pairs and metrics of the tenant"),
         ]
     ),
 )

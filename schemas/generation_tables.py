@@ -1,22 +1,22 @@
-"""The tables of `generate`, beside those that it shares with a build."""
+"""Tables of `generate` besides those shared with a build."""
 
 import pyarrow as pa
 
 from darklode.schemas.table import TENANT, Table, column
 
-_ID = column("query_id", pa.string(), "by tenant, text and source")
-_OF = column("chunk_id", pa.string(), "the text that the query is written for")
+_ID = column("query_id", pa.string(), "hash of tenant, text and source")
+_OF = column("chunk_id", pa.string(), "source text of the query")
 
 GENERATION_TEXTS = Table(
     "generation_texts",
     ("tenant", "chunk_id"),
-    "the texts that queries are written for",
+    "source texts of the generated queries",
     pa.schema(
         [
             TENANT,
             column("chunk_id", pa.string(), "chunk_id of a build, doc_id of a mined run"),
-            column("doc_id", pa.string(), "the document it is of"),
-            column("reached", pa.bool_(), "whether a real query has a positive in the document"),
+            column("doc_id", pa.string(), "document of the text"),
+            column("reached", pa.bool_(), "true if a real query has a positive in the document"),
         ]
     ),
 )
@@ -24,14 +24,14 @@ GENERATION_TEXTS = Table(
 GENERATION_DOCUMENTS = Table(
     "generation_documents",
     ("tenant", "doc_id"),
-    "the run's documents, and which of them no real query reached",
+    "documents of the run, and whether real queries reach them",
     pa.schema(
         [
             TENANT,
-            column("doc_id", pa.string(), "the run's"),
-            column("title", pa.string(), "of one of its texts", null=True),
-            column("texts", pa.int64(), "that it has"),
-            column("reached", pa.bool_(), "whether a real query has a positive in it"),
+            column("doc_id", pa.string(), "id in the run"),
+            column("title", pa.string(), "title of one of its texts", null=True),
+            column("texts", pa.int64(), "number of its texts"),
+            column("reached", pa.bool_(), "true if a real query has a positive in it"),
         ]
     ),
 )
@@ -39,13 +39,13 @@ GENERATION_DOCUMENTS = Table(
 REAL_QUERIES = Table(
     "real_queries",
     ("tenant", "query_id"),
-    "the run's own queries: what generated ones are held against",
+    "queries of the run, for comparison with generated ones",
     pa.schema(
         [
             TENANT,
-            column("query_id", pa.string(), "the run's"),
-            column("text", pa.string(), "the query"),
-            column("group", pa.string(), "its cluster"),
+            column("query_id", pa.string(), "id in the run"),
+            column("text", pa.string(), "text of the query"),
+            column("group", pa.string(), "cluster of near-duplicates"),
             column("split", pa.string(), "train, validation or test"),
         ]
     ),
@@ -54,18 +54,18 @@ REAL_QUERIES = Table(
 WRITTEN_QUERIES = Table(
     "written_queries",
     ("tenant", "query_id"),
-    "what was written, before anything is left out",
+    "generated queries before filtering",
     pa.schema(
         [
             TENANT,
             _ID,
             _OF,
-            column("text", pa.string(), "the query; null: none could be read", null=True),
-            column("error", pa.string(), "why there is none", null=True),
+            column("text", pa.string(), "text of the query; null if the reply could not be parsed", null=True),
+            column("error", pa.string(), "reason for a missing query", null=True),
             column(
                 "self_contained",
                 pa.bool_(),
-                "whether its writer says that it can be understood without the text",
+                "true if the generator rates it understandable without the text",
                 null=True,
             ),
         ]
@@ -75,26 +75,31 @@ WRITTEN_QUERIES = Table(
 SIEVED_QUERIES = Table(
     "sieved_queries",
     ("tenant", "query_id"),
-    "what was written, and why it goes before any retriever is asked",
-    pa.schema([TENANT, _ID, column("reason", pa.string(), "why it goes; null: it stays", null=True)]),
+    "generated queries with the filter that rejected them, before retrieval",
+    pa.schema([TENANT, _ID, column("reason", pa.string(), "reason of the rejection; null if kept", null=True)]),
 )
 
 GENERATED_QUERIES = Table(
     "generated_queries",
     ("tenant", "query_id"),
-    "generated queries with what became of them",
+    "generated queries and their outcome",
     pa.schema(
         [
             TENANT,
             _ID,
             _OF,
-            column("text", pa.string(), "the query; null: none could be read", null=True),
-            column("source", pa.string(), "the kind of writer"),
-            column("generator_id", pa.string(), "model, prompt and settings: all that can change what it writes"),
-            column("round_trip_rank", pa.int32(), "the text's best rank by a retriever; null: none", null=True),
-            column("judged", pa.bool_(), "whether the judge finds its text relevant; null: not asked", null=True),
-            column("kept", pa.bool_(), "whether it is learned from"),
-            column("reason", pa.string(), "why not", null=True),
+            column("text", pa.string(), "text of the query; null if the reply could not be parsed", null=True),
+            column("source", pa.string(), "kind of generator"),
+            column("generator_id", pa.string(), "id of everything that can change the output: model, prompt, settings"),
+            column(
+                "round_trip_rank",
+                pa.int32(),
+                "best rank of the source text in any retriever; null if not retrieved",
+                null=True,
+            ),
+            column("judged", pa.bool_(), "true if the source text is judged relevant; null if not judged", null=True),
+            column("kept", pa.bool_(), "true if it is training data"),
+            column("reason", pa.string(), "reason for rejection", null=True),
         ]
     ),
 )
@@ -102,15 +107,13 @@ GENERATED_QUERIES = Table(
 GENERATION_CHECK = Table(
     "generation_check",
     ("tenant", "measure"),
-    "how generated queries are like real ones",
+    "similarity of generated and real queries",
     pa.schema(
         [
             TENANT,
-            column("measure", pa.string(), "what is compared"),
-            column("real", pa.float64(), "of the real train queries; null: it is of both", null=True),
-            column(
-                "generated", pa.float64(), "of the generated ones that are kept; null: there are too few", null=True
-            ),
+            column("measure", pa.string(), "measure"),
+            column("real", pa.float64(), "value for real train queries; null if the measure compares both", null=True),
+            column("generated", pa.float64(), "value for kept generated queries; null if too few", null=True),
         ]
     ),
 )
@@ -118,18 +121,20 @@ GENERATION_CHECK = Table(
 GENERATION_CLUSTERS = Table(
     "generation_clusters",
     ("tenant", "group"),
-    "clusters of real train queries, and whether generated ones ask for the like; of 5,000 queries of each at most",
+    "coverage of clusters of real train queries by generated ones; samples of at most 5,000 queries",
     pa.schema(
         [
             TENANT,
-            column("group", pa.string(), "the cluster"),
-            column("queries", pa.int64(), "real ones of it that were compared"),
-            column("query_id", pa.string(), "the generated query that is nearest to one of them", null=True),
-            column("similarity", pa.float64(), "how near: cosine of letters, 0 to 1; null: nothing is kept", null=True),
+            column("group", pa.string(), "cluster id"),
+            column("queries", pa.int64(), "real queries of the cluster in the sample"),
+            column("query_id", pa.string(), "generated query nearest to one of them", null=True),
+            column(
+                "similarity", pa.float64(), "cosine of character n-grams, 0 to 1; null if nothing is kept", null=True
+            ),
             column(
                 "covered",
                 pa.bool_(),
-                "whether that is as near as real ones of other clusters usually are; null: there is no other",
+                "true if at least as similar as real queries of other clusters usually are; null without any",
                 null=True,
             ),
         ]

@@ -1,4 +1,4 @@
-"""The tables of `darklode entropy` and `darklode laws`: what was measured, what is fitted to it, and what follows."""
+"""Tables of `darklode entropy` and `darklode laws`: measurements, fits, plans."""
 
 import pyarrow as pa
 
@@ -7,38 +7,42 @@ from darklode.schemas.table import QUERY_ID, TENANT, Table, column
 from darklode.schemas.tower_tables import TOWER_TABLES
 
 MEASURE = column("measure", pa.string(), "contrastive_entropy, or a measure of ir_measures")
-SOURCE = column("source", pa.string(), "who gave the labels, as its rows say")
-FORM = column("form", pa.string(), "size, parameters, joint, additive, constant; `size, begun` has D₀")
-OF = column("fitted_to", pa.string(), "`without the largest`, or `all`; points near to chance are in neither")
-SIZE = column("size", pa.int64(), "labelled queries that were learned from")
-PARAMETERS = column("parameters", pa.float64(), "of the model, embeddings left out; null where nobody says", null=True)
+SOURCE = column("source", pa.string(), "source of the labels")
+FORM = column("form", pa.string(), "functional form: size, parameters, joint, additive, constant; `size, begun` has D₀")
+OF = column(
+    "fitted_to",
+    pa.string(),
+    "points of the fit: `without the largest` or `all`; points near chance are always excluded",
+)
+SIZE = column("size", pa.int64(), "number of labelled training queries")
+PARAMETERS = column("parameters", pa.float64(), "model parameters without embeddings; null if unknown", null=True)
 
 LAW_ENCODER = column(
     "encoder",
     pa.string(),
-    "the only encoder whose points these are; null: all of the source's, which differ in parameters",
+    "encoder of the points; null: all encoders of the source, which differ in parameters",
     null=True,
 )
 
-SPLIT = column("split", pa.string(), "train, validation or test: the side of the query")
-ENCODER = column("encoder", pa.string(), "as it was named")
-TEMPERATURE = column("temperature", pa.float64(), "what scores are divided by: the model's own, or what was said")
+SPLIT = column("split", pa.string(), "split of the query: train, validation or test")
+ENCODER = column("encoder", pa.string(), "name of the encoder")
+TEMPERATURE = column("temperature", pa.float64(), "temperature: the model's own, or as given")
 
 CONTRASTIVE_ENTROPY = Table(
     "contrastive_entropy",
     ("tenant", "query_id", "text_id"),
-    "how surely an encoder tells a labelled positive from random texts (Scaling Laws for Dense Retrieval, Eq. 6)",
+    "contrastive entropy of each labelled positive (Scaling Laws for Dense Retrieval, Eq. 6)",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
-            column("text_id", pa.string(), "the positive: chunk_id of a build, doc_id of a mined run"),
+            column("text_id", pa.string(), "positive: chunk_id of a build, doc_id of a mined run"),
             SPLIT,
-            column("group", pa.string(), "the query's cluster of near-duplicates"),
+            column("group", pa.string(), "cluster of near-duplicates of the query"),
             ENCODER,
             TEMPERATURE,
-            column("negatives", pa.int32(), "random texts without a label of the query: 256, or all that there are"),
-            column("entropy", pa.float64(), "in nats, 0 and more; of equal scores log(1 + negatives)"),
+            column("negatives", pa.int32(), "number of random unlabelled texts: 256, or all if fewer"),
+            column("entropy", pa.float64(), "entropy in nats, >= 0; log(1 + negatives) if all scores are equal"),
         ]
     ),
 )
@@ -46,20 +50,22 @@ CONTRASTIVE_ENTROPY = Table(
 ENTROPY_MEANS = Table(
     "contrastive_entropy_means",
     ("tenant", "split"),
-    "the mean of `contrastive_entropy` over pairs",
+    "mean of `contrastive_entropy` over pairs",
     pa.schema(
         [
             TENANT,
             SPLIT,
             ENCODER,
             TEMPERATURE,
-            column("mean", pa.float64(), "in nats"),
-            column("low", pa.float64(), "lower end of its 95 % interval over clusters; null of one cluster", null=True),
+            column("mean", pa.float64(), "mean, in nats"),
+            column(
+                "low", pa.float64(), "lower end of its 95 % interval over clusters; null for one cluster", null=True
+            ),
             column("high", pa.float64(), "upper end", null=True),
-            column("chance", pa.float64(), "of an encoder that scores all alike: ln 257 with 256 negatives"),
-            column("pairs", pa.int64(), "how many"),
-            column("queries", pa.int64(), "that they are of"),
-            column("negatives", pa.int32(), "fewest random texts that a pair is compared with: fewer lower entropy"),
+            column("chance", pa.float64(), "entropy of constant scores: ln 257 with 256 negatives"),
+            column("pairs", pa.int64(), "number of pairs"),
+            column("queries", pa.int64(), "number of queries"),
+            column("negatives", pa.int32(), "minimum number of negatives of a pair; fewer negatives lower the entropy"),
         ]
     ),
 )
@@ -67,28 +73,26 @@ ENTROPY_MEANS = Table(
 LAW_POINTS = Table(
     "law_points",
     (),
-    "what an encoder reaches with so many labels",
+    "measured points: result of an encoder trained on a number of labels",
     pa.schema(
         [
             MEASURE,
             SOURCE,
             SIZE,
             PARAMETERS,
-            column("encoder", pa.string(), "which was trained; null where nobody says", null=True),
+            column("encoder", pa.string(), "trained encoder; null if unknown", null=True),
             column(
                 "encoder_id",
                 pa.string(),
-                "all that decides its vectors: model, revision, prompts, tokens, dimensions, dtype; null: its name",
+                "id of what decides its vectors: model, revision, prompts, tokens, dimensions, dtype; null: its name",
                 null=True,
             ),
-            column(
-                "trainer", pa.string(), "how: what `adapt` would, or both `towers`; null where nobody says", null=True
-            ),
-            column("seed", pa.int64(), "of the sample and of training; null where nobody says", null=True),
-            column("pairs", pa.int64(), "queries with a positive each that were learned from", null=True),
-            column("value", pa.float64(), "the measure's mean over the test queries"),
-            column("chosen", pa.string(), "setting, and share of the way or step; `base`: step 0", null=True),
-            column("stopped", pa.string(), "what ended training: validation, or fixed steps", null=True),
+            column("trainer", pa.string(), "trainer: an `adapt` method or `towers`; null if unknown", null=True),
+            column("seed", pa.int64(), "seed of sample and training; null if unknown", null=True),
+            column("pairs", pa.int64(), "training pairs: queries with one positive each", null=True),
+            column("value", pa.float64(), "mean of the measure over the test queries"),
+            column("chosen", pa.string(), "selected setting, and interpolation or step; `base`: step 0", null=True),
+            column("stopped", pa.string(), "end of training: validation, or fixed steps", null=True),
         ]
     ),
 )
@@ -96,7 +100,7 @@ LAW_POINTS = Table(
 LAW_FITS = Table(
     "law_fits",
     ("measure", "source", "encoder", "form", "fitted_to"),
-    "each form's best fit: Huber's loss on logarithms, summed",
+    "best fit of each form: sum of Huber losses of log residuals",
     pa.schema(
         [
             MEASURE,
@@ -104,16 +108,16 @@ LAW_FITS = Table(
             LAW_ENCODER,
             FORM,
             OF,
-            column("chosen", pa.bool_(), "whether its AICc is the lowest"),
-            column("points", pa.int64(), "that it is fitted to"),
-            column("loss", pa.float64(), "in units of .001² of a logarithm"),
-            column("starts", pa.int64(), "of the search"),
-            column("searched", pa.int64(), "of them, those that looked best and were followed to their end"),
-            column("reached", pa.int64(), "of these, those that end at the best loss"),
-            column("aicc", pa.float64(), "Akaike's criterion for few points; null where there are too few", null=True),
-            column("r2", pa.float64(), "share of the variance explained, which proves nothing", null=True),
-            column("held_out_error", pa.float64(), "how far it misses the largest, as a share", null=True),
-            column("degenerate", pa.string(), "which bounds it lies at, and what can be told all the same", null=True),
+            column("chosen", pa.bool_(), "true if its AICc is the lowest"),
+            column("points", pa.int64(), "number of fitted points"),
+            column("loss", pa.float64(), "sum of Huber losses, in units of .001²"),
+            column("starts", pa.int64(), "number of starting points"),
+            column("searched", pa.int64(), "best starting points, optimized to convergence"),
+            column("reached", pa.int64(), "of these, number that converge to the best loss"),
+            column("aicc", pa.float64(), "corrected Akaike information criterion; null with too few points", null=True),
+            column("r2", pa.float64(), "share of explained variance (no evidence of a law)", null=True),
+            column("held_out_error", pa.float64(), "relative error on the largest size", null=True),
+            column("degenerate", pa.string(), "bounds that the fit reaches, and what remains identifiable", null=True),
         ]
     ),
 )
@@ -121,7 +125,7 @@ LAW_FITS = Table(
 LAW_CONSTANTS = Table(
     "law_constants",
     ("measure", "source", "encoder", "form", "fitted_to", "constant"),
-    "constants in full precision: rounded ones predict something else",
+    "constants of the fits, in full precision",
     pa.schema(
         [
             MEASURE,
@@ -130,12 +134,14 @@ LAW_CONSTANTS = Table(
             FORM,
             OF,
             column("constant", pa.string(), "A, alpha, B, beta, D0, delta"),
-            column("value", pa.float64(), "its value"),
-            column("standard_error", pa.float64(), "from the curvature; null where it cannot be told", null=True),
+            column("value", pa.float64(), "value of the constant"),
+            column(
+                "standard_error", pa.float64(), "standard error from the curvature; null if not identifiable", null=True
+            ),
             column(
                 "covariance",
                 pa.list_(pa.float64()),
-                "with each constant of the form, in the order of the rows; null where it cannot be told",
+                "covariance with each constant of the form, in row order; null if not identifiable",
                 null=True,
             ),
         ]
@@ -145,7 +151,7 @@ LAW_CONSTANTS = Table(
 LAW_PREDICTIONS = Table(
     "law_predictions",
     ("measure", "source", "encoder", "fitted_to", "size", "parameters"),
-    "what the chosen form says of each place, and of two and four times the largest size",
+    "predictions of the selected form at each measured point, and at 2x and 4x the largest size",
     pa.schema(
         [
             MEASURE,
@@ -154,9 +160,9 @@ LAW_PREDICTIONS = Table(
             OF,
             SIZE,
             PARAMETERS,
-            column("loss", pa.float64(), "mean of what was measured, 1 − it where more is better", null=True),
-            column("predicted", pa.float64(), "loss by the fit"),
-            column("low", pa.float64(), "lower end of the 95 % interval of a new point", null=True),
+            column("loss", pa.float64(), "measured loss, mean; 1 - measure if higher is better", null=True),
+            column("predicted", pa.float64(), "loss predicted by the fit"),
+            column("low", pa.float64(), "lower end of the 95 % prediction interval of a new point", null=True),
             column("high", pa.float64(), "upper end", null=True),
             column("part", pa.string(), "fitted, held out, near to chance, or not measured"),
         ]
@@ -166,21 +172,26 @@ LAW_PREDICTIONS = Table(
 LAW_VERDICTS = Table(
     "law_verdicts",
     ("measure", "source", "encoder"),
-    "whether there is a law",
+    "verdict: does the curve follow a law",
     pa.schema(
         [
             MEASURE,
             SOURCE,
             LAW_ENCODER,
             column("verdict", pa.string(), "law, no law, or not identifiable yet"),
-            column("reason", pa.string(), "in words"),
-            column("claimed", pa.bool_(), "whether a law was claimed before the largest points were looked at"),
-            column("form", pa.string(), "the chosen one", null=True),
-            column("held_out_error", pa.float64(), "how far it misses the largest points, as a share", null=True),
-            column("naive_error", pa.float64(), "how far `as the size before` misses them", null=True),
-            column("points", pa.int64(), "in all"),
-            column("held_out", pa.int64(), "of them, those of the largest size"),
-            column("near_chance", pa.int64(), "of them, those left out for lying near to chance"),
+            column("reason", pa.string(), "reason of the verdict"),
+            column("claimed", pa.bool_(), "true if a law was claimed before evaluating the largest points"),
+            column("form", pa.string(), "selected form", null=True),
+            column("held_out_error", pa.float64(), "relative error on the largest points", null=True),
+            column(
+                "naive_error",
+                pa.float64(),
+                "relative error of the baseline: same value as at the previous size",
+                null=True,
+            ),
+            column("points", pa.int64(), "number of points"),
+            column("held_out", pa.int64(), "points of the largest size"),
+            column("near_chance", pa.int64(), "points excluded because they are near chance"),
         ]
     ),
 )
@@ -188,49 +199,47 @@ LAW_VERDICTS = Table(
 LAW_CORRELATIONS = Table(
     "law_correlations",
     ("measure", "source"),
-    "how far contrastive entropy goes with a measure over the trained encoders (as Figure 2 of the paper)",
+    "correlation of contrastive entropy with a ranking measure over trained encoders (Figure 2 of the paper)",
     pa.schema(
         [
-            column("measure", pa.string(), "of ir_measures"),
-            column("source", pa.string(), "who gave the labels, or `all sources` where there are several"),
-            column("encoders", pa.int64(), "different ones; of fewer than four nothing is told"),
-            column(
-                "pearson", pa.float64(), "−1: the measure falls as entropy rises; null: one stands still", null=True
-            ),
+            column("measure", pa.string(), "name in ir_measures"),
+            column("source", pa.string(), "source of the labels, or `all sources`"),
+            column("encoders", pa.int64(), "number of encoders; null values with fewer than four"),
+            column("pearson", pa.float64(), "Pearson correlation; null if one of them is constant", null=True),
             column("low", pa.float64(), "lower end of its 95 % bootstrap interval over encoders", null=True),
             column("high", pa.float64(), "upper end", null=True),
         ]
     ),
 )
 
-_UNKNOWN = "null where nobody knows"
+_UNKNOWN = "null without"
 
 LAW_PLAN = Table(
     "law_plan",
     ("place",),
-    "what may be done next, and what it brings and costs",
+    "options for the next step, with gain and cost",
     pa.schema(
         [
-            column("place", pa.int64(), "in the order of `laws plan`, from 1"),
-            column("measure", pa.string(), "what the gain is of; null where it is of none", null=True),
-            column("source", pa.string(), "whose labels; null where it is nobody's", null=True),
+            column("place", pa.int64(), "order in `laws plan`, from 1"),
+            column("measure", pa.string(), "measure of the gain; null if none", null=True),
+            column("source", pa.string(), "source of the labels; null if none", null=True),
             LAW_ENCODER,
             column(
                 "choice",
                 pa.string(),
                 "next step, budget, target, model and labels, label first, judge deeper, another source, larger model",
             ),
-            column("amount", pa.float64(), "how many more; null where that is more than a law can say", null=True),
+            column("amount", pa.float64(), "additional amount; null if beyond the range of the law", null=True),
             column("amount_low", pa.float64(), "lower end of its 95 % interval", null=True),
             column("amount_high", pa.float64(), "upper end", null=True),
-            column("unit", pa.string(), "what is counted", null=True),
-            column("gain", pa.float64(), "in the measure's own terms: what is above 0 is better", null=True),
+            column("unit", pa.string(), "unit of the amount", null=True),
+            column("gain", pa.float64(), "gain of the measure; above 0 is better", null=True),
             column("gain_low", pa.float64(), "lower end of its 95 % interval", null=True),
             column("gain_high", pa.float64(), "upper end", null=True),
-            column("money", pa.float64(), f"what it costs; {_UNKNOWN} a price", null=True),
-            column("money_low", pa.float64(), "lower end, by the amount's interval", null=True),
+            column("money", pa.float64(), f"cost; {_UNKNOWN} a price", null=True),
+            column("money_low", pa.float64(), "lower end, from the interval of the amount", null=True),
             column("money_high", pa.float64(), "upper end", null=True),
-            column("said", pa.string(), "the same in words"),
+            column("said", pa.string(), "summary in one sentence"),
         ]
     ),
 )
@@ -238,14 +247,14 @@ LAW_PLAN = Table(
 LAW_COSTS = Table(
     "law_costs",
     ("item",),
-    "what the runs' labels and encoders took",
+    "measured costs of the runs' labels and encoders",
     pa.schema(
         [
-            column("item", pa.string(), "what"),
-            column("value", pa.float64(), "how much"),
+            column("item", pa.string(), "cost item"),
+            column("value", pa.float64(), "cost"),
             column("low", pa.float64(), "lower end of its 95 % bootstrap interval", null=True),
             column("high", pa.float64(), "upper end", null=True),
-            column("basis", pa.string(), "what it is taken from"),
+            column("basis", pa.string(), "source of the figure"),
         ]
     ),
 )
@@ -253,19 +262,22 @@ LAW_COSTS = Table(
 DEPTH_COSTS = Table(
     "depth_costs",
     ("from_rank",),
-    "calls and positives of the judged pairs, by the best rank that any retriever gave them",
+    "judge calls and positives by the best rank in any retriever",
     pa.schema(
         [
-            column("from_rank", pa.int64(), "first best rank"),
-            column("to_rank", pa.int64(), "last one"),
-            column("judged", pa.bool_(), "whether the judge saw them; otherwise they are the next to see"),
-            column("calls", pa.int64(), "pairs"),
-            column("positives", pa.int64(), "those of them that are relevant; null where nobody judged", null=True),
+            column("from_rank", pa.int64(), "first rank of the range"),
+            column("to_rank", pa.int64(), "last rank of the range"),
+            column("judged", pa.bool_(), "true if judged; otherwise the next range to judge"),
+            column("calls", pa.int64(), "number of pairs"),
+            column("positives", pa.int64(), "relevant pairs; null if not judged", null=True),
             column(
-                "calls_per_positive", pa.float64(), "null without a positive; of what is not judged at least", null=True
+                "calls_per_positive",
+                pa.float64(),
+                "calls per positive; null without a positive; lower bound if not judged",
+                null=True,
             ),
             column("low", pa.float64(), "lower end of its 95 % bootstrap interval over queries", null=True),
-            column("high", pa.float64(), "upper end; null where it may be none at all", null=True),
+            column("high", pa.float64(), "upper end; null if the range may have no positive", null=True),
         ]
     ),
 )
@@ -273,19 +285,21 @@ DEPTH_COSTS = Table(
 NEXT_QUERIES = Table(
     "next_queries",
     ("tenant", "query_id"),
-    "the next batch to label, in its order; `next_queries.csv` is the same for `darklode build --queries`",
+    "next batch to label, in order; `next_queries.csv` is the same for `darklode build --queries`",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
-            column("query", pa.string(), "its text"),
-            column("place", pa.int64(), "in the batch, from 1"),
-            column("reason", pa.string(), "its cluster has no label yet, or what is most disagreed about"),
-            column("cluster", pa.int64(), "of the runs' queries and all candidates together"),
-            column("cluster_labels", pa.int64(), "labelled queries to learn from in it"),
-            column("turn", pa.int64(), "which of its cluster's candidates it is, the most asked first"),
-            column("disagreement", pa.float64(), "mean of its cluster's queries, 0 to 1; null without any", null=True),
-            column("count", pa.int64(), "how often it was asked, where a file or log says so"),
+            column("query", pa.string(), "text of the query"),
+            column("place", pa.int64(), "order in the batch, from 1"),
+            column("reason", pa.string(), "cluster without a label, or largest disagreement"),
+            column("cluster", pa.int64(), "cluster over the queries of the runs and all candidates"),
+            column("cluster_labels", pa.int64(), "labelled training queries in the cluster"),
+            column("turn", pa.int64(), "order among the candidates of the cluster, most frequent first"),
+            column(
+                "disagreement", pa.float64(), "mean disagreement of the cluster, 0 to 1; null if unknown", null=True
+            ),
+            column("count", pa.int64(), "frequency in the file or log, if known"),
         ]
     ),
 )
@@ -294,4 +308,4 @@ LAWS = (LAW_POINTS, LAW_FITS, LAW_CONSTANTS, LAW_PREDICTIONS, LAW_VERDICTS, LAW_
 PLANNED = (LAW_PLAN, LAW_COSTS, DEPTH_COSTS, NEXT_QUERIES)
 LAW_TABLES = (CONTRASTIVE_ENTROPY, ENTROPY_MEANS, *LAWS, *PLANNED)
 TRAINING_TABLES = (*ADAPTATION_TABLES, *TOWER_TABLES, *LAW_TABLES)
-"""Of all that trains, in data order."""
+"""Tables of all training jobs, in data order."""

@@ -1,4 +1,4 @@
-"""The tables of people's labels: those that were given, the pairs that people are asked about, what they answered."""
+"""Tables of human labels: given labels, the review sample, and the answers of reviewers."""
 
 import pyarrow as pa
 
@@ -13,37 +13,37 @@ from darklode.schemas.table import (
     column,
 )
 
-_FITTED = "null where the labels are too few"
+_FITTED = "null with too few labels"
 
 HUMAN_LABELS = Table(
     "human_labels",
     ("tenant", "query_id", "chunk_id"),
-    "the human labels of `judge.human` that name a pair of the pool",
-    pa.schema([TENANT, QUERY_ID, CHUNK_ID, column("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant")]),
+    "human labels of `judge.human` for pairs of the pool",
+    pa.schema([TENANT, QUERY_ID, CHUNK_ID, column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant")]),
 )
 
 CALIBRATION = Table(
     "calibration",
     ("tenant",),
-    "the judge against human labels",
+    "agreement of the judge with human labels",
     pa.schema(
         [
             TENANT,
-            column("judge_id", pa.string(), "who gave the labels and probabilities, before a threshold was fitted"),
-            column("labels", pa.int64(), "pairs that people labelled"),
-            column("unreadable", pa.int64(), "those of them without a verdict"),
-            column("threshold", pa.float64(), "the threshold that the counts and kappa are for", null=True),
-            column("true_positives", pa.int64(), "relevant to both"),
-            column("false_positives", pa.int64(), "relevant to the judge alone"),
-            column("false_negatives", pa.int64(), "relevant to people alone"),
-            column("true_negatives", pa.int64(), "relevant to neither"),
-            column("kappa", pa.float64(), "Cohen's kappa of these counts; null where chance alone agrees", null=True),
-            column("probabilities", pa.int64(), "labelled pairs with a probability: what the rest is computed from"),
+            column("judge_id", pa.string(), "judge before threshold fitting"),
+            column("labels", pa.int64(), "pairs with a human label"),
+            column("unreadable", pa.int64(), "labelled pairs without a verdict"),
+            column("threshold", pa.float64(), "threshold of the counts and kappa", null=True),
+            column("true_positives", pa.int64(), "relevant by judge and people"),
+            column("false_positives", pa.int64(), "relevant by the judge only"),
+            column("false_negatives", pa.int64(), "relevant by people only"),
+            column("true_negatives", pa.int64(), "not relevant by both"),
+            column("kappa", pa.float64(), "Cohen's kappa of these counts; null if undefined", null=True),
+            column("probabilities", pa.int64(), "labelled pairs with a probability, the basis of the columns below"),
             column("ece", pa.float64(), f"expected calibration error, 0 to 1; {_FITTED}", null=True),
             column(
                 "fitted_threshold",
                 pa.float64(),
-                f"the threshold of the highest kappa; {_FITTED}, or none beats chance",
+                f"threshold with the highest kappa; {_FITTED}, or if none beats chance",
                 null=True,
             ),
             FITTED_KAPPA,
@@ -55,18 +55,18 @@ CALIBRATION = Table(
 RELIABILITY = Table(
     "reliability",
     ("tenant", "bin"),
-    "how often pairs of like probability are relevant to people: bins of equal size, none where labels are too few",
+    "reliability diagram: bins of equal size by probability; empty with too few labels",
     pa.schema(
         [
             TENANT,
-            column("bin", pa.int32(), "place of the bin by probability, from 0; equal probabilities share a bin"),
-            column("labels", pa.int64(), "labelled pairs in it"),
-            column("lowest", pa.float64(), "lowest probability in it"),
-            column("highest", pa.float64(), "highest probability in it"),
-            column("mean_probability", pa.float64(), "what the judge said"),
-            column("relevant_share", pa.float64(), "what people said: share of relevant pairs"),
+            column("bin", pa.int32(), "bin by probability, from 0; equal probabilities share a bin"),
+            column("labels", pa.int64(), "labelled pairs in the bin"),
+            column("lowest", pa.float64(), "lowest probability in the bin"),
+            column("highest", pa.float64(), "highest probability in the bin"),
+            column("mean_probability", pa.float64(), "mean probability by the judge"),
+            column("relevant_share", pa.float64(), "share of pairs relevant by human label"),
             column("share_low", pa.float64(), "lower end of its 95 % Wilson interval"),
-            column("share_high", pa.float64(), "upper end of the same"),
+            column("share_high", pa.float64(), "upper end"),
         ]
     ),
 )
@@ -74,18 +74,18 @@ RELIABILITY = Table(
 REVIEW_SAMPLE = Table(
     "review_sample",
     ("tenant", "query_id", "chunk_id"),
-    "the pairs to review: a stratified sample of the candidates of some queries",
+    "pairs to review: a stratified sample of the candidates of some queries",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            column("position", pa.int32(), "order of review, from 0: query by query, a query's pairs in random order"),
-            column("stratum", pa.string(), "the verdict, its probability and who found it: what was sampled evenly"),
+            column("position", pa.int32(), "order of review, from 0: by query, pairs of a query in random order"),
+            column("stratum", pa.string(), "stratum: verdict, probability range and number of retrievers"),
             column("pairs", pa.int64(), "pairs of the stratum in the whole run"),
             column("sampled", pa.int64(), "pairs of the stratum in the sample"),
-            column("weight", pa.float64(), "pairs of the run that this one stands for: pairs ÷ sampled"),
-            column("shared", pa.bool_(), "every reviewer labels it; any other pair is labelled by one of them"),
+            column("weight", pa.float64(), "sampling weight: pairs / sampled"),
+            column("shared", pa.bool_(), "true if every reviewer labels it; other pairs are labelled by one reviewer"),
         ]
     ),
 )
@@ -93,13 +93,15 @@ REVIEW_SAMPLE = Table(
 REVIEW_STRATA = Table(
     "review_strata",
     ("stratum", "tenant", "retriever"),
-    "how many pairs of the run each stratum holds, by tenant, and those of them that each retriever found",
+    "number of pairs of the run by stratum, tenant and retriever",
     pa.schema(
         [
-            column("stratum", pa.string(), "as in `review_sample`; it may be without a pair there"),
-            column("position", pa.int32(), "order of the strata, from 0: neighbours are most alike"),
+            column("stratum", pa.string(), "stratum, as in `review_sample`; may have no sampled pair"),
+            column("position", pa.int32(), "order of the strata, from 0; adjacent strata are similar"),
             TENANT,
-            column("retriever", pa.string(), "found by it within the pool's depth; null: by any", null=True),
+            column(
+                "retriever", pa.string(), "pairs found by this retriever within the pool depth; null: by any", null=True
+            ),
             column("verdict", pa.string(), "relevant, not relevant, unreadable or unjudged"),
             column("pairs", pa.int64(), "pairs of the run"),
         ]
@@ -109,78 +111,90 @@ REVIEW_STRATA = Table(
 REVIEWS = Table(
     "reviews",
     ("tenant", "query_id", "chunk_id", "reviewer"),
-    "what people said of pairs: each reviewer's last answer",
+    "answers of reviewers: the last answer of each reviewer per pair",
     pa.schema(
         [
             TENANT,
             QUERY_ID,
             CHUNK_ID,
-            column("reviewer", pa.string(), "the name that the reviewer gave"),
-            column(
-                "relevance", pa.int32(), "0 = not relevant, 1 and more = relevant; null where it was skipped", null=True
-            ),
-            column("rationale", pa.string(), "the reviewer's reason, where one was given", null=True),
-            column("judge_shown", pa.bool_(), "whether the reviewer could see the judge's verdict"),
-            column("answered_at", pa.timestamp("us", tz="UTC"), "when"),
+            column("reviewer", pa.string(), "name of the reviewer"),
+            column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant; null if skipped", null=True),
+            column("rationale", pa.string(), "reason of the reviewer, if given", null=True),
+            column("judge_shown", pa.bool_(), "true if the reviewer could see the judge's verdict"),
+            column("answered_at", pa.timestamp("us", tz="UTC"), "time of the answer"),
         ]
     ),
 )
 
 _POSTERIOR = "95 % interval"
 _BOOTSTRAP = "95 % bootstrap interval over queries"
-_UNKNOWN = "null where too little is labelled"
+_UNKNOWN = "null with too few labels"
 
 VALIDATION = Table(
     "validation",
     ("tenant", "retriever"),
-    "the judge against people, estimated for all pairs of the run from those of the sample that people labelled",
+    "quality of the judge, estimated for all pairs of the run from the labelled sample",
     pa.schema(
         [
-            column("tenant", pa.string(), "null: all tenants", null=True),
-            column("retriever", pa.string(), "pairs that it found within the pool's depth; null: all pairs", null=True),
-            column("labelled", pa.int64(), "pairs of the sample with a human label: what most reviewers said"),
-            column("queries", pa.int64(), "queries that they belong to"),
-            column("tied", pa.int64(), "pairs of the sample on which reviewers are divided: without a label"),
-            column("skipped", pa.int64(), "pairs of the sample that all who saw them skipped"),
-            column("outside", pa.int64(), "labelled pairs that the sample does not hold: they enter no estimate"),
-            column("shown", pa.int64(), "labelled pairs whose verdict a reviewer saw: such labels flatter the judge"),
-            column("verdicts", pa.int64(), "pairs of the run that were judged"),
-            column("unreadable", pa.int64(), "those of them whose verdict could not be read"),
-            column("null_rate", pa.float64(), "unreadable ÷ verdicts; null where nothing was judged", null=True),
-            column("true_positives", pa.int64(), "labelled pairs that are relevant to both"),
-            column("false_positives", pa.int64(), "labelled pairs that are relevant to the judge alone"),
-            column("false_negatives", pa.int64(), "labelled pairs that are relevant to people alone"),
-            column("true_negatives", pa.int64(), "labelled pairs that are relevant to neither"),
-            column("unread_relevant", pa.int64(), "labelled as relevant, and unreadable or unjudged"),
-            column("unread_not_relevant", pa.int64(), "labelled as not relevant, and unreadable or unjudged"),
-            column("precision", pa.float64(), f"of what the judge found, the relevant share; {_UNKNOWN}", null=True),
+            column("tenant", pa.string(), "tenant; null: all tenants", null=True),
+            column(
+                "retriever",
+                pa.string(),
+                "pairs found by this retriever within the pool depth; null: all pairs",
+                null=True,
+            ),
+            column("labelled", pa.int64(), "sampled pairs with a human label (majority of reviewers)"),
+            column("queries", pa.int64(), "queries of these pairs"),
+            column("tied", pa.int64(), "sampled pairs with tied reviewers, so without a label"),
+            column("skipped", pa.int64(), "sampled pairs skipped by all reviewers"),
+            column("outside", pa.int64(), "labelled pairs outside the sample, not used in estimates"),
+            column(
+                "shown",
+                pa.int64(),
+                "labelled pairs whose verdict was visible to a reviewer; these labels are biased towards the judge",
+            ),
+            column("verdicts", pa.int64(), "judged pairs of the run"),
+            column("unreadable", pa.int64(), "judged pairs with an unreadable verdict"),
+            column("null_rate", pa.float64(), "unreadable / verdicts; null if nothing was judged", null=True),
+            column("true_positives", pa.int64(), "labelled pairs relevant by judge and people"),
+            column("false_positives", pa.int64(), "labelled pairs relevant by the judge only"),
+            column("false_negatives", pa.int64(), "labelled pairs relevant by people only"),
+            column("true_negatives", pa.int64(), "labelled pairs not relevant by both"),
+            column("unread_relevant", pa.int64(), "labelled relevant, but unreadable or unjudged"),
+            column("unread_not_relevant", pa.int64(), "labelled not relevant, but unreadable or unjudged"),
+            column("precision", pa.float64(), f"estimated precision of the judge's positives; {_UNKNOWN}", null=True),
             column("precision_low", pa.float64(), f"lower end, {_POSTERIOR}", null=True),
             column("precision_high", pa.float64(), "upper end", null=True),
-            column("recall", pa.float64(), f"of the pool's positives, the share that it found; {_UNKNOWN}", null=True),
+            column("recall", pa.float64(), f"estimated recall of the pool's positives; {_UNKNOWN}", null=True),
             column("recall_low", pa.float64(), f"lower end, {_POSTERIOR}", null=True),
             column("recall_high", pa.float64(), "upper end", null=True),
-            column("missed", pa.float64(), f"positives of the pool that it did not find; {_UNKNOWN}", null=True),
+            column("missed", pa.float64(), f"estimated number of missed positives of the pool; {_UNKNOWN}", null=True),
             column("missed_low", pa.float64(), f"lower end, {_POSTERIOR}", null=True),
             column("missed_high", pa.float64(), "upper end", null=True),
-            column("kappa", pa.float64(), f"Cohen's kappa over the run's readable verdicts; {_UNKNOWN}", null=True),
+            column(
+                "kappa",
+                pa.float64(),
+                f"estimated Cohen's kappa over the readable verdicts of the run; {_UNKNOWN}",
+                null=True,
+            ),
             column("kappa_low", pa.float64(), f"lower end, {_BOOTSTRAP}", null=True),
             column("kappa_high", pa.float64(), "upper end", null=True),
-            column("sample_kappa", pa.float64(), "the same of the labelled pairs alone, each counted once", null=True),
+            column("sample_kappa", pa.float64(), "unweighted Cohen's kappa of the labelled pairs", null=True),
             column("sample_kappa_low", pa.float64(), f"lower end, {_BOOTSTRAP}", null=True),
             column("sample_kappa_high", pa.float64(), "upper end", null=True),
             column(
                 "weighted_kappa",
                 pa.float64(),
-                "quadratic-weighted kappa of grades over the run; null where judge or people give no grade above 1",
+                "quadratic-weighted kappa of grades over the run; null if judge or people give no grade above 1",
                 null=True,
             ),
             column("weighted_kappa_low", pa.float64(), f"lower end, {_BOOTSTRAP}", null=True),
             column("weighted_kappa_high", pa.float64(), "upper end", null=True),
-            column("threshold", pa.float64(), "the judge's in force; null where it has none, or several", null=True),
+            column("threshold", pa.float64(), "threshold of the judge; null for none or several", null=True),
             column(
                 "fitted_threshold",
                 pa.float64(),
-                f"the threshold of the highest kappa over the run; null for a retriever, and {_UNKNOWN}",
+                f"threshold with the highest estimated kappa; null for a retriever, and {_UNKNOWN}",
                 null=True,
             ),
             FITTED_KAPPA,
@@ -192,17 +206,17 @@ VALIDATION = Table(
 REVIEWER_AGREEMENT = Table(
     "reviewer_agreement",
     ("reviewer", "other"),
-    "how far each two reviewers agree, and all together: the last row, without names",
+    "agreement of each two reviewers; the last row, without names, is for all",
     pa.schema(
         [
-            column("reviewer", pa.string(), "one reviewer; null: all", null=True),
-            column("other", pa.string(), "another, later by name; null: all", null=True),
-            column("pairs", pa.int64(), "pairs that both labelled; all: that at least two did"),
-            column("alike", pa.int64(), "those of them that were labelled alike"),
-            column("kappa", pa.float64(), "Cohen's kappa of two; null where they never differ", null=True),
+            column("reviewer", pa.string(), "first reviewer; null: all", null=True),
+            column("other", pa.string(), "second reviewer, later in the alphabet; null: all", null=True),
+            column("pairs", pa.int64(), "pairs labelled by both; for all: by at least two"),
+            column("alike", pa.int64(), "pairs with equal labels"),
+            column("kappa", pa.float64(), "Cohen's kappa of two reviewers; null if undefined", null=True),
             column("kappa_low", pa.float64(), f"lower end, {_BOOTSTRAP}", null=True),
             column("kappa_high", pa.float64(), "upper end", null=True),
-            column("alpha", pa.float64(), "Krippendorff's alpha (nominal) of all; null for two", null=True),
+            column("alpha", pa.float64(), "Krippendorff's nominal alpha of all reviewers; null for two", null=True),
             column("alpha_low", pa.float64(), f"lower end, {_BOOTSTRAP}", null=True),
             column("alpha_high", pa.float64(), "upper end", null=True),
         ]
@@ -212,7 +226,7 @@ REVIEWER_AGREEMENT = Table(
 DISAGREEMENTS = Table(
     "disagreements",
     ("tenant", "query_id", "chunk_id"),
-    "labelled pairs of the sample on which judge and people differ: those that stand for most come first",
+    "sampled pairs where judge and people disagree, largest sampling weight first",
     pa.schema(
         [
             TENANT,
@@ -220,12 +234,12 @@ DISAGREEMENTS = Table(
             CHUNK_ID,
             column("kind", pa.string(), "false positive, or missed positive"),
             column("verdict", pa.string(), "relevant, not relevant, unreadable or unjudged"),
-            column("probability", pa.float32(), "the judge's, of being relevant", null=True),
-            column("rationale", pa.string(), "the judge's reason, where it gave one", null=True),
-            column("relevance", pa.int32(), "the human label"),
-            column("reviewers", STRINGS, "who labelled the pair, by name"),
-            column("reasons", STRINGS, "their reasons, in the same order; empty where none was given"),
-            column("weight", pa.float64(), "pairs of the run that this one stands for"),
+            column("probability", pa.float32(), "judge probability of relevance, 0 to 1", null=True),
+            column("rationale", pa.string(), "rationale of the judge, if given", null=True),
+            column("relevance", pa.int32(), "human label"),
+            column("reviewers", STRINGS, "reviewers of the pair, by name"),
+            column("reasons", STRINGS, "their reasons, same order; empty if none"),
+            column("weight", pa.float64(), "sampling weight: pairs of the run that it represents"),
         ]
     ),
 )
@@ -233,13 +247,13 @@ DISAGREEMENTS = Table(
 RELEASE = Table(
     "release",
     ("figure",),
-    "the release gate: what was asked of the judge, and whether it was reached",
+    "release gate: required and reached quality of the judge",
     pa.schema(
         [
-            column("figure", pa.string(), "kappa, null_rate or recall, of all tenants"),
-            column("value", pa.float64(), "what was found; null where it is unknown", null=True),
-            column("asked", pa.float64(), "least (null_rate: most) that was asked for; null: not asked", null=True),
-            column("passed", pa.bool_(), "an unknown figure does not pass; null where nothing was asked", null=True),
+            column("figure", pa.string(), "kappa, null_rate or recall, over all tenants"),
+            column("value", pa.float64(), "value reached; null if unknown", null=True),
+            column("asked", pa.float64(), "required minimum (null_rate: maximum); null if not required", null=True),
+            column("passed", pa.bool_(), "true if reached; an unknown figure fails; null if not required", null=True),
         ]
     ),
 )

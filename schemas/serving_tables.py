@@ -1,25 +1,25 @@
-"""The tables of `index`: what is searched, its semantic ids, the files, and what a search finds of an exact one."""
+"""Tables of `index`: indexed texts, semantic ids, files, and recall against exact search."""
 
 import pyarrow as pa
 
 from darklode.schemas.table import TENANT, Table, column
 
-TEXT = column("text_id", pa.string(), "chunk_id of a build, doc_id of a mined run, id of a file of vectors")
-DOC = column("doc_id", pa.string(), "the document it is of; of a file of vectors without documents the text itself")
-NUMBER = column("number", pa.int64(), "the text's in the index: given once, and not again when it goes or changes")
-LEVEL = column("level", pa.int32(), "from 1")
-PART = column("part", pa.string(), "base, or adapted: which encoder the queries are by")
+TEXT = column("text_id", pa.string(), "chunk_id of a build, doc_id of a mined run, or id in a vector file")
+DOC = column("doc_id", pa.string(), "document of the text; the text id for a vector file without documents")
+NUMBER = column("number", pa.int64(), "number of the text in the index; never reused")
+LEVEL = column("level", pa.int32(), "level, from 1")
+PART = column("part", pa.string(), "encoder of the queries: base or adapted")
 
 INDEXED_TEXTS = Table(
     "indexed_texts",
     ("tenant", "text_id"),
-    "the texts of an index, without their words",
+    "texts of an index, without their content",
     pa.schema(
         [
             TENANT,
             TEXT,
             DOC,
-            column("content_hash", pa.string(), "what names its vector in the cache, 32 hex digits"),
+            column("content_hash", pa.string(), "key of its vector in the embedding cache, 32 hex digits"),
             NUMBER,
         ]
     ),
@@ -28,13 +28,13 @@ INDEXED_TEXTS = Table(
 SEMANTIC_CODEBOOKS = Table(
     "semantic_codebooks",
     ("fit", "level", "code"),
-    "the centres that semantic ids name",
+    "codebooks of the semantic ids",
     pa.schema(
         [
-            column("fit", pa.int32(), "0: those in use; 1: fitted once more on other texts, to see what would stay"),
+            column("fit", pa.int32(), "0: in use; 1: fitted again on other texts, to measure stability"),
             LEVEL,
-            column("code", pa.int32(), "from 0"),
-            column("centre", pa.list_(pa.float32()), "its numbers"),
+            column("code", pa.int32(), "code, from 0"),
+            column("centre", pa.list_(pa.float32()), "centroid"),
         ]
     ),
 )
@@ -42,17 +42,15 @@ SEMANTIC_CODEBOOKS = Table(
 SEMANTIC_IDS = Table(
     "semantic_ids",
     ("tenant", "text_id"),
-    "each text's semantic id: texts of near vectors share its first numbers",
+    "semantic ids: texts with similar vectors share a prefix",
     pa.schema(
         [
             TENANT,
             TEXT,
             DOC,
-            column("codes", pa.list_(pa.int32()), "a number for each level, from 0"),
-            column("disambiguation", pa.int32(), "from 0; tells texts of equal codes apart"),
-            column(
-                "codebook", pa.string(), "which centres the codes name: ids of two codebooks have nothing in common"
-            ),
+            column("codes", pa.list_(pa.int32()), "one code per level, from 0"),
+            column("disambiguation", pa.int32(), "number that distinguishes texts with equal codes, from 0"),
+            column("codebook", pa.string(), "id of the codebook; codes of different codebooks are not comparable"),
             NUMBER,
         ]
     ),
@@ -61,23 +59,23 @@ SEMANTIC_IDS = Table(
 SEMANTIC_ID_LEVELS = Table(
     "semantic_id_levels",
     ("level",),
-    "what the levels of semantic ids are worth, over all texts",
+    "quality of each level of the semantic ids, over all texts",
     pa.schema(
         [
             LEVEL,
-            column("codes", pa.int32(), "centres of the level"),
+            column("codes", pa.int32(), "codebook size of the level"),
             column(
                 "error",
                 pa.float64(),
-                "mean squared distance that was left after it when it was fitted; vectors have length 1",
+                "mean squared residual after the level, on the fitting sample; vectors have length 1",
             ),
-            column("perplexity", pa.float64(), "of its codes: as many equally used ones would be as varied"),
-            column("unique", pa.float64(), "share of the texts that no other one shares the codes up to it with"),
+            column("perplexity", pa.float64(), "perplexity of the code distribution"),
+            column("unique", pa.float64(), "share of texts with a unique prefix up to this level"),
             column(
                 "stability",
                 pa.float64(),
-                "of the pairs of texts with equal codes up to it by this fit or by one on other texts, the share that "
-                "has them by both; null where there is no such pair",
+                "Jaccard similarity of the pairs of texts with equal prefixes in this codebook and one fitted on "
+                "other texts; null without such pairs",
                 null=True,
             ),
         ]
@@ -87,13 +85,13 @@ SEMANTIC_ID_LEVELS = Table(
 INDEX_FILES = Table(
     "index_files",
     ("file",),
-    "the files of an index besides its tables",
+    "files of an index besides its tables",
     pa.schema(
         [
-            column("file", pa.string(), "its name in the folder"),
-            column("bytes", pa.int64(), "how many"),
-            column("sha256", pa.string(), "of its content, 64 hex digits"),
-            column("vectors", pa.int64(), "vectors that it holds, those that went included"),
+            column("file", pa.string(), "file name"),
+            column("bytes", pa.int64(), "file size"),
+            column("sha256", pa.string(), "SHA-256 of the content, 64 hex digits"),
+            column("vectors", pa.int64(), "number of vectors, deleted ones included"),
         ]
     ),
 )
@@ -101,14 +99,16 @@ INDEX_FILES = Table(
 INDEX_PROBES = Table(
     "index_probes",
     ("part", "query", "rank"),
-    "what an exact search by whole vectors finds for the queries that recall is measured on",
+    "exact search results of the queries used to measure recall",
     pa.schema(
         [
             PART,
-            column("query", pa.int32(), "from 0; those with an odd number have no say in how hard is searched"),
-            column("rank", pa.int32(), "from 1"),
+            column(
+                "query", pa.int32(), "query number, from 0; odd numbers are held out from choosing the search effort"
+            ),
+            column("rank", pa.int32(), "rank, from 1"),
             NUMBER,
-            column("score", pa.float32(), "cosine"),
+            column("score", pa.float32(), "cosine similarity"),
         ]
     ),
 )
@@ -116,13 +116,18 @@ INDEX_PROBES = Table(
 INDEX_QUERIES = Table(
     "index_queries",
     ("part", "query"),
-    "the queries that recall is measured on",
+    "queries used to measure recall",
     pa.schema(
         [
             PART,
-            column("query", pa.int32(), "from 0"),
-            column("text", pa.string(), "as it is asked; null where a text's own vector stands for it", null=True),
-            column("vector", pa.list_(pa.float32()), "of length 1"),
+            column("query", pa.int32(), "query number, from 0"),
+            column(
+                "text",
+                pa.string(),
+                "text of the query; null if the vector of an indexed text is used as the query",
+                null=True,
+            ),
+            column("vector", pa.list_(pa.float32()), "query vector, length 1"),
         ]
     ),
 )
@@ -130,20 +135,18 @@ INDEX_QUERIES = Table(
 INDEX_RECALL = Table(
     "index_recall",
     ("part", "effort", "rerank", "half", "depth"),
-    "what share of an exact search's texts the index finds",
+    "recall of the index against exact search",
     pa.schema(
         [
             PART,
-            column("effort", pa.int32(), "cells looked into (nprobe) of ivfpq, efSearch of hnsw; 0 of flat"),
-            column(
-                "rerank", pa.int32(), "times as many candidates are scored again by stored vectors; 1: none are stored"
-            ),
-            column("half", pa.string(), "chosen on: queries that the effort was chosen by; held out: the others"),
+            column("effort", pa.int32(), "nprobe for ivfpq, efSearch for hnsw, 0 for flat"),
+            column("rerank", pa.int32(), "candidate factor of re-ranking with stored vectors; 1: no re-ranking"),
+            column("half", pa.string(), "chosen on: queries used to choose the effort; held out: all others"),
             column("depth", pa.int32(), "10 or 100"),
-            column("recall", pa.float64(), "mean over the queries, 0 to 1"),
-            column("error", pa.float64(), "standard error of that mean; null of one query", null=True),
-            column("queries", pa.int64(), "how many"),
-            column("chosen", pa.bool_(), "whether this effort is the one in use"),
+            column("recall", pa.float64(), "mean over queries, 0 to 1"),
+            column("error", pa.float64(), "standard error of the mean; null for one query", null=True),
+            column("queries", pa.int64(), "number of queries"),
+            column("chosen", pa.bool_(), "true if this effort is in use"),
         ]
     ),
 )
@@ -151,13 +154,13 @@ INDEX_RECALL = Table(
 INDEX_FOUND = Table(
     "index_found",
     ("query", "rank"),
-    "the first ten that the index finds for some queries, by the base: `darklode index check` asks them again",
+    "top ten of the index for some queries by the base encoder; `darklode index check` repeats them",
     pa.schema(
         [
-            column("query", pa.int32(), "of `index_queries`"),
-            column("rank", pa.int32(), "from 1"),
+            column("query", pa.int32(), "query number in `index_queries`"),
+            column("rank", pa.int32(), "rank, from 1"),
             TEXT,
-            column("score", pa.float32(), "cosine, by codes or by stored vectors"),
+            column("score", pa.float32(), "cosine, from codes or stored vectors"),
         ]
     ),
 )

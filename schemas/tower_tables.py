@@ -1,4 +1,4 @@
-"""The tables of `train-towers`: of stage II how a student came near its teacher, of stage I how both towers learned."""
+"""Tables of `train-towers`: distillation of a student (stage II) and joint training of both towers (stage I)."""
 
 import pyarrow as pa
 
@@ -8,17 +8,16 @@ from darklode.schemas.table import QUERY_ID, STRINGS, TENANT, Table, column
 TOWER_QUERIES = Table(
     "tower_queries",
     ("tenant", "query"),
-    "the queries that a query tower learns from, is looked at with and tested on",
+    "queries for training, validation and test of a student",
     pa.schema(
         [
             TENANT,
-            column("query", pa.string(), "its text, each once"),
+            column("query", pa.string(), "text of the query, distinct"),
             INDEX,
             column(
                 "split",
                 pa.string(),
-                "test: a run tests with it; validation: looked at in training; unseen: nothing sees it before the end; "
-                "train",
+                "train; validation: evaluated in training; unseen: evaluated at the end; test: test query of a run",
             ),
         ]
     ),
@@ -27,15 +26,13 @@ TOWER_QUERIES = Table(
 DISTILLATION_LOG = Table(
     "distillation_log",
     ("trial", "step"),
-    "how each trial went",
+    "training log of each trial",
     pa.schema(
         [
             TRIAL,
-            column("step", pa.int32(), "steps done; 0: as the student begins"),
-            column(
-                "squared", pa.float64(), "mean ‖q − s‖² since the row before; null before the first step", null=True
-            ),
-            column("cosine", pa.float64(), "mean 1 − cos(q, s) since the row before", null=True),
+            column("step", pa.int32(), "training step; 0: initial student"),
+            column("squared", pa.float64(), "mean ‖q − s‖² since the previous row; null at step 0", null=True),
+            column("cosine", pa.float64(), "mean 1 − cos(q, s) since the previous row", null=True),
             column("distance", pa.float64(), "mean ‖q − s‖ on the validation queries"),
         ]
     ),
@@ -44,12 +41,12 @@ DISTILLATION_LOG = Table(
 DISTILLATION_TRIALS = Table(
     "distillation_trials",
     ("trial",),
-    "what was tried, and how near it came",
+    "trials of the distillation",
     pa.schema(
         [
             TRIAL,
-            column("learning_rate", pa.float64(), "the highest"),
-            column("step", pa.int32(), "the step whose weights were kept"),
+            column("learning_rate", pa.float64(), "peak learning rate"),
+            column("step", pa.int32(), "step of the selected weights"),
             column("distance", pa.float64(), "mean ‖q − s‖ on the validation queries"),
         ]
     ),
@@ -58,40 +55,38 @@ DISTILLATION_TRIALS = Table(
 TOWER_HEALTH = Table(
     "tower_health",
     ("split",),
-    "how near the student is to its teacher (ScalingNote, Proposition 3.2), and what it finds of its teacher's lists",
+    "distance of student and teacher (ScalingNote, Proposition 3.2) and overlap of their top tens",
     pa.schema(
         [
-            column("split", pa.string(), "which queries, as in `tower_queries`"),
-            column("queries", pa.int64(), "how many"),
-            column("distance", pa.float64(), "mean ‖q − s‖ of unit vectors: 0 to 2"),
-            column("distance_p95", pa.float64(), "95 of 100 queries are as near"),
-            column("overlap", pa.float64(), "texts of the teacher's first ten that are among the student's, 0 to 1"),
+            column("split", pa.string(), "split, as in `tower_queries`"),
+            column("queries", pa.int64(), "number of queries"),
+            column("distance", pa.float64(), "mean ‖q − s‖ of unit vectors, 0 to 2"),
+            column("distance_p95", pa.float64(), "95th percentile of the distance"),
+            column("overlap", pa.float64(), "share of the teacher's top ten in the student's, 0 to 1"),
         ]
     ),
 )
 
-_TITLE, _CONTENT = "null where there is none", "its topic, headings and text, one a line"
+_TITLE, _CONTENT = "null if none", "topic, headings and text, on separate lines"
 
 TOWER_TRIPLETS = Table(
     "tower_triplets",
     ("tenant", "query_id", "positive_id"),
-    "what both towers learn from, in an order that is drawn once; each run's rows together",
+    "training triplets of both towers, shuffled once within each run",
     pa.schema(
         [
             TENANT,
             INDEX,
             QUERY_ID,
-            column("query", pa.string(), "the query's text"),
-            column("positive_id", pa.string(), "chunk_id of the positive; doc_id where it was mined from a log"),
-            column("title", pa.string(), f"the positive's; {_TITLE}", null=True),
+            column("query", pa.string(), "text of the query"),
+            column("positive_id", pa.string(), "chunk_id of the positive; doc_id in a mined run"),
+            column("title", pa.string(), f"title of the positive; {_TITLE}", null=True),
             column("content", pa.string(), _CONTENT),
-            column(
-                "negative_id", pa.string(), "a hard negative, drawn from the triplet's; null: it has none", null=True
-            ),
-            column("negative_title", pa.string(), f"its title; {_TITLE}", null=True),
+            column("negative_id", pa.string(), "hard negative sampled from the triplet; null if none", null=True),
+            column("negative_title", pa.string(), f"title of the negative; {_TITLE}", null=True),
             column("negative_content", pa.string(), _CONTENT, null=True),
-            column("key", pa.string(), "hash of the positive's words: copies share it"),
-            column("answers", STRINGS, "the same of all positives of the query, which are no negatives of it"),
+            column("key", pa.string(), "hash of the positive's words; duplicates share it"),
+            column("answers", STRINGS, "keys of all positives of the query, excluded from its in-batch negatives"),
         ]
     ),
 )
@@ -99,16 +94,14 @@ TOWER_TRIPLETS = Table(
 DUAL_LOG = Table(
     "dual_log",
     ("trial", "step"),
-    "how each trial of both towers went",
+    "training log of both towers",
     pa.schema(
         [
             TRIAL,
-            column("step", pa.int32(), "steps done; 0: as the towers begin"),
-            column(
-                "contrastive", pa.float64(), "mean L^con since the row before; null before the first step", null=True
-            ),
-            column("margin", pa.float64(), "mean L^hard since the row before", null=True),
-            column("validation", pa.float64(), "mean reciprocal rank of the first positive among some texts, 0 to 1"),
+            column("step", pa.int32(), "training step; 0: initial towers"),
+            column("contrastive", pa.float64(), "mean L^con since the previous row; null at step 0", null=True),
+            column("margin", pa.float64(), "mean L^hard since the previous row", null=True),
+            column("validation", pa.float64(), "MRR of the first positive among a sample of texts, 0 to 1"),
         ]
     ),
 )
@@ -116,14 +109,14 @@ DUAL_LOG = Table(
 DUAL_TRIALS = Table(
     "dual_trials",
     ("trial",),
-    "what was tried of both towers, and what it reached on validation queries",
+    "trials of both towers, with their validation results",
     pa.schema(
         [
             TRIAL,
-            column("learning_rate", pa.float64(), "the highest"),
-            column("temperature", pa.float64(), "τ"),
-            column("step", pa.int32(), "the step whose weights were kept"),
-            column("validation", pa.float64(), "mean reciprocal rank of the first positive among some texts, 0 to 1"),
+            column("learning_rate", pa.float64(), "peak learning rate"),
+            column("temperature", pa.float64(), "temperature τ"),
+            column("step", pa.int32(), "step of the selected weights"),
+            column("validation", pa.float64(), "MRR of the first positive among a sample of texts, 0 to 1"),
         ]
     ),
 )
