@@ -1,13 +1,13 @@
 """Adapting a query encoder.
 
-`adapt` with people's training labels on six collections: nDCG@10 of the adapted all-MiniLM-L6-v2 against the encoder as
-it is, on test queries whose positives training never saw; mean over seeds, paired bootstrap interval and permutation
-test over queries. "Released" is what the release test hands over: 0 if it keeps the base. Collections without training
-queries are split by query. Takes 30 minutes, most of it for the vectors; `--quick` adapts cranfield by two methods (3
-min).
+`adapt` with people's training labels on six collections: nDCG@10 of the adapted all-MiniLM-L6-v2 against the encoder
+as it is, on test queries whose positives training never saw; mean over seeds, paired bootstrap interval and
+permutation test over queries. "Released" is what the release test hands over: 0 if it keeps the base. Collections
+without training queries are split by query. Takes 30 minutes, most of it for the vectors; `--quick` adapts cranfield
+by two methods (3 min).
 
-    python -m benchmarks.adapt [--quick] [--only COLLECTION ...] [--methods METHOD ...] [--seeds N] [--collections FOLDER]
-                               [--cache FOLDER]
+    python -m benchmarks.adapt [--quick] [--only COLLECTION ...] [--methods METHOD ...] [--seeds N]
+                               [--collections FOLDER] [--cache FOLDER]
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A made-up search log of any size, one Parquet file a day, and the documents that it shows.
 
 Queries are drawn by rank from a fixed set, with probability proportional to 1 / (rank + 2.7): most searches are for a
-few queries, and every day brings new ones. A query has thirty documents, of which ten are shown in a noisy order. A user
-examines position r with probability r^-0.65, and then clicks one of the query's two best documents with probability 0.5,
-any other one with 0.05.
+few queries, and every day brings new ones. A query has thirty documents, of which ten are shown in a noisy order. A
+user examines position r with probability r^-0.65, and then clicks one of the query's two best documents with
+probability 0.5, any other one with 0.05.
 """
 
 from datetime import date, timedelta

@@ -1,9 +1,9 @@
 """Exact dense search.
 
-Darklode's exact search against faiss (IndexFlatIP), sentence-transformers' `semantic_search`, and bare matrix products
-with top-k in torch and NumPy: the same float32 vectors of 384 dimensions, all cores, no GPU, wall time. The systems take
-turns; medians. A ratio above 1 means that Darklode is faster. Takes 5 minutes and 10 GB of memory; `--quick` measures
-20,000 chunks (1 min).
+Darklode's exact search against faiss (IndexFlatIP), sentence-transformers' `semantic_search`, and bare matrix
+products with top-k in torch and NumPy: the same float32 vectors of 384 dimensions, all cores, no GPU, wall time. The
+systems take turns; medians. A ratio above 1 means that Darklode is faster. Takes 5 minutes and 10 GB of memory;
+`--quick` measures 20,000 chunks (1 min).
 
     python -m benchmarks.dense [--quick] [--chunks N ...]
 """

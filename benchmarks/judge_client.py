@@ -1,11 +1,11 @@
 """The LLM judge's client.
 
 What the judge costs beside the model: calls a second against bare loops with aiohttp and with the openai client, on a
-fake server in a process of its own that answers at once, and on one with 256 slots of 50 ms. Client and server share the
-machine, so rates by processor time of the client are less disturbed than those by the wall clock. The clients take turns,
-each starts anew (the judge with an empty ledger); the turn with the median of processor time. Then the verdicts of a
-server that fails three calls in ten (rate limits, server errors, dropped connections, truncated and malformed replies)
-against those of one that never fails. Takes 10 minutes; `--quick` makes 1,000 calls (1 min).
+fake server in a process of its own that answers at once, and on one with 256 slots of 50 ms. Client and server share
+the machine, so rates by processor time of the client are less disturbed than those by the wall clock. The clients
+take turns, each starts anew (the judge with an empty ledger); the turn with the median of processor time. Then the
+verdicts of a server that fails three calls in ten (rate limits, server errors, dropped connections, truncated and
+malformed replies) against those of one that never fails. Takes 10 minutes; `--quick` makes 1,000 calls (1 min).
 
     python -m benchmarks.judge_client [--quick] [--pairs N]
 """

@@ -1,14 +1,14 @@
 """Quality of judges.
 
 Agreement of judges that need no server with people: the embedded judge, the cosine of all-MiniLM-L6-v2 (the encoder
-judge), and as the baseline the idf-weighted share of the query's terms that a chunk holds. Pairs: the pool of the seven
-embedded retrievers and MiniLM for 60 queries of each collection; these list positives only, so what is not listed counts
-as not relevant. homedepot has grades by people (relevant: 2 and more). Every threshold is chosen on the other labelled
-collections, for homedepot on all four; "as shipped" uses the default threshold.
+judge), and as the baseline the idf-weighted share of the query's terms that a chunk holds. Pairs: the pool of the
+seven embedded retrievers and MiniLM for 60 queries of each collection; these list positives only, so what is not
+listed counts as not relevant. homedepot has grades by people (relevant: 2 and more). Every threshold is chosen on the
+other labelled collections, for homedepot on all four; "as shipped" uses the default threshold.
 
 Ranking of systems: Kendall's tau between thirteen systems (the seven retrievers, three fusions and three made worse)
-ranked by nDCG@10 with a judge's labels and with people's. The baseline is people against people: systems ranked on one
-half of the queries and on the other, mean over 200 random halves.
+ranked by nDCG@10 with a judge's labels and with people's. The baseline is people against people: systems ranked on
+one half of the queries and on the other, mean over 200 random halves.
 
 Takes 40 minutes, most of it for MiniLM's vectors; `--quick` leaves out MiniLM and measures two collections (1 min).
 

@@ -1,10 +1,10 @@
 """Memory at a million.
 
-Peak memory of the LLM judge's stage over a million pairs (client, ledger and verdicts; the model is a fake server), and
-of each stage of `adapt` over a million chunk vectors of 384 dimensions, each in a process of its own. Baselines: the
-memory of the process before the work (libraries loaded, inputs written), and the size of the vectors if they were held
-in memory (1,536 MB). Pages of memory-mapped files are left out for `adapt`. Vectors are random, so nothing is said of
-quality. Linux only. Takes 10 minutes; `--quick` measures 10,000 (2 min).
+Peak memory of the LLM judge's stage over a million pairs (client, ledger and verdicts; the model is a fake server),
+and of each stage of `adapt` over a million chunk vectors of 384 dimensions, each in a process of its own. Baselines:
+the memory of the process before the work (libraries loaded, inputs written), and the size of the vectors if they were
+held in memory (1,536 MB). Pages of memory-mapped files are left out for `adapt`. Vectors are random, so nothing is
+said of quality. Linux only. Takes 10 minutes; `--quick` measures 10,000 (2 min).
 
     python -m benchmarks.memory [--quick] [--rows N]
 """

@@ -1,9 +1,9 @@
 """A night of mining.
 
-Mining one new day on top of 30 mined ones against mining all 31 days at once: processor seconds of all stages, card and
-report, and megabytes written, in a process of its own without Prefect. Pairs and triplets of both ways must be equal. The
-log is made up: ten impressions a search, 40,000 documents, no ranker. Takes 10 minutes; `--quick` mines 4 days of 500
-searches (2 min).
+Mining one new day on top of 30 mined ones against mining all 31 days at once: processor seconds of all stages, card
+and report, and megabytes written, in a process of its own without Prefect. Pairs and triplets of both ways must be
+equal. The log is made up: ten impressions a search, 40,000 documents, no ranker. Takes 10 minutes; `--quick` mines 4
+days of 500 searches (2 min).
 
     python -m benchmarks.mining_night [--quick] [--days N] [--searches N ...]
 """
@@ -113,12 +113,13 @@ def night_table(costs: Mapping[int, MiningCosts], days: int) -> ResultTable:
         "a night: s": ".1f",
     }
     columns |= {"night ÷ all": ".1%", "all at once: MB": ".1f", "a night: MB": ".1f"}
-    rows = [
-        [searches, one.impressions, one.triplets, one.at_once.seconds, one.night.seconds]
-        + [one.night.seconds / one.at_once.seconds, one.at_once.megabytes, one.night.megabytes]
-        for searches, one in costs.items()
-    ]
-    equal = "equal" if all(one.is_equal for one in costs.values()) else "DIFFERENT"
+    rows = []
+    for searches, cost in costs.items():
+        seconds, megabytes = (
+            [getattr(way, unit) for way in (cost.at_once, cost.night)] for unit in ("seconds", "megabytes")
+        )
+        rows.append([searches, cost.impressions, cost.triplets, *seconds, seconds[1] / seconds[0], *megabytes])
+    equal = "equal" if all(cost.is_equal for cost in costs.values()) else "DIFFERENT"
     return ResultTable(f"The last of {days} days", columns, rows, f"Pairs and triplets are {equal}.", ["duckdb"])
 
 

@@ -1,10 +1,10 @@
 """Quality of pools.
 
 Recall of the documents that people found relevant, on four labelled collections: the pool of the seven embedded
-retrievers (the paper's rule: union of the top 60 of each) against BM25 and reciprocal-rank fusion cut to the same number
-of chunks, each retriever alone, and all-MiniLM-L6-v2 as an eighth member. Chunks have 500 characters; a chunk counts for
-its document; recall is the mean over all judged queries. Takes 20 minutes, most of it for MiniLM; `--quick` leaves out
-MiniLM and measures cranfield only (10 s).
+retrievers (the paper's rule: union of the top 60 of each) against BM25 and reciprocal-rank fusion cut to the same
+number of chunks, each retriever alone, and all-MiniLM-L6-v2 as an eighth member. Chunks have 500 characters; a chunk
+counts for its document; recall is the mean over all judged queries. Takes 20 minutes, most of it for MiniLM;
+`--quick` leaves out MiniLM and measures cranfield only (10 s).
 
     python -m benchmarks.quality [--quick] [--only COLLECTION ...] [--collections FOLDER] [--cache FOLDER]
 """

@@ -34,9 +34,10 @@ INTRODUCTION = """\
 
 # Benchmarks
 
-`make bench` runs all benchmarks, one after another, and writes this page; `python -m benchmarks --quick` measures small
-sizes and only prints. `mutation` runs on its own. Labelled collections are read from `../shared/collections`, or from the
-folder named by `--collections`; they are not part of this project, and a benchmark without its collection is skipped.
+`make bench` runs all benchmarks, one after another, and writes this page; `python -m benchmarks --quick` measures
+small sizes and only prints. `mutation` runs on its own. Labelled collections are read from `../shared/collections`,
+or from the folder named by `--collections`; they are not part of this project, and a benchmark without its collection
+is skipped.
 
 The machine is shared with other work, so ratios are more reliable than absolute times. "Processor seconds" are summed
 over all threads; other work on the machine changes them little.

@@ -1,13 +1,14 @@
 """Scaling.
 
-Processor seconds, peak memory and bytes of each stage at five sizes; each stage runs in a process of its own. The four
-smaller sizes are fitted (a fixed part plus a power of the size) and predict the fifth; the baseline is linear growth from
-the fourth. Documents are opensearch-docs, copied with some words exchanged; queries are windows of their sentences, one
-for ten chunks; mining has a made-up log. One thread. The unit costs go to pipeline/scale/measured.json, which
-`darklode plan-scale` reads, or to the file named by `--unit-costs`. `--only` measures some ladders again and
-keeps the others. Takes 3 hours; `--quick` measures the judge at small sizes (2 min).
+Processor seconds, peak memory and bytes of each stage at five sizes; each stage runs in a process of its own. The
+four smaller sizes are fitted (a fixed part plus a power of the size) and predict the fifth; the baseline is linear
+growth from the fourth. Documents are opensearch-docs, copied with some words exchanged; queries are windows of their
+sentences, one for ten chunks; mining has a made-up log. One thread. The unit costs go to
+pipeline/scale/measured.json, which `darklode plan-scale` reads, or to the file named by `--unit-costs`. `--only`
+measures some ladders again and keeps the others. Takes 3 hours; `--quick` measures the judge at small sizes (2 min).
 
     python -m benchmarks.scaling [--quick] [--only LADDER ...] [--unit-costs FILE] [--work DIR]
+                                 [--collections FOLDER]
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import click_log
-from benchmarks.collections_io import COLLECTIONS, existing, options
+from benchmarks.collections_io import existing, options
 from benchmarks.judge_client import chat_server
 from benchmarks.judge_pairs import write_pool
 from benchmarks.measure import child_seconds, in_new_process, peak_megabytes, resident_megabytes
@@ -53,7 +54,7 @@ from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.search import SEARCH
 from darklode.pipeline.scale.growth import fit_growth
-from darklode.pipeline.scale.measured import Measured, Shares, StageCosts
+from darklode.pipeline.scale.measured import StageCosts
 from darklode.schemas.settings import Settings
 
 UNIT_COSTS = Path(__file__).parents[1] / "pipeline" / "scale" / "measured.json"
@@ -76,6 +77,7 @@ SIZES = {
 
 QUICK_SIZES = {"judge": (100, 200, 400, 800, 1_600)}
 COSTLY = ("lsa_feedback", "cca_feedback", "ppmi", "ppmi_feedback", "character", "character_feedback")
+DOCUMENTS = "opensearch-docs/raw"
 PREPARING = ("ingest_documents", "ingest_queries", "clean", "split", "chunk")
 SHORT_SECONDS, REPEATS = 1.0, 2  # a stage shorter than this is measured twice; the smaller figure counts
 RAW_QUERY_TABLES = {"ingest_queries": "raw_queries", "clean": "raw_queries", "split": "cleaned_queries"}
@@ -90,11 +92,13 @@ class Measurements:
     """What was measured.
 
     Attributes:
+        collections: folder of the labelled collections.
         sizes: by ladder.
         shares: how many rows of one kind a row of another makes (see `Shares`).
         points: by job, stage, and the unit of its size.
     """
 
+    collections: Path
     sizes: Mapping[str, Sequence[int]]
     shares: dict[str, float]
     points: dict[tuple[str, str, str], list[Point]] = field(default_factory=dict)
@@ -174,10 +178,10 @@ def index_job(run: Run, folder: Path) -> list[Step]:
     return build_index.steps(run, source, settings, None)
 
 
-def write_documents(folder: Path, chunks: int) -> None:
+def write_documents(folder: Path, chunks: int, collections: Path) -> None:
     """Documents that make about this many chunks, and a query for every ten of these."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = sorted(existing(COLLECTIONS / "opensearch-docs" / "raw").rglob("*.md"))
+    paths = sorted(existing(collections / DOCUMENTS).rglob("*.md"))
     real, generator = [(path.stem, path.read_text(encoding="utf-8")) for path in paths], random.Random(chunks)
     queries: list[str] = []
     with (folder / "docs.jsonl").open("w", encoding="utf-8") as file:
@@ -193,11 +197,11 @@ def write_documents(folder: Path, chunks: int) -> None:
     (folder / "queries.txt").write_text("\n".join(filter(None, queries)) + "\n", encoding="utf-8")
 
 
-def prepared_documents(work: Path, ladder: str, size: int) -> Path:
+def prepared_documents(work: Path, ladder: str, size: int, collections: Path) -> Path:
     """A folder with documents and the run's tables up to its chunks."""
     folder = work / f"{ladder}-{size}"
     if not folder.exists():
-        write_documents(folder, size)
+        write_documents(folder, size, collections)
         for name in PREPARING:
             once(run_stage, build_job, folder, name)
     return folder
@@ -208,7 +212,7 @@ def build_ladder(work: Path, measurements: Measurements) -> None:
     for size in measurements.sizes["documents"]:
         folder = work / f"documents-{size}"
         if not folder.exists():
-            write_documents(folder, size)
+            write_documents(folder, size, measurements.collections)
         run = Run(str(folder / "run"))
         for name in [step.stage.name for step in build_job(run, folder)]:
             if name == "search":
@@ -229,7 +233,7 @@ def build_ladder(work: Path, measurements: Measurements) -> None:
 def costly_ladder(work: Path, measurements: Measurements) -> None:
     """Retrievers that fit something to a corpus, at smaller sizes."""
     for size in measurements.sizes["costly"]:
-        folder = prepared_documents(work, "costly", size)
+        folder = prepared_documents(work, "costly", size, measurements.collections)
         for name in COSTLY:
             measure_retriever(folder, name, measurements)
 
@@ -298,7 +302,7 @@ def embed_ladder(work: Path, measurements: Measurements) -> None:
     assignment = f"encoders.vectors={json.dumps(encoder)}"
     try:
         for size in measurements.sizes["embed"]:
-            folder = prepared_documents(work, "embed", size)
+            folder = prepared_documents(work, "embed", size, measurements.collections)
             point = once(embed, folder, assignment)
             measurements.add("build", "embed", "chunks", point, int(point.pop("chunks")))
             measure_retriever(folder, "vectors", measurements, assignment)
@@ -427,18 +431,22 @@ def main() -> None:
     path: Path = arguments.unit_costs
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not arguments.quick else {}
     sizes = QUICK_SIZES if arguments.quick else SIZES
-    measurements = Measurements(sizes, dict(before.get("shares", {})))
+    measurements = Measurements(arguments.collections, sizes, dict(before.get("shares", {})))
+    ladders = [name for name in LADDERS if name in sizes and name in arguments.only]
+    if not {"documents", "embed", "costly"}.isdisjoint(ladders):
+        existing(arguments.collections / DOCUMENTS)
     work = arguments.work or Path(tempfile.mkdtemp(prefix="darklode-scaling-"))
     try:
-        for name in [name for name in LADDERS if name in sizes and name in arguments.only]:
+        for name in ladders:
             LADDERS[name](work, measurements)
     finally:
         if not arguments.work:
             shutil.rmtree(work)
     costs = unit_costs(measurements, before)
+    result = table([StageCosts.model_validate(stage) for stage in costs["stages"]])
     if not arguments.quick:
         path.write_text(json.dumps(costs, indent=1) + "\n", encoding="utf-8")
-    publish("scaling", [table([StageCosts.model_validate(stage) for stage in costs["stages"]])], quick=arguments.quick)
+    publish("scaling", [result], quick=arguments.quick)
 
 
 if __name__ == "__main__":

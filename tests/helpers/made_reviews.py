@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from scipy.stats import norm
 
 from darklode.pipeline.base.raters import cohens_kappa, confusion
 from darklode.pipeline.validate.interval import LabelledStrata
@@ -119,15 +118,3 @@ def review(run: Reviewed, scenario: Scenario, random: np.random.Generator) -> La
     )
     sizes = np.bincount(of_cell, cells.pairs, minlength=len(strata)).astype(np.int64)
     return LabelledStrata(sizes, np.array([one.verdict == 0 for one in strata]), labelled, relevant)
-
-
-def normal_interval(strata: LabelledStrata) -> tuple[float, float]:
-    """Recall with the 95 % interval of the textbook: the stratified binomial variance, by the delta method."""
-    n, x = strata.n, strata.x
-    share = x / np.maximum(n, 1)
-    total, variance = strata.pairs * share, strata.pairs**2 * share * (1 - share) / np.maximum(n - 1, 1)
-    found, missed = (float(total[strata.is_found == side].sum()) for side in (True, False))
-    of_found, of_missed = (float(variance[strata.is_found == side].sum()) for side in (True, False))
-    recall = found / (found + missed)
-    half = norm.ppf(0.975) * np.sqrt(missed**2 * of_found + found**2 * of_missed) / (found + missed) ** 2
-    return recall - half, recall + half

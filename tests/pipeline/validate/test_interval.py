@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from benchmarks.reviewed import SAMPLED, Scenario, make, review
 from darklode.pipeline.validate.interval import LabelledStrata, design_effect, estimate, merge_empty
+from helpers.made_reviews import SAMPLED, Scenario, make, review
 
 TRIALS = 1000
 SCENARIOS = {
