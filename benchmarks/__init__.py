@@ -1,1 +1,1 @@
-"""Measurements, run by `make bench`; results in benchmarks/results, read out in docs/benchmarks.md."""
+"""Benchmarks: `make bench` runs them; results are in benchmarks/results and on docs/benchmarks.md."""

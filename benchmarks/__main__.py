@@ -1,18 +1,45 @@
-"""Run all benchmarks, one after another."""
+"""Run the benchmarks one after another, each in its own process, and write docs/benchmarks.md.
 
-import contextlib
-import runpy
+python -m benchmarks [--quick] [NAME ...]
+"""
 
-NAMES = """
-    quality neural_quality judge_quality local_judges learned_judge system_ranking bm25 encoding dense gpu_pooling
-    judging adaptive adaptive_queries association lending clicks paper_mining splits nights day_gate
-    year_of_nights review browse cost cleaning million recall_interval keyed_store evaluating damage adapt adapt_compare
-    head_trainer tenants encoder_trainer towers tower_starts adapt_memory laws laws_towers joint_law next_batch
-    generated_slopes serving serving_http stage_one stage_one_ablation tower_rows starts scaling packing streaming
-    false_releases false_differences
-    many_files
-""".split()
+from __future__ import annotations
 
-for name in NAMES:
-    with contextlib.suppress(SystemExit):  # a benchmark whose collection is missing says so and ends
-        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+import os
+import subprocess
+import sys
+
+from benchmarks import report
+
+LONG = {"mutation"}
+"""Only run when named: takes hours."""
+
+ALL_THREADS = {"dense"}
+"""Compared with libraries that use all cores; all others run on one thread."""
+
+
+def main() -> None:
+    """Run; exit code 1 if a benchmark failed."""
+    parser = report.options(__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; default: all but mutation")
+    arguments = parser.parse_args()
+    names = arguments.names or [name for name in report.ALL if name not in LONG]
+    if unknown := set(names) - set(report.ALL):
+        parser.error(f"unknown benchmark: {', '.join(sorted(unknown))}; choose from {', '.join(report.ALL)}")
+    failures = [name for name in names if not has_passed(name, quick=arguments.quick)]
+    if not arguments.quick:
+        report.main()
+    if failures:
+        sys.exit(f"Failed: {', '.join(failures)}")
+
+
+def has_passed(name: str, *, quick: bool) -> bool:
+    """Run one benchmark; one that is skipped because something is missing counts as passed."""
+    print(f"== {name}", flush=True)
+    environment = dict(os.environ) if name in ALL_THREADS else os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", f"benchmarks.{name}", *(["--quick"] if quick else [])]
+    return subprocess.run(command, env=environment, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    main()

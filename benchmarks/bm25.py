@@ -1,66 +1,55 @@
-"""BM25 against raw bm25s and rank-bm25, side by side: index time, queries per second, peak memory.
+"""BM25 search.
 
-Usage: python -m benchmarks.bm25 [--collections DIR]
-Needs opensearch-docs and stackfaq in DIR, ../shared/collections by default. Writes benchmarks/results/bm25.*.
+Index time, queries a second and peak memory against bm25s (with NumPy and with numba) and rank-bm25. All systems get
+the same 27,000 and 500,000 chunks of documentation (the larger set by repetition with exchanged words), the same 200
+queries (rank-bm25: 4) and the same terms, and return the best chunks of each query from its text on. One thread;
+processor seconds; medians of five alternating rounds. numba, which `pip install -e '.[bench]'` adds, compiles in its
+first query (6 s); that is not counted. Takes 10 minutes; `--quick` measures 5,000 chunks (30 s).
 
-Every system gets the same chunks, queries and terms, and answers with the best chunks of each query, from its text on.
-Every system works on one thread, and its seconds are those of the processor, which depend less on what else the machine
-does; the index on disk is timed by the clock. Rates are medians of repeats that take turns. Each system is indexed in a
-process of its own as well, for its peak memory. numba compiles in the first query of the smaller size, once a process.
+    python -m benchmarks.bm25 [--quick] [--chunks N ...] [--collections FOLDER]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import resource
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import bm25s
 from rank_bm25 import BM25Okapi
 
-from benchmarks.collections_io import COLLECTIONS, read_jsonl
-from benchmarks.report import machine, markdown_table, write
+from benchmarks.collections_io import options, read_jsonl
+from benchmarks.measure import in_new_process, peak_megabytes, processor_seconds
+from benchmarks.report import ResultTable, publish
 from darklode.pipeline.base.terms import Analyzer, TermSpace
 from darklode.pipeline.prepare.chunk import splitter_of
-from darklode.pipeline.retrieve.retrievers.bm25 import Bm25, build_index
-from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes
-from darklode.schemas.pooling import Bm25Settings
+from darklode.pipeline.retrieve.retrievers.bm25 import Bm25
 from darklode.schemas.settings import ChunkSettings
 
 Search = Callable[[Sequence[str], int], object]
 
-SYSTEMS = ("ours", "bm25s", "bm25s, numba", "rank-bm25")
-FEW, MANY = 27_000, 500_000
+DARKLODE, RANK_BM25 = "Darklode", "rank-bm25"
+HAS_NUMBA = find_spec("numba") is not None
+SYSTEMS = (DARKLODE, "bm25s", *(["bm25s, numba"] if HAS_NUMBA else []), RANK_BM25)
+SIZES, QUICK = (27_000, 500_000), (5_000,)
+DISTINCT = 27_000
 CHANGED_WORDS = 0.05
 DEPTHS = (60, 420)
-REPEATS = 5
-QUERIES = 200
-RANK_QUERIES = 4
-"""So few, because rank-bm25 takes seconds for each; its rate is the few queries' own."""
+ROUNDS, QUERIES = 5, 200
+RANK_QUERIES = 4  # rank-bm25 takes seconds for each
+BATCH = 8192
 
 
-def documentation(root: Path) -> list[str]:
-    """Chunks of at most 500 characters from the documentation, each under its document's title."""
-    splitter = splitter_of(ChunkSettings().size)
+def documentation(root: Path, n: int) -> Iterator[str]:
+    """`n` chunks of at most 500 characters; from the second copy on some words are exchanged within a chunk."""
+    splitter, shuffler = splitter_of(ChunkSettings().size), random.Random(7)
     documents = read_jsonl(root / "opensearch-docs" / "corpus.jsonl")
     pieces = (f"{doc.get('title', '')}\n{piece}" for doc in documents for piece in splitter.split_text(doc["text"]))
-    return list(islice(pieces, FEW))
-
-
-def repeated(chunks: list[str], n: int) -> Iterator[str]:
-    """The chunks again and again, in each copy but the first with some words exchanged for others of the same chunk."""
-    shuffler = random.Random(7)
+    chunks = list(islice(pieces, DISTINCT))
     for number in range(n):
         words = chunks[number % len(chunks)].split(" ")
         for _ in range(int(len(words) * CHANGED_WORDS) + 1 if number >= len(chunks) else 0):
@@ -68,34 +57,30 @@ def repeated(chunks: list[str], n: int) -> Iterator[str]:
         yield " ".join(words)
 
 
-def batches(texts: Iterator[str], size: int = 8192) -> Iterator[list[str]]:
-    """Texts in lists of `size`."""
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    yield batch
+def batches(texts: Iterator[str]) -> Iterator[list[str]]:
+    """Texts in lists of `BATCH`."""
+    while batch := list(islice(texts, BATCH)):
+        yield batch
 
 
-def build(system: str, texts: Iterator[str]) -> tuple[Search, dict[str, float]]:
-    """A system's search from query texts on, and the seconds that reading its terms and indexing them took."""
-    began = time.process_time()
-    if system == "ours":
-        terms = TermSpace(batches(texts))
-        read = time.process_time() - began
-        index = Bm25(terms)
-        return index.search, {"terms": read, "index": time.process_time() - began - read}
-    analyzer = Analyzer()
-    tokens = [analyzer.tokenize(text) for text in texts]
-    read = time.process_time() - began
-    search = _rank(tokens, analyzer) if system == "rank-bm25" else _raw(tokens, analyzer, system.endswith("numba"))
-    return search, {"terms": read, "index": time.process_time() - began - read}
+def build(system: str, texts: Iterator[str]) -> tuple[Search, float, float]:
+    """A system's search, and the processor seconds of tokenizing and of indexing."""
+    if system == DARKLODE:
+        spaces: list[TermSpace] = []
+        tokenizing = processor_seconds(lambda: spaces.append(TermSpace(batches(texts))))
+        indexes: list[Bm25] = []
+        indexing = processor_seconds(lambda: indexes.append(Bm25(spaces[0])))
+        return indexes[0].search, tokenizing, indexing
+    analyzer, tokens = Analyzer(), list[list[str]]()
+    tokenizing = processor_seconds(lambda: tokens.extend(analyzer.tokenize(text) for text in texts))
+    searches: list[Search] = []
+    make = _rank_bm25 if system == RANK_BM25 else partial(_bm25s, backend="numba" if "numba" in system else "numpy")
+    indexing = processor_seconds(lambda: searches.append(make(tokens, analyzer)))
+    return searches[0], tokenizing, indexing
 
 
-def _raw(tokens: list[list[str]], analyzer: Analyzer, numba: bool) -> Search:
-    engine = bm25s.BM25(method="lucene", k1=1.5, b=0.75, backend="numba" if numba else "numpy")
+def _bm25s(tokens: list[list[str]], analyzer: Analyzer, backend: str) -> Search:
+    engine = bm25s.BM25(method="lucene", k1=1.5, b=0.75, backend=backend)
     engine.index(tokens, show_progress=False)
 
     def search(queries: Sequence[str], depth: int) -> object:
@@ -105,118 +90,68 @@ def _raw(tokens: list[list[str]], analyzer: Analyzer, numba: bool) -> Search:
     return search
 
 
-def _rank(tokens: list[list[str]], analyzer: Analyzer) -> Search:
+def _rank_bm25(tokens: list[list[str]], analyzer: Analyzer) -> Search:
     engine = BM25Okapi(tokens, k1=1.5, b=0.75)
     rows = list(range(len(tokens)))
     return lambda queries, depth: [engine.get_top_n(analyzer.tokenize(query), rows, depth) for query in queries]
 
 
-def seconds(act: Callable[[], object]) -> float:
-    """Processor time of one call."""
-    began = time.process_time()
-    act()
-    return time.process_time() - began
-
-
-def wall(act: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    began = time.perf_counter()
-    act()
-    return time.perf_counter() - began
-
-
-def rates(searches: dict[str, Search], queries: list[str]) -> dict[str, dict[str, float]]:
-    """Queries per second by system and depth, all systems taking turns."""
-    found: dict[str, dict[str, float]] = {system: {} for system in searches}
-    for system, search in searches.items():
-        found[system]["first query s"] = seconds(partial(search, queries[:1], DEPTHS[0]))
-    for depth in DEPTHS:
-        taken: dict[str, list[float]] = {system: [] for system in searches}
-        for repeat in range(REPEATS):
-            for system, search in searches.items():
-                few = RANK_QUERIES if system == "rank-bm25" else len(queries)
-                if few == len(queries) or repeat == 0:
-                    taken[system].append(seconds(partial(search, queries[:few], depth)) / few)
-        for system, spent in taken.items():
-            found[system][f"top {depth}"] = 1 / median(spent)
-    return found
-
-
-def measure_one(system: str, root: Path, n: int) -> dict[str, float]:
-    """In this process: build one system and search a little, for its seconds and peak memory."""
-    chunks = documentation(root)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    search, spent = build(system, repeated(chunks, n))
+def build_alone(system: str, root: Path, n: int) -> tuple[float, float, float]:
+    """Seconds of tokenizing and indexing, and peak megabytes; for a process of its own."""
+    search, tokenizing, indexing = build(system, documentation(root, n))
     search(["how to configure the index"], DEPTHS[-1])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return spent | {"peak MB": peak / 1024, "of it before the index": before / 1024}
+    return tokenizing, indexing, peak_megabytes()
 
 
-def alone(system: str, root: Path, n: int) -> dict[str, float]:
-    """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.bm25", "--collections", str(root), "--system", system, "--chunks"]
-    said = subprocess.run([*command, str(n)], check=True, capture_output=True, text=True).stdout
-    figures: dict[str, float] = json.loads(said.splitlines()[-1])
-    return figures
+def queries_per_second(searches: dict[str, Search], queries: list[str]) -> dict[str, list[float]]:
+    """Of each system, by depth; the systems take turns."""
+    rates: dict[str, list[float]] = {system: [] for system in searches}
+    for search in searches.values():
+        search(queries[:1], DEPTHS[0])
+    for depth in DEPTHS:
+        seconds: dict[str, list[float]] = {system: [] for system in searches}
+        for number in range(ROUNDS):
+            for system, search in searches.items():
+                sample = queries[:RANK_QUERIES] if system == RANK_BM25 else queries
+                if sample is queries or number == 0:
+                    seconds[system].append(processor_seconds(partial(search, sample, depth)) / len(sample))
+        for system, spent in seconds.items():
+            rates[system].append(1 / median(spent))
+    return rates
 
 
-def kept(terms: TermSpace) -> dict[str, float]:
-    """Seconds to build, keep and open an index, and to open it again."""
-    with tempfile.TemporaryDirectory() as folder:
-        indexes = Bm25Indexes(folder, "benchmark", Path(folder))
-
-        def get() -> object:
-            return indexes.get(Bm25Settings(), lambda: build_index(terms, Bm25Settings()))
-
-        return {"build and keep s": wall(get), "open again s": median(wall(get) for _ in range(5))}
-
-
-def measure(root: Path, n: int) -> dict[str, Any]:
-    """All systems on `n` chunks of the documentation."""
-    chunks = documentation(root)
+def measure(root: Path, n: int) -> list[list[object]]:
+    """A row for each system."""
     queries = [row["text"] for row in read_jsonl(root / "stackfaq" / "queries.jsonl")][:QUERIES]
-    indexed = {system: alone(system, root, n) for system in SYSTEMS}
-    searches = {system: build(system, repeated(chunks, n))[0] for system in SYSTEMS}
-    found = rates(searches, queries)
-    searches.clear()
-    disk = kept(TermSpace(batches(repeated(chunks, n))))
-    return {"chunks": n, "kept": disk, "systems": {system: indexed[system] | found[system] for system in SYSTEMS}}
+    alone = {system: in_new_process(build_alone, system, root, n) for system in SYSTEMS}
+    rates = queries_per_second({system: build(system, documentation(root, n))[0] for system in SYSTEMS}, queries)
+    return [result_row(n, system, alone[system], rates[system], rates[DARKLODE]) for system in SYSTEMS]
 
 
-def _cells(own: dict[str, float]) -> list[str]:
-    spent = [f"{own['terms']:.2f}", f"{own['index']:.2f}", f"{own['peak MB']:.0f}", f"{own['first query s']:.2f}"]
-    return spent + [f"{own[f'top {depth}']:,.1f}" for depth in DEPTHS]
+def result_row(
+    n: int, system: str, alone: tuple[float, float, float], rates: Sequence[float], ours: Sequence[float]
+) -> list[object]:
+    """Figures of a system, and Darklode's rate as a multiple of the system's."""
+    return [n, system, *alone, *rates, *(our / rate for our, rate in zip(ours, rates, strict=True))]
 
 
-def _markdown(results: list[dict[str, Any]]) -> str:
-    head = ["system", "terms s", "index s", "peak MB", "first query s", *[f"top {d}: queries/s" for d in DEPTHS]]
-    parts = ["# BM25", machine(), __doc__.split("\n\n", 2)[2].strip()]
-    for result in results:
-        systems, disk = result["systems"], result["kept"]
-        rows = [[name, *_cells(own)] for name, own in systems.items()]
-        parts += [f"## {result['chunks']:,} chunks", markdown_table(head, rows)]
-        kept_s, opened_s = disk["build and keep s"], disk["open again s"]
-        parts.append(f"Ours built from its terms and kept on disk in {kept_s:.2f} s, opened again in {opened_s:.2f} s.")
-        for depth in DEPTHS:
-            ours = systems["ours"][f"top {depth}"]
-            ratios = [f"{ours / systems[name][f'top {depth}']:,.2f} × {name}" for name in SYSTEMS[1:]]
-            parts.append(f"Ours, top {depth}: {', '.join(ratios)}.")
-    return "\n\n".join(
-        [*parts, f"rank-bm25: the rate of {RANK_QUERIES} queries; the others: of {QUERIES}, {REPEATS} times."]
-    )
+def table(rows: Sequence[Sequence[object]]) -> ResultTable:
+    """Figures by size and system."""
+    columns = {"chunks": ",d", "system": "", "tokenizing s": ".2f", "indexing s": ".2f", "peak MB": ".0f"}
+    columns |= {f"top {depth}: queries/s": ",.1f" for depth in DEPTHS}
+    columns |= {f"top {depth}: Darklode ÷ system": ",.2f" for depth in DEPTHS}
+    packages = ("bm25s", "numpy", "rank-bm25", *(["numba"] if HAS_NUMBA else []))
+    return ResultTable("Side by side", columns, rows, packages=packages)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
-    parser.add_argument("--system", choices=SYSTEMS, help="measure one alone, and print its figures")
-    parser.add_argument("--chunks", type=int, default=FEW)
+    """Measure, print and save."""
+    parser = options(__doc__)
+    parser.add_argument("--chunks", type=int, nargs="+", default=SIZES)
     arguments = parser.parse_args()
-    if arguments.system:
-        print(json.dumps(measure_one(arguments.system, arguments.collections, arguments.chunks)))
-        return
-    results = [measure(arguments.collections, n) for n in (FEW, MANY)]
-    write("bm25", _markdown(results), results)
+    sizes, root = QUICK if arguments.quick else arguments.chunks, arguments.collections
+    rows = [row for n in sizes for row in measure(root, n)]
+    publish("bm25", [table(rows)], quick=arguments.quick)
 
 
 if __name__ == "__main__":

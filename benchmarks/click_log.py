@@ -1,9 +1,9 @@
-"""A made-up search log of any size, in a Parquet file a day, and the documents that it shows.
+"""A made-up search log of any size, one Parquet file a day, and the documents that it shows.
 
-Queries are drawn by rank with probability proportional to 1 / (rank + 2.7) from a fixed set, so that most searches are
-for a few queries and every day brings new ones. A query has thirty documents, of which ten are shown in a noisy order.
-A user looks at place r with probability r^-0.65, and clicks there on one of the query's two best in half of the cases,
-on another document in one of twenty.
+Queries are drawn by rank from a fixed set, with probability proportional to 1 / (rank + 2.7): most searches are for a
+few queries, and every day brings new ones. A query has thirty documents, of which ten are shown in a noisy order. A
+user examines position r with probability r^-0.65, and then clicks one of the query's two best documents with
+probability 0.5, any other one with 0.05.
 """
 
 from datetime import date, timedelta
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 FIRST = date(2026, 1, 1)
 QUERIES = 4_000_000
 VOCABULARY = 80_000
-DOCUMENTS = 200_000
 CANDIDATES, SHOWN = 30, 10
 Ints = NDArray[np.int64]
 
 
 def ranks(generator: np.random.Generator, size: int, kinds: int) -> Ints:
-    """Numbers below `kinds`, the smaller the oftener: Zipf and Mandelbrot."""
+    """Numbers below `kinds`; smaller ones are more frequent (Zipf–Mandelbrot)."""
     ends = np.cumsum(1 / (np.arange(kinds) + 2.7))
     drawn: Ints = np.searchsorted(ends / ends[-1], generator.random(size), side="right").clip(max=kinds - 1)
     return drawn
@@ -43,22 +42,22 @@ def texts(queries: Ints) -> pa.Array:
 
 
 def _scattered(numbers: Ints) -> NDArray[np.float64]:
-    """A number from 0 to 1 for each, as if drawn (the finaliser of SplitMix64)."""
+    """A pseudo-random number from 0 to 1 for each (the finalizer of SplitMix64)."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    found: NDArray[np.float64] = (mixed >> np.uint64(11)) / 2.0**53
-    return found
+    scattered: NDArray[np.float64] = (mixed >> np.uint64(11)) / 2.0**53
+    return scattered
 
 
-def day_of_log(number: int, searches: int, first: date = FIRST) -> pa.Table:
+def day_of_log(number: int, searches: int, documents: int) -> pa.Table:
     """A day's impressions, in the order of the searches."""
     generator = np.random.default_rng(number)
-    day = first + timedelta(number)
+    day = FIRST + timedelta(number)
     query = ranks(generator, searches, QUERIES)
     noise = generator.random((searches, CANDIDATES)) + np.arange(CANDIDATES) / CANDIDATES
     shown = np.argsort(noise, axis=1)[:, :SHOWN]
-    document = (query[:, None] * 7919 + shown * 104729) % DOCUMENTS
+    document = (query[:, None] * 7919 + shown * 104729) % documents
     looked = generator.random(shown.shape) < np.arange(1, SHOWN + 1) ** -0.65
     clicked = looked & (generator.random(shown.shape) < np.where(shown < 2, 0.5, 0.05))
     second = np.sort(generator.integers(0, 86_400, searches))
@@ -77,21 +76,20 @@ def day_of_log(number: int, searches: int, first: date = FIRST) -> pa.Table:
     )
 
 
-def write_day(folder: Path, number: int, searches: int) -> int:
-    """Write a day's impressions; returns how many."""
-    table = day_of_log(number, searches)
+def write_day(folder: Path, number: int, searches: int, documents: int) -> None:
+    """Write a day's impressions."""
+    table = day_of_log(number, searches, documents)
     place = folder / f"date={FIRST + timedelta(number)}" / "impressions.parquet"
     place.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, place, compression="zstd")
-    return len(table)
 
 
-def write_documents(file: Path) -> None:
+def write_documents(file: Path, documents: int) -> None:
     """Write the documents, forty words each."""
     generator = np.random.default_rng(0)
     words = pa.array([f"word{number}" for number in range(VOCABULARY)])
-    columns = [words.take(pa.array(ranks(generator, DOCUMENTS, VOCABULARY))) for _ in range(40)]
-    ids = pc.binary_join_element_wise("d", pa.array(np.arange(DOCUMENTS)).cast(pa.string()), "")
+    columns = [words.take(pa.array(ranks(generator, documents, VOCABULARY))) for _ in range(40)]
+    ids = pc.binary_join_element_wise("d", pa.array(np.arange(documents)).cast(pa.string()), "")
     title = pc.binary_join_element_wise(*columns[:4], " ")
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"doc_id": ids, "title": title, "text": pc.binary_join_element_wise(*columns, " ")}), file)

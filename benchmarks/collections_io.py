@@ -1,4 +1,4 @@
-"""Reads the labelled collections (BEIR layout) as chunks, the way the retrievers see them."""
+"""Reads the labelled collections (BEIR layout)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 from numpy.typing import NDArray
 
+from benchmarks import report
+
 CHUNK_CHARACTERS = 500
 COLLECTIONS = Path(__file__).parents[1] / "../shared/collections"
 LABELLED = ("cranfield", "vaswani", "cisi", "stackfaq")
 
+Qrels = list[tuple[str, str, int]]
+"""Query id, document id, grade."""
+
 
 @dataclass(frozen=True)
 class Collection:
-    """One collection.
+    """One collection, cut into chunks as retrievers see them.
 
     Attributes:
         chunks: "title\\nheading\\ntext" of each chunk, in document order.
@@ -36,32 +42,39 @@ class Collection:
     relevant: list[NDArray[np.int64]]
 
 
-def options(about: str | None, names: Sequence[str]) -> argparse.ArgumentParser:
-    """Of a script over labelled collections: where these lie, which are taken, and where vectors are kept."""
-    parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--collections", type=Path, default=COLLECTIONS)
-    parser.add_argument("--only", nargs="+", default=list(names))
-    parser.add_argument("--cache", default=tempfile.mkdtemp())
+def options(about: str | None, names: Sequence[str] = LABELLED) -> argparse.ArgumentParser:
+    """Options of a benchmark over labelled collections."""
+    parser = report.options(about)
+    parser.add_argument("--collections", type=Path, default=COLLECTIONS, help="folder of the labelled collections")
+    parser.add_argument("--only", nargs="+", choices=names, default=list(names), help="collections to measure")
+    parser.add_argument(
+        "--cache", default=tempfile.gettempdir() + "/darklode-bench-cache", help="vectors are kept here"
+    )
     return parser
 
 
+def skip(reason: str) -> NoReturn:
+    """End the benchmark with exit code 0."""
+    print(f"Skipped: {reason}")
+    raise SystemExit(0)
+
+
 def existing(path: Path) -> Path:
-    """The path; the benchmark ends with a sentence and exit code 0 where it is missing: collections come separately."""
+    """The path; the benchmark is skipped if it is missing, because collections come separately."""
     if not path.exists():
-        print(f"Skipped: {path} is missing. `--collections FOLDER` names the folder with the labelled collections.")
-        raise SystemExit(0)
+        skip(f"{path} is missing. `--collections FOLDER` names the folder of the labelled collections.")
     return path
 
 
 def present(names: Sequence[str], root: Path) -> list[str]:
-    """The collections that lie in `root`; the others are named on the screen, and the benchmark ends if none does."""
-    there = [name for name in names if (root / name).is_dir()]
-    if not there:
+    """The collections in `root`; the benchmark is skipped if there is none."""
+    found = [name for name in names if (root / name).is_dir()]
+    if not found:
         existing(root / names[0])
     for name in names:
-        if name not in there:
+        if name not in found:
             print(f"Skipped collection {name}: {root / name} is missing.")
-    return there
+    return found
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, str]]:
@@ -70,27 +83,25 @@ def read_jsonl(path: Path) -> Iterator[dict[str, str]]:
         yield from map(json.loads, lines)
 
 
-def read_collection(name: str, root: Path = COLLECTIONS, least: int = 1) -> Collection:
-    """The collection in `root/name`; one without queries has none. Documents of grade `least` and more are relevant."""
+def read_qrels(path: Path) -> Qrels:
+    """Judgments of a TSV file with a header line."""
+    lines = existing(path).read_text(encoding="utf-8").splitlines()[1:]
+    return [(query, document, int(grade)) for query, document, grade in (line.split("\t") for line in lines)]
+
+
+def read_collection(name: str, root: Path = COLLECTIONS) -> Collection:
+    """The collection in `root/name`; documents of grade 1 and more are relevant."""
     documents = list(read_jsonl(root / name / "corpus.jsonl"))
     splitter = RecursiveCharacterTextSplitter(chunk_size=CHUNK_CHARACTERS, chunk_overlap=0)
     pieces = [splitter.split_text(document["text"]) or [""] for document in documents]
     titled = zip((document.get("title", "") for document in documents), pieces, strict=True)
     chunks = [f"{title}\n\n{piece}" for title, parts in titled for piece in parts]
-    owners = np.repeat(np.arange(len(documents)), [len(ps) for ps in pieces])
-    queries, relevant = _read_judged(root / name, {d["_id"]: row for row, d in enumerate(documents)}, least)
-    return Collection(name, chunks, owners, queries, relevant)
-
-
-def _read_judged(folder: Path, row_of: dict[str, int], least: int) -> tuple[list[str], list[NDArray[np.int64]]]:
-    qrels = folder / "qrels" / "test.tsv"
-    if not qrels.exists():
-        return [], []
+    owners = np.repeat(np.arange(len(documents)), [len(parts) for parts in pieces])
+    row_of = {document["_id"]: row for row, document in enumerate(documents)}
     positives: dict[str, set[int]] = {}
-    for line in qrels.read_text(encoding="utf-8").splitlines()[1:]:
-        query, document, score = line.split("\t")
-        if int(score) >= least and document in row_of:
+    for query, document, grade in read_qrels(root / name / "qrels" / "test.tsv"):
+        if grade >= 1 and document in row_of:
             positives.setdefault(query, set()).add(row_of[document])
-    texts = {row["_id"]: row["text"] for row in read_jsonl(folder / "queries.jsonl")}
-    judged = [query for query in texts if query in positives]
-    return [texts[q] for q in judged], [np.array(sorted(positives[q]), dtype=np.int64) for q in judged]
+    texts = {row["_id"]: row["text"] for row in read_jsonl(root / name / "queries.jsonl") if row["_id"] in positives}
+    relevant = [np.array(sorted(positives[query]), dtype=np.int64) for query in texts]
+    return Collection(name, chunks, owners, list(texts.values()), relevant)

@@ -1,192 +1,272 @@
-"""How far the embedded judge agrees with human judgments, and whether it can say that nothing answers.
+"""Quality of judges.
 
-    python -m benchmarks.judge_quality                # writes benchmarks/results/judge_quality.{md,json}
+Agreement of judges that need no server with people: the embedded judge, the cosine of all-MiniLM-L6-v2 (the encoder
+judge), and as the baseline the idf-weighted share of the query's terms that a chunk holds. Pairs: the pool of the
+seven embedded retrievers and MiniLM for 60 queries of each collection; these list positives only, so what is not
+listed counts as not relevant. homedepot has grades by people (relevant: 2 and more). Every threshold is chosen on the
+other labelled collections, for homedepot on all four; "as shipped" uses the default threshold.
 
-On the pool of the seven embedded retrievers; a chunk counts as positive if its document was judged relevant. The four
-collections list positives only: what is not listed was never judged and counts as not relevant here, so precision and
-kappa are lower than a full judgment would give. Cranfield's papers from which a question came are left out.
+Ranking of systems: Kendall's tau between thirteen systems (the seven retrievers, three fusions and three made worse)
+ranked by nDCG@10 with a judge's labels and with people's. The baseline is people against people: systems ranked on
+one half of the queries and on the other, mean over 200 random halves.
 
-The judge's weights were fitted to these four. `left out` shows what remains when weights and cut are fitted to the
-other three. Beside it in the same run: version 1 of the judge, whose constants were chosen on all four, and coverage
-alone, its one threshold chosen on the other three. homedepot, graded by people from 0 to 3, took part in nothing.
+Takes 40 minutes, most of it for MiniLM's vectors; `--quick` leaves out MiniLM and measures two collections (1 min).
+
+    python -m benchmarks.judge_quality [--quick] [--only COLLECTION ...] [--collections FOLDER] [--cache FOLDER]
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
+from scipy.stats import kendalltau
+from sklearn.metrics import roc_auc_score
 
-from benchmarks.agreement import best_cut, kappa, places, share_answered, tau, within_query_auc
-from benchmarks.collections_io import COLLECTIONS, LABELLED
-from benchmarks.judged_pools import Judged, cases, graded
-from benchmarks.report import machine, markdown_table, write
+from benchmarks.collections_io import (
+    Collection,
+    options,
+    present,
+    read_collection,
+    read_jsonl,
+    read_qrels,
+)
+from benchmarks.quality import (
+    MINILM,
+    POOL_DEPTH,
+    Rankings,
+    content_hash,
+    fused_order,
+    rank,
+    rank_by_minilm,
+    union,
+)
+from benchmarks.report import ResultTable, publish
+from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.raters import cohens_kappa, confusion
+from darklode.pipeline.judge.cosine import Cosine
+from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.kinds.embedded import EmbeddedSettings
-from darklode.pipeline.judge.logistic import Logistic
-from darklode.schemas.settings import TripletSettings
+from darklode.pipeline.judge.port import PAIRS
+from darklode.pipeline.retrieve.encoders.deferred import Deferred
+from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 
-UNSEEN = "homedepot"
-FORMER_CUT = 0.6
-CUTS = np.linspace(0.02, 0.98, 97)
-CASES = {"whole": 1.0, "robbed": 0.5, "strangers": 0.25}
-"""What each kind of pool weighs in the fit: queries with an answer, some without, and none with one."""
+GRADED = "homedepot"
+SAMPLED_QUERIES, SEED = 60, 13
+COVERAGE, EMBEDDED, COSINE = "idf coverage (baseline)", "embedded", "MiniLM cosine"
+COSINE_THRESHOLD = 0.556  # the encoder judge's probability is one half there
+QUANTILES = np.linspace(0.3, 0.999, 300)
+BLOCK = 1 << 13
+CUTOFF, HALVES, HALVES_SEED = 10, 200, 7
 
-CAVEAT = "Positives only: what is not listed was never judged, and counts as not relevant."
-
-Pools = Mapping[str, Mapping[str, Judged]]
-Scorer = Callable[[Judged], NDArray[np.float64]]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Weights of the absolute features, and the cut of best agreement."""
+class LabelledPairs:
+    """Judged pairs of one collection; arrays of shape (n_pairs,).
 
-    model: Logistic
-    cut: float
+    Attributes:
+        query: query row.
+        positive: relevant to people.
+        scores: by judge.
+    """
 
-    def __str__(self) -> str:
-        return " ".join(f"{number:.2f}" for number in (*self.model.weights, self.model.intercept))
-
-    def __call__(self, judged: Judged) -> NDArray[np.float64]:
-        """The probability of each pair, shape (n_pairs,)."""
-        return self.model.probability(judged.absolute)
-
-
-def fit(pools: Sequence[Mapping[str, Judged]]) -> Fitted:
-    """Weights and intercept, each collection weighing the same, then the cut of the best mean kappa on whole pools."""
-    parts = [(of[case], weight) for of in pools for case, weight in CASES.items()]
-    features = np.concatenate([judged.absolute for judged, _ in parts])
-    positive = np.concatenate([judged.positive for judged, _ in parts])
-    weights = np.concatenate([np.full(len(judged.query), weight / len(judged.query)) for judged, weight in parts])
-    spread = features.std(axis=0)
-    found = LogisticRegression(C=1e3, max_iter=1000).fit(features / spread, positive, weights / weights.mean())
-    model = Logistic(tuple(found.coef_[0] / spread), float(found.intercept_[0]))
-    return Fitted(model, cut_of(pools, Fitted(model, 0)))
+    query: Ints
+    positive: Flags
+    scores: Mapping[str, Floats]
 
 
-def cut_of(pools: Sequence[Mapping[str, Judged]], score: Scorer) -> float:
-    """The cut of the best mean kappa on whole pools."""
-    return best_cut([(score(of["whole"]), of["whole"].positive) for of in pools], CUTS)
-
-
-def left_out(name: str, pools: Pools) -> dict[str, Any]:
-    """A collection's figures with everything fitted to the others, and beside them those of what ships."""
-    others, own = [of for other, of in pools.items() if other != name], pools[name]
-    fitted, threshold = fit(others), cut_of(others, lambda judged: judged.coverage)
-    return {
-        "collection": name,
-        "queries": len(own["whole"].answerable),
-        "pairs": len(own["whole"].query),
-        "positive": own["whole"].positive.mean(),
-        "weights": str(fitted),
-        "cut": fitted.cut,
-        **labels("coverage", own, lambda judged: judged.coverage, threshold),
-        **labels("version 1", own, lambda judged: judged.former, FORMER_CUT),
-        **labels("left out", own, fitted, fitted.cut),
-        **labels("ships", own, lambda judged: judged.probability, EmbeddedSettings().cut),
-        **training("left out", own, fitted),
-        **training("ships", own, lambda judged: judged.probability),
+def score_pairs(
+    queries: Sequence[str], chunks: Sequence[str], query: Ints, chunk: Ints, cache: EmbeddingCache | None
+) -> dict[str, Floats]:
+    """Scores of each judge for the pairs of these query and chunk rows; without a cache MiniLM is left out."""
+    with tempfile.TemporaryDirectory() as scratch:
+        corpus = Corpus(lambda: iter([chunks]), len(chunks), Path(scratch))
+        judge, pairs = EmbeddedJudge(corpus.terms), _pair_table(queries, chunks, query, chunk)
+        blocks = [judge.features(pairs.slice(start, BLOCK)) for start in range(0, pairs.num_rows, BLOCK)]
+    scores = {
+        COVERAGE: np.concatenate([block.coverage for block in blocks]),
+        EMBEDDED: np.concatenate([block.probability for block in blocks]),
     }
+    return scores | ({COSINE: Cosine(Deferred(MINILM), cache)(pairs)[:, 0]} if cache else {})
 
 
-def labels(who: str, own: Mapping[str, Judged], score: Scorer, cut: float) -> dict[str, float]:
-    """Agreement of the labels on the whole pool, and how many queries get a positive with and without an answer."""
-    whole, robbed, strangers = (own[case] for case in CASES)
-    said = score(whole) >= cut
-    there = robbed.answerable
-    figures = {
-        "kappa": kappa(said, whole.positive),
-        "precision": whole.positive[said].mean() if said.any() else float("nan"),
-        "recall": said[whole.positive].mean(),
-        "called": said.mean(),
-        "auc": within_query_auc(whole.query, score(whole), whole.positive),
-        "tau": tau(whole.found_by, said, whole.positive),
-        "answered": share_answered(robbed.query, score(robbed) >= cut, there),
-        "answered though robbed": share_answered(robbed.query, score(robbed) >= cut, ~there),
-        "answered though strange": share_answered(strangers.query, score(strangers) >= cut, ~strangers.answerable),
-    }
-    return {f"{who}: {name}": value for name, value in figures.items()}
+def _pair_table(queries: Sequence[str], chunks: Sequence[str], query: Ints, chunk: Ints) -> pa.Table:
+    """Rows of `PAIRS`; ids are empty, because no judge here reads them."""
+    rows, hashes = pa.array(chunk), pa.array([content_hash(text) for text in chunks])
+    columns = dict.fromkeys(PAIRS.names, pa.repeat("", len(query)))
+    columns |= dict.fromkeys(("title", "heading"), pa.nulls(len(query), pa.string()))
+    columns |= {"query": pa.array(queries).take(pa.array(query)), "text": pa.array(chunks).take(rows)}
+    columns |= {"chunk_hash": hashes.take(rows)}
+    return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS)
 
 
-def training(who: str, own: Mapping[str, Judged], score: Scorer) -> dict[str, float]:
-    """Of the positives from which triplets are made: how many are relevant, how many a query has, who gets some."""
-    chosen, whole, robbed = TripletSettings(), own["whole"], own["robbed"]
-    learned = {
-        name: (score(of) >= chosen.min_probability) & (places(of.query, score(of)) <= chosen.max_positives)
-        for name, of in own.items()
-    }
-    figures = {
-        "training precision": whole.positive[learned["whole"]].mean(),
-        "training positives a query": learned["whole"].sum() / len(whole.answerable),
-        "trained though robbed": share_answered(robbed.query, learned["robbed"], ~robbed.answerable),
-    }
-    return {f"{who}: {name}": value for name, value in figures.items()}
+def pooled_pairs(collection: Collection, cache: EmbeddingCache | None) -> LabelledPairs:
+    """The pool of a sample of the queries."""
+    sample = np.sort(np.random.default_rng(SEED).permutation(len(collection.queries))[:SAMPLED_QUERIES])
+    queries, relevant = [collection.queries[row] for row in sample], [collection.relevant[row] for row in sample]
+    collection = replace(collection, queries=queries, relevant=relevant)
+    rankings = rank(collection, POOL_DEPTH) | ({"MiniLM": rank_by_minilm(collection, cache)} if cache else {})
+    pool = union(rankings, POOL_DEPTH)
+    query, chunk = np.repeat(np.arange(len(pool)), [len(rows) for rows in pool]), np.concatenate(pool)
+    scores = score_pairs(queries, collection.chunks, query, chunk, cache)
+    return LabelledPairs(query, people_labels(collection)[query, chunk], scores)
 
 
-def unseen(judged: Judged, pools: Pools) -> list[dict[str, Any]]:
-    """The three judges on pairs that people graded, everything chosen on the four collections."""
-    threshold = cut_of(list(pools.values()), lambda one: one.coverage)
-    judges: dict[str, tuple[NDArray[np.float64], float]] = {
-        "coverage alone": (judged.coverage, threshold),
-        "version 1": (judged.former, FORMER_CUT),
-        "version 2": (judged.probability, EmbeddedSettings().cut),
-        "version 2, where triplets begin": (judged.probability, TripletSettings().min_probability),
-    }
-    return [
-        {
-            "judge": name,
-            "cut": cut,
-            "kappa": kappa(score >= cut, judged.positive),
-            "precision": judged.positive[score >= cut].mean(),
-            "recall": (score >= cut)[judged.positive].mean(),
-            "called": (score >= cut).mean(),
-            "auc": within_query_auc(judged.query, score, judged.positive),
-            "queries without a positive": 1 - share_answered(judged.query, score >= cut, judged.answerable),
-        }
-        for name, (score, cut) in judges.items()
+def graded_pairs(folder: Path, cache: EmbeddingCache | None) -> LabelledPairs:
+    """The labelled test pairs of a collection with grades; grade 2 and more is relevant."""
+    documents = {row["_id"]: row["text"] for row in read_jsonl(folder / "corpus.jsonl")}
+    texts = {row["_id"]: row["text"] for row in read_jsonl(folder / "queries.jsonl")}
+    qrels = sorted(read_qrels(folder / "qrels" / "test.tsv"))
+    row_of, number = {name: row for row, name in enumerate(documents)}, dict[str, int]()
+    query = np.array([number.setdefault(name, len(number)) for name, _, _ in qrels])
+    chunk = np.array([row_of[document] for _, document, _ in qrels])
+    scores = score_pairs([texts[name] for name in number], list(documents.values()), query, chunk, cache)
+    return LabelledPairs(query, np.array([grade >= 2 for *_, grade in qrels]), scores)
+
+
+def people_labels(collection: Collection) -> Flags:
+    """Chunks whose document is relevant to people, shape (n_queries, n_chunks)."""
+    return np.stack([np.isin(collection.owners, documents) for documents in collection.relevant])
+
+
+def kappa(labels: Flags, positive: Flags) -> float:
+    """Cohen's kappa; 0 if all pairs have the same label."""
+    return float(np.nan_to_num(cohens_kappa(confusion(labels, positive))))
+
+
+def fit_threshold(collections: Sequence[LabelledPairs], judge: str) -> float:
+    """The threshold with the highest mean kappa over several collections."""
+    candidates = np.unique(np.quantile(np.concatenate([pairs.scores[judge] for pairs in collections]), QUANTILES))
+    means = [
+        np.mean([kappa(pairs.scores[judge] >= cut, pairs.positive) for pairs in collections]) for cut in candidates
     ]
+    return float(candidates[np.argmax(means)])
 
 
-def markdown(rows: list[dict[str, Any]], found: list[dict[str, Any]], people: Judged, fitted: Fitted) -> str:
-    """The report: what is counted, where it was measured, the four collections, the unseen one."""
-    names = [name for name in rows[0] if name not in {"collection", "weights"}]
-    each = [[name, *(_shown(row[name]) for row in rows), _shown(fmean(row[name] for row in rows))] for name in names]
-    weights = ["weights, intercept", *(row["weights"] for row in rows), f"all four: {fitted}"]
-    size = f"{len(people.query):,} pairs of {len(people.answerable):,} queries, {people.positive.mean():.0%} relevant"
-    four = markdown_table(["figure", *(row["collection"] for row in rows), "mean"], [weights, *each])
-    other = markdown_table(list(found[0]), [[_shown(cell) for cell in row.values()] for row in found])
-    return "\n\n".join([CAVEAT, machine(), four, f"{UNSEEN}, relevant from grade 2 on: {size}.", other])
+def mean_auc(pairs: LabelledPairs, judge: str) -> float:
+    """Mean area under the ROC curve over the queries that have positives and negatives."""
+    by_query = [pairs.query == query for query in np.unique(pairs.query)]
+    mixed = [rows for rows in by_query if 0 < pairs.positive[rows].sum() < rows.sum()]
+    return float(np.mean([roc_auc_score(pairs.positive[rows], pairs.scores[judge][rows]) for rows in mixed]))
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+def agreement(pairs: LabelledPairs, others: Sequence[LabelledPairs]) -> dict[tuple[str, str], float]:
+    """Figures by measure and judge, with thresholds chosen on other collections."""
+    labels = {judge: scores >= fit_threshold(others, judge) for judge, scores in pairs.scores.items()}
+    labels["embedded, as shipped"] = pairs.scores[EMBEDDED] >= EmbeddedSettings().cut
+    figures: dict[tuple[str, str], float] = {}
+    for judge, said in labels.items():
+        hits = float((said & pairs.positive).sum())
+        figures["kappa", judge] = kappa(said, pairs.positive)
+        figures["precision", judge] = hits / max(float(said.sum()), 1.0)
+        figures["recall", judge] = hits / float(pairs.positive.sum())
+    return figures | {("AUC", judge): mean_auc(pairs, judge) for judge in pairs.scores}
 
 
-def main() -> None:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--collections", type=Path, default=COLLECTIONS, help="folder of the collections (BEIR layout)")
-    root = parser.parse_args().collections
-    pools = {name: cases(name, root) for name in LABELLED}
-    rows = [{key: _plain(value) for key, value in left_out(name, pools).items()} for name in LABELLED]
-    people = graded(UNSEEN, root)
-    found = [{key: _plain(value) for key, value in row.items()} for row in unseen(people, pools)]
-    write(
-        "judge_quality",
-        markdown(rows, found, people, fit(list(pools.values()))),
-        {"collections": rows, "unseen": found},
+def agreement_table(figures: Mapping[str, Mapping[tuple[str, str], float]], sizes: Mapping[str, int]) -> ResultTable:
+    """Rows by measure and judge, columns by collection."""
+    keys = sorted(
+        next(iter(figures.values())), key=lambda key: ("kappa AUC precision recall".split().index(key[0]), key)
+    )
+    rows = [[*key, *(one[key] for one in figures.values())] for key in keys]
+    columns = {"measure": "", "judge": ""} | dict.fromkeys(figures, ".3f")
+    note = "Pairs: " + ", ".join(f"{name} {size:,}" for name, size in sizes.items()) + "."
+    return ResultTable(
+        "Agreement with people", columns, rows, note, ["sentence-transformers"] if "MiniLM" in str(keys) else []
     )
 
 
-def _plain(value: Any) -> Any:
-    return round(float(value), 3) if isinstance(value, (float, np.floating)) else value
+def thirteen_systems(seven: Rankings, n_chunks: int) -> Rankings:
+    """The seven rankings and six made from them, the last three to be worse."""
+    lists = {name: rows[:, :POOL_DEPTH] for name, rows in seven.items()}
+
+    def fused(*names: str) -> Ints:
+        orders = fused_order({name: lists[name] for name in names or lists}, n_chunks)
+        return np.stack([np.pad(rows, (0, POOL_DEPTH), constant_values=-1)[:POOL_DEPTH] for rows in orders])
+
+    return lists | {
+        "all seven, fused": fused(),
+        "bm25 and lsa_feedback, fused": fused("bm25", "lsa_feedback"),
+        "character and ppmi, fused": fused("character", "ppmi"),
+        "bm25 without its first result": lists["bm25"][:, 1:],
+        "lsa_feedback, every other result": lists["lsa_feedback"][:, ::2],
+        "all seven, fused, first ten reversed": fused()[:, CUTOFF - 1 :: -1],
+    }
+
+
+def ndcg(rows: Ints, relevant: Flags) -> Floats:
+    """nDCG@10 of each query, 0 if nothing is relevant, shape (n_queries,)."""
+    first = rows[:, :CUTOFF]
+    hits = np.take_along_axis(relevant, np.maximum(first, 0), axis=1) & (first >= 0)
+    discount = 1 / np.log2(np.arange(2, CUTOFF + 2))
+    ideal = np.concatenate([[1], np.cumsum(discount)])[np.minimum(relevant.sum(axis=1), CUTOFF)]
+    return np.asarray(hits @ discount[: first.shape[1]] / ideal * relevant.any(axis=1))
+
+
+def tau(left: Floats, right: Floats) -> float:
+    """Kendall's tau-b between the mean values of systems, both of shape (n_systems, n_queries)."""
+    return float(kendalltau(left.mean(axis=1), right.mean(axis=1)).statistic)
+
+
+def tau_of_halves(left: Floats, right: Floats) -> float:
+    """Mean tau between systems ranked by `left` on one half of the queries and by `right` on the other."""
+    random, taus = np.random.default_rng(HALVES_SEED), []
+    for _ in range(HALVES):
+        first, second = np.array_split(random.permutation(left.shape[1]), [left.shape[1] // 2])
+        taus.append(tau(left[:, first], right[:, second]))
+    return float(np.mean(taus))
+
+
+def ranking_row(collection: Collection, cache: EmbeddingCache | None) -> list[object]:
+    """Collection, queries, tau of people by halves, then of each judge by halves and on all queries."""
+    rankings, people = rank(collection), people_labels(collection)
+    systems, pool = thirteen_systems(rankings, len(collection.chunks)), union(rankings, POOL_DEPTH)
+    query, chunk = np.repeat(np.arange(len(pool)), [len(rows) for rows in pool]), np.concatenate(pool)
+    scores = score_pairs(collection.queries, collection.chunks, query, chunk, cache)
+    by_people = np.stack([ndcg(rows, people) for rows in systems.values()])
+    row: list[object] = [collection.name, len(collection.queries), tau_of_halves(by_people, by_people)]
+    for judge, threshold in ((EMBEDDED, EmbeddedSettings().cut), (COSINE, COSINE_THRESHOLD)):
+        if judge not in scores:
+            row += [None, None]
+            continue
+        labels = np.zeros_like(people)
+        labels[query, chunk] = scores[judge] >= threshold
+        by_judge = np.stack([ndcg(rows, labels) for rows in systems.values()])
+        row += [tau_of_halves(by_judge, by_people), tau(by_judge, by_people)]
+    return row
+
+
+def ranking_table(rows: Sequence[Sequence[object]]) -> ResultTable:
+    """Taus by collection."""
+    columns = {"collection": "", "queries": ",d", "people (baseline), halves": ".2f"}
+    columns |= {f"{judge} judge, {of}": ".2f" for judge in ("embedded", "encoder") for of in ("halves", "all queries")}
+    return ResultTable("Ranking thirteen systems: Kendall's tau", columns, rows)
+
+
+def main() -> None:
+    """Measure, print and save."""
+    arguments = options(__doc__).parse_args()
+    names = present(["cranfield", "cisi"] if arguments.quick else arguments.only, arguments.collections)
+    cache = None if arguments.quick else EmbeddingCache(arguments.cache, "float32")
+    collections = {name: read_collection(name, arguments.collections) for name in names}
+    pairs = {name: pooled_pairs(collection, cache) for name, collection in collections.items()}
+    labelled = list(pairs.values())
+    figures = {name: agreement(one, [other for other in labelled if other is not one]) for name, one in pairs.items()}
+    if (folder := arguments.collections / GRADED).is_dir():
+        pairs[GRADED] = graded_pairs(folder, cache)
+        figures[GRADED] = agreement(pairs[GRADED], labelled)
+    rows = [ranking_row(collection, cache) for collection in collections.values()]
+    sizes = {name: len(one.query) for name, one in pairs.items()}
+    publish("judge_quality", [agreement_table(figures, sizes), ranking_table(rows)], quick=arguments.quick)
 
 
 if __name__ == "__main__":

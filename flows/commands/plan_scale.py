@@ -20,7 +20,10 @@ def plan_scale(
     hardware: Annotated[Path, typer.Option(metavar="FILE", help="Machines, GPUs, encoders, prices: docs/scale.md.")],
     unit_costs: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="What benchmarks/scaling.py measured; without: what comes with Darklode."),
+        typer.Option(
+            metavar="FILE",
+            help="Unit costs from `python -m benchmarks.scaling`. Default: those that come with Darklode.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

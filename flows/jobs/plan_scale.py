@@ -22,7 +22,7 @@ def plan_scale(
         documents: how many.
         queries: how many.
         hardware: a YAML file of `Hardware`.
-        unit_costs: a file of benchmarks/scaling.py; None: what comes with Darklode.
+        unit_costs: file written by `python -m benchmarks.scaling`; None: those that come with Darklode.
 
     Returns:
         The stages, all of them together, and the unit costs that were used.

@@ -1,4 +1,4 @@
-"""What stages took at some sizes: those that come with Darklode, or a user's own by benchmarks/scaling.py."""
+"""Unit costs of stages: those that come with Darklode, or a user's own from `python -m benchmarks.scaling`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def load_measured(path: str | None = None) -> Measured:
     """Read unit costs.
 
     Args:
-        path: a file of benchmarks/scaling.py; None: what comes with Darklode.
+        path: file written by `python -m benchmarks.scaling`; None: the unit costs that come with Darklode.
 
     Raises:
         InputError: it cannot be read, or holds something else.
@@ -145,7 +145,9 @@ def load_measured(path: str | None = None) -> Measured:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         location = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {location}: {first['msg']}; benchmarks/scaling.py writes such files") from error
+        raise InputError(
+            f"{path}: {location}: {first['msg']}; write the file with `python -m benchmarks.scaling`"
+        ) from error
     except ValueError as error:
-        raise InputError(f"{path} is no JSON; benchmarks/scaling.py writes such files") from error
+        raise InputError(f"{path} is not JSON; write the file with `python -m benchmarks.scaling`") from error
     return costs

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.algorithm_1 import associations, guarded, guarded_clicks, guarded_match, match, top
 from darklode.pipeline.mine.association.algorithm import Associations
 from darklode.schemas.mining import AssociateSettings
+from helpers.algorithm_1 import associations, guarded, guarded_clicks, guarded_match, match, top
 from helpers.logs_of_terms import FIRST, LOGS, Log, found, planned, random_log, tables_of
 
 RANDOM = st.integers(0, 10**6).map(lambda seed: random_log(seed, tenants=30))
