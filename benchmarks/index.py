@@ -29,18 +29,18 @@ from benchmarks.collections_io import existing, options, read_jsonl
 from benchmarks.measure import peak_megabytes, processor_seconds
 from benchmarks.quality import content_hash
 from benchmarks.report import ResultTable, publish
-from darklode.flows.build_index import steps, update_steps
+from darklode.flows.jobs.build_index import steps, update_steps
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.base.spread import Spread
+from darklode.pipeline.base.sharding import Spread
+from darklode.pipeline.index.build import FILL
+from darklode.pipeline.index.faiss_io import Floats, faiss, one_thread
+from darklode.pipeline.index.recall import RECALL, SPEED, held_out_recall
+from darklode.pipeline.index.record import IndexOrigin, record
+from darklode.pipeline.index.source import ROWS, StoredVectors, truncate_and_normalize
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, CachedTexts, cache_id, hash_queries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.serve.vectors.filling import FILL
-from darklode.pipeline.serve.vectors.given import ROWS, StoredVectors, truncate_and_normalize
-from darklode.pipeline.serve.vectors.library import Floats, faiss, one_thread
-from darklode.pipeline.serve.vectors.recall import RECALL, SPEED, held_out_recall
-from darklode.pipeline.serve.vectors.record import IndexOrigin, record
 from darklode.schemas.serving import INDEXES, IndexSettings
 from darklode.schemas.settings import CacheSettings, Settings
 

@@ -47,8 +47,8 @@ from benchmarks.quality import (
     union,
 )
 from benchmarks.report import ResultTable, publish
+from darklode.pipeline.base.agreement import cohens_kappa, confusion
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.base.raters import cohens_kappa, confusion
 from darklode.pipeline.judge.cosine import Cosine
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.kinds.embedded import EmbeddedSettings

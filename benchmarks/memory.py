@@ -28,7 +28,7 @@ from benchmarks.judge_client import chat_server, llm_judge
 from benchmarks.judge_pairs import write_pool, write_table
 from benchmarks.measure import STATUS, in_new_process, peak_megabytes
 from benchmarks.report import ResultTable, options, publish
-from darklode.flows.adapt_encoder import steps
+from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.judge.ledger import Ledger
@@ -37,8 +37,8 @@ from darklode.pipeline.judge.stage import JUDGE, judge
 from darklode.pipeline.judge.threshold import Thresholded
 from darklode.pipeline.retrieve.encoders.caching import cache_id, hash_queries
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.sources import TrainingSource
-from darklode.pipeline.train.vectors import BaseEncoder
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.pooling import VectorSettings
@@ -156,7 +156,7 @@ def adapt(root: Path) -> list[list[object]]:
     """A row for each stage; for a process of its own."""
     import torch  # noqa: F401
 
-    from darklode.pipeline.train import headroom, tested, verdict  # noqa: F401
+    from darklode.pipeline.train.release import evaluation, headroom, verdict  # noqa: F401
 
     run, cache = Run(str(root / "run")), CacheSettings(root=str(root / "cache"))
     source = TrainingSource(run, 0, mined=False, text_characters=100)

@@ -22,9 +22,9 @@ from benchmarks.click_log import FIRST, write_day, write_documents
 from benchmarks.measure import in_new_process
 from benchmarks.report import ResultTable, options, publish
 from darklode.flows.config import load_settings
-from darklode.flows.mine_logs import steps
+from darklode.flows.jobs.mine_logs import steps
 from darklode.flows.runs import record
-from darklode.flows.steps import finish
+from darklode.flows.stage_runner import finish
 from darklode.pipeline.base.artifacts import Run
 
 DOCUMENTS, ROUNDS = 40_000, 3

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from benchmarks.collections_io import Qrels, read_jsonl, read_qrels
 from darklode.pipeline.base.artifacts import Run, Stage, call
 from darklode.pipeline.base.artifacts.step import Step
-from darklode.pipeline.evaluate.asked import OF_A_BUILD, of_a_build
 from darklode.pipeline.evaluate.measures import depth_of
 from darklode.pipeline.evaluate.rankings import OF_CHUNKS, rank_all
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
+from darklode.pipeline.evaluate.test_queries import OF_A_BUILD, of_a_build
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
 
