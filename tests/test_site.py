@@ -14,11 +14,13 @@ from helpers.runs import REPOSITORY
 CONFIG = REPOSITORY / "zensical.toml"
 PROBLEM = re.compile(r"Warning: (.+)\n\s*╭─\[ (\S+)")
 PAGES = {path.relative_to(REPOSITORY / "docs").as_posix() for path in (REPOSITORY / "docs").rglob("*.md")}
-LOADED = re.compile(r"<(?:script|img|iframe)\b[^>]*\bsrc=\"(?:https?:)?//|<link\b[^>]*\brel=\"(?:stylesheet|preconnect)\"[^>]*//")
+LOADED = re.compile(
+    r"<(?:script|img|iframe)\b[^>]*\bsrc=\"(?:https?:)?//|<link\b[^>]*\brel=\"(?:stylesheet|preconnect)\"[^>]*//"
+)
 
 
 def build_site(folder: Path) -> tuple[int, list[tuple[str, str]]]:
-    """`make docs` in a folder with a copy of configuration and pages: its exit code, and each problem with its place."""
+    """`make docs` in a folder with a copy of configuration and pages: its exit code, and place and text of problems."""
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
     done = subprocess.run(command, cwd=folder, capture_output=True, check=False, text=True)
     plain = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
