@@ -60,7 +60,7 @@ DAY_MEASURES = Table(
         [
             TENANT,
             DATE,
-            column("measure", pa.string(), "what is watched (docs/mining.md)"),
+            column("measure", pa.string(), "what is watched (docs/guides/mine.md)"),
             column("value", pa.float64(), "the day's, on the measure's scale"),
             column("size", pa.float64(), "how much it was counted from"),
             column("expected", pa.float64(), "median of the days it is held against; null: too few", null=True),

@@ -214,7 +214,7 @@ ONLINE = Table(
         [
             SCOPE,
             column("arm", pa.string(), "the arm; null: the whole log", null=True),
-            column("measure", pa.string(), "what is counted, such as abandoned searches; see docs/evaluate.md"),
+            column("measure", pa.string(), "what is counted, such as abandoned searches; see docs/guides/evaluate.md"),
             column("value", pa.float64(), "its share, 0 to 1"),
             column("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
             column("high", pa.float64(), "upper end"),

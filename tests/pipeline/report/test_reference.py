@@ -12,7 +12,7 @@ from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
 from helpers.runs import REPOSITORY
 
-DATA = (REPOSITORY / "docs" / "data.md").read_text(encoding="utf-8")
+DATA = (REPOSITORY / "docs" / "reference" / "run-folder.md").read_text(encoding="utf-8")
 QUERIES = dict(re.findall(r"### (.+?)\n\n```sql\n(.+?)```", DATA, re.DOTALL))
 
 
