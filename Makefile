@@ -9,7 +9,7 @@ URL ?=
 VLLM ?=
 VLLM_OPTIONS ?=
 
-.PHONY: demo test test-all test-vllm lint bench clean
+.PHONY: demo test test-all test-vllm lint docs bench clean
 
 demo: $(VENV)/base
 	$(BIN)/darklode demo --out $(RUN)
@@ -31,6 +31,9 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/dev
+	$(BIN)/zensical build --strict --clean
+
 bench: $(VENV)/dev
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks
@@ -46,4 +49,4 @@ $(VENV)/dev: $(VENV)/base
 	@touch $@
 
 clean:
-	rm -rf $(VENV) data/runs data/cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .cache data/runs data/cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -60,7 +60,7 @@ DAY_MEASURES = Table(
         [
             TENANT,
             DATE,
-            column("measure", pa.string(), "name of the measure (docs/mining.md)"),
+            column("measure", pa.string(), "name of the measure (docs/guides/mine.md)"),
             column("value", pa.float64(), "value of the day, on the scale of the measure"),
             column("size", pa.float64(), "sample size of the value"),
             column("expected", pa.float64(), "median of the reference days; null if there are too few", null=True),

@@ -216,7 +216,7 @@ ONLINE = Table(
         [
             SCOPE,
             column("arm", pa.string(), "A/B variant; null: the whole log", null=True),
-            column("measure", pa.string(), "metric, such as abandoned searches (docs/evaluate.md)"),
+            column("measure", pa.string(), "metric, such as abandoned searches (docs/guides/evaluate.md)"),
             column("value", pa.float64(), "share, 0 to 1"),
             column("low", pa.float64(), "lower end, 95 % bootstrap interval over sessions"),
             column("high", pa.float64(), "upper end"),

@@ -68,7 +68,9 @@ class AdmissionSettings(Section):
         True, description="keep an implausible day out of all that is made until somebody decides; false: only name it"
     )
     limit: float = Field(
-        5.0, gt=0, description="a day is implausible so many robust deviations from those before it (docs/mining.md)"
+        5.0,
+        gt=0,
+        description="a day is implausible so many robust deviations from those before it (docs/guides/mine.md)",
     )
 
 

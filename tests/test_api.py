@@ -1,4 +1,4 @@
-"""`import darklode`: the names that users may rely on, and the walk of docs/python.md."""
+"""`import darklode`: the names that users may rely on, and the walk of docs/guides/python.md."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ from darklode.flows.config import load_settings
 from helpers.commands import Environment, SampleRun
 from helpers.runs import REPOSITORY, SAMPLE
 
-PAGE = REPOSITORY / "docs" / "python.md"
+PAGE = REPOSITORY / "docs" / "guides" / "python.md"
 
 
 def test_the_exported_names_are_these() -> None:

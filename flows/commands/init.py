@@ -48,7 +48,7 @@ OFFERED_FOR_LOGS = """
 
 _HEAD = """\
 # Darklode: the settings of this project. A line without a # is in force; every setting that is not here, too, has its
-# default: docs/settings.md lists all, `darklode status RUN --settings` shows those of a run.
+# default: docs/reference/settings.md lists all, `darklode status RUN --settings` shows those of a run.
 #
 {commands}
 #

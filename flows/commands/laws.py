@@ -21,7 +21,8 @@ def fit(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|FOLDER", help="Points as .csv or .parquet (docs/laws.md), or a folder of `darklode laws run`."
+            metavar="FILE|FOLDER",
+            help="Points as .csv or .parquet (docs/guides/laws.md), or a folder of `darklode laws run`.",
         ),
     ],
     *,

@@ -21,7 +21,9 @@ ConfigOption = Annotated[
 TenantOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Whose texts; needed where a run has several tenants.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else (docs/json.md).")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object, and nothing else (docs/reference/json.md).")
+]
 CheckOption = Annotated[
     bool, typer.Option("--check", help="Only look whether anything is in the way: exit code 1 if something is.")
 ]

@@ -17,7 +17,9 @@ def plan_scale(
     *,
     documents: Annotated[float, typer.Option(metavar="N", min=1, help="Documents, such as 1e9.")],
     queries: Annotated[float, typer.Option(metavar="N", min=1, help="Queries of the log, such as 1e8.")],
-    hardware: Annotated[Path, typer.Option(metavar="FILE", help="Machines, GPUs, encoders, prices: docs/scale.md.")],
+    hardware: Annotated[
+        Path, typer.Option(metavar="FILE", help="Machines, GPUs, encoders, prices: docs/guides/plan-scale.md.")
+    ],
     unit_costs: Annotated[
         str | None,
         typer.Option(

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = "commands.md"
+PAGE = "reference/commands.md"
 HEAD = """\
 # Commands
 

@@ -55,4 +55,4 @@ def read_hardware(path: Path) -> Hardware:
         messages = "; ".join(
             f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg']}" for problem in errors
         )
-        raise SettingsError(f"{path}: {messages}; docs/scale.md has an example") from error
+        raise SettingsError(f"{path}: {messages}; docs/guides/plan-scale.md has an example") from error

@@ -121,7 +121,7 @@ def _connect_runner(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
     try:
         runner = _enter_runner(settings, ray, prefect_ray)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
-        raise MissingPart(f"{_cluster(settings)} lets nobody in: {error}; see docs/cluster.md") from error
+        raise MissingPart(f"{_cluster(settings)} lets nobody in: {error}; see docs/guides/cluster.md") from error
     try:
         yield runner
     finally:
@@ -154,4 +154,4 @@ def _check(address: str) -> None:
         with socket.create_connection((parts.hostname or "", parts.port or 0), ANSWER_SECONDS):
             return
     except (OSError, ValueError) as error:
-        raise MissingPart(f"no Ray cluster answers at runner.address {address}; see docs/cluster.md") from error
+        raise MissingPart(f"no Ray cluster answers at runner.address {address}; see docs/guides/cluster.md") from error

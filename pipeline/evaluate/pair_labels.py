@@ -77,7 +77,9 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
     for label_file in files:
         for block in read_tabular(label_file, None, COLUMNS, intake, settings.max_row_bytes):
             if not set(SAID) & block.columns.keys():
-                raise InputError(f"{file} has neither a column satisfaction nor one relevance; see docs/evaluate.md")
+                raise InputError(
+                    f"{file} has neither a column satisfaction nor one relevance; see docs/guides/evaluate.md"
+                )
             rows.append(_select_usable(block, ids, seen_keys, intake, settings))
     intake.close(settings.max_reject_share)
     order = [(name, "ascending") for name in TABLES["manual_labels"].key]

@@ -111,7 +111,9 @@ class RunFile:
             dropped = self._reject(connection, output)
             if rows == sum(dropped.values()):
                 summary = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "it is empty"
-                raise InputError(f"{self._path} ranks nothing for any test query ({summary}); see docs/evaluate.md")
+                raise InputError(
+                    f"{self._path} ranks nothing for any test query ({summary}); see docs/guides/evaluate.md"
+                )
             output.count(FunnelStep(f"{STEP}.{self.name}", "rows", rows, "rows", rows - sum(dropped.values()), dropped))
             connection.execute(LISTS, {"depth": depth, "block": QUERY_BLOCK})
             blocks = connection.sql("SELECT DISTINCT tenant, block FROM lists ORDER BY ALL").fetchall()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 VERSION = 2
 FORMULA = Logistic((2.0, 1.0, 1.4), -5.8)
-"""Logistic regression on four test collections, rounded (docs/judge.md)."""
+"""Logistic regression on four test collections, rounded (docs/explanation/judges.md)."""
 
 FEEDBACK = 10
 """BM25 results used for pseudo-relevance feedback."""
@@ -52,11 +52,9 @@ class EmbeddedJudge(Judge):
     """A weak first judge without a language model: do not compare retrievers by its labels, least of all neural ones.
 
     It reads no labels. The formula and its weights are the same for every corpus; they were fitted to four test
-    collections
-    (docs/judge.md has figures, also with each collection left out) for pools with 5 to 15 % relevant pairs, where its
-    probability is roughly calibrated. A reply depends on the pair's texts and the corpus only. On another CPU or BLAS
-    the
-    fitted dimensions may differ in the last bits; then `judge_id` differs, too.
+    collections (docs/explanation/judges.md) for pools with 5 to 15 % relevant pairs, where its probability is
+    roughly calibrated. A reply depends on the pair's texts and the corpus only. On another CPU or BLAS the fitted
+    dimensions may differ in the last bits; then `judge_id` differs, too.
 
     Args:
         space: terms of the tenant's chunks, as `TenantChunks.batches` yields them.

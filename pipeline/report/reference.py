@@ -15,7 +15,7 @@ HEAD = """\
 # Tables
 
 Made from `schemas/tables.py` by `python -m darklode.pipeline.report.reference`; change the schema, not this page.
-[The run folder](data.md) says where the tables lie and how to read them.
+[The run folder](run-folder.md) says how to read them.
 """
 
 SETTINGS_HEAD = """\
@@ -38,7 +38,7 @@ A preset comes first, then the file, then `--set`. An unknown key is an error th
 
 The judge, each member of its panel, encoders, retrievers and the planner are of a kind. Each kind has keys of its own
 beside the section's: they have tables below. `--set judge.kind=llm --set judge.model=NAME` comes in any order, and
-another kind leaves the keys of the one before behind. More kinds come with packages: [Extending](extending.md).
+another kind leaves the keys of the one before behind. Packages can add kinds: [Extend Darklode](../guides/extend.md).
 
 """
 
@@ -87,7 +87,7 @@ def _default(field: FieldInfo) -> str:
     return "required" if field.is_required() else f"`{json.dumps(field.default, ensure_ascii=False)}`"
 
 
-PAGES = {"tables.md": tables_markdown, "settings.md": settings_markdown}
+PAGES = {"reference/tables.md": tables_markdown, "reference/settings.md": settings_markdown}
 
 if __name__ == "__main__":
     for page, render in PAGES.items():

@@ -3,7 +3,7 @@
     run = darklode.build("handbook/", "queries.csv", "runs/first")    # or darklode.open("runs/first")
     run.table("triplets").to_pandas()
 
-docs/python.md walks through it. What is named here is loaded when it is first used: `import darklode` costs nothing.
+docs/guides/python.md walks through it. Names are loaded when they are first used: `import darklode` costs nothing.
 """
 
 from importlib import import_module

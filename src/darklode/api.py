@@ -96,7 +96,7 @@ class RunView:
 
     @property
     def tables(self) -> list[str]:
-        """Names of the tables that complete stages have written (docs/tables.md has their fields)."""
+        """Names of the tables that complete stages have written (docs/reference/tables.md has their fields)."""
         return sorted(self._run.parts())
 
     def table(self, name: str) -> TableRows:

@@ -30,13 +30,14 @@ from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
 from darklode.pipeline.laws.label_plan import PlanRequest
 from darklode.pipeline.laws.plan_stage import PlanInputs
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
+from darklode.schemas.keys import known_keys
 from helpers.runs import REPOSITORY
 
 BASE: Any = SimpleNamespace(sources=(), start=None, encoder=None)  # the steps name it, and ask it for nothing else
 PAIR: Any = SimpleNamespace()  # likewise
 SOURCE: Any = SimpleNamespace()
 FUNNEL = Step(FUNNEL_STAGE, call(funnel, ()))
-PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 FENCES = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"""^(?:\$ )?(?:\.venv/bin/)?darklode ((?:'[^']*'|"[^"]*"|[^'"\n&|;])*)""", re.MULTILINE)
 DARKLODE = typer.main.get_command(app)
@@ -88,7 +89,7 @@ def test_every_command_on_a_page_can_be_given() -> None:
 
 def test_pages_have_commands() -> None:
     assert len(CALLS) > 50
-    assert {"README.md", "tutorial.md", "judge.md", "mining.md"} <= {page for page, _ in CALLS}
+    assert {"README.md", "tutorial.md", "judge.md", "mine.md"} <= {page for page, _ in CALLS}
 
 
 def lost(page: Path) -> list[str]:
@@ -107,7 +108,7 @@ def leads(page: Path, target: str) -> bool:
 
 def test_links_lead_somewhere() -> None:
     assert len(PAGES) > 20
-    assert not {page.name: lost(page) for page in PAGES if lost(page)}
+    assert not {str(page.relative_to(REPOSITORY)): lost(page) for page in PAGES if lost(page)}
 
 
 OURS = re.compile(r"`((?:benchmarks|data|docs|flows|pipeline|prompts|schemas|src|tests)/[\w./-]*)`")
@@ -120,9 +121,36 @@ def test_the_files_that_pages_name_are_there() -> None:
     assert not {one for one in named if not one[1].startswith(made) and not (REPOSITORY / one[1]).exists()}
 
 
+SETTINGS = set(known_keys())
+SECTIONS = "|".join(sorted({key.partition(".")[0] for key in SETTINGS}))
+NAMED = re.compile(rf"`((?:{SECTIONS})\.[a-z_]\w*(?:\.\w+)*)|--set '?([\w.]+)=")
+FILES = (".faiss", ".json", ".md")
+
+
+def is_setting(name: str) -> bool:
+    """Whether it is a setting, a section, or a key within a free mapping such as judge.parameters."""
+    path = re.sub(r"^(encoders|retrievers)\.(\w+)", r"\1.NAME", name)
+    return any(path == key or key.startswith(f"{path}.") for key in SETTINGS) or path.rpartition(".")[0] in SETTINGS
+
+
+def test_the_settings_that_pages_name_exist() -> None:
+    elsewhere = {"CHANGELOG.md", "CONTRIBUTING.md", "benchmarks.md", "extend.md"}  # former names; settings of a plug-in
+    pages = [page for page in PAGES if page.name not in elsewhere]
+    named = {
+        (str(page.relative_to(REPOSITORY)), name)
+        for page in pages
+        for match in NAMED.findall(page.read_text(encoding="utf-8"))
+        for name in match
+        if name and name != "KEY" and not name.endswith(FILES)
+    }
+    assert len(named) > 150
+    assert not {place for place in named if not is_setting(place[1])}
+
+
 def test_the_tables_of_stages_are_the_jobs() -> None:
     """Each job in the order of its steps, with what each stage reads and writes."""
-    page, settings = (REPOSITORY / "docs" / "design.md").read_text(encoding="utf-8"), load_settings()
+    page = (REPOSITORY / "docs" / "reference" / "stages.md").read_text(encoding="utf-8")
+    settings = load_settings()
     jobs = (
         [*build_benchmark.steps(".", ".", settings), FUNNEL],
         validate_benchmark.steps(Run("."), settings),

@@ -1,4 +1,4 @@
-"""Answers as JSON have the keys that docs/json.md promises."""
+"""Answers as JSON have the keys that docs/reference/json.md promises."""
 
 import json
 

@@ -47,7 +47,7 @@ def test_all_four_sources_are_merged_and_lent_pairs_are_tested(tmp_path: Path) -
 
 
 def test_the_page_has_all_that_the_preset_sets_and_what_differs() -> None:
-    page = (REPOSITORY / "docs" / "mining.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "guides" / "mine.md").read_text(encoding="utf-8")
     section = page.split("## ScalingNote's training data\n")[1].split("\n## ")[0]
     table, differences = section.split("### What still differs from the paper\n")
     preset = yaml.safe_load((REPOSITORY / "flows" / "presets" / "scalingnote.yaml").read_text(encoding="utf-8"))

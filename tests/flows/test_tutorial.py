@@ -1,4 +1,4 @@
-"""Everything that docs/tutorial.md tells its reader to do, done: real commands, a real browser."""
+"""Everything that docs/get-started/tutorial.md tells its reader to do, done: real commands, a real browser."""
 
 import csv
 import json

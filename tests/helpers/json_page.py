@@ -1,10 +1,10 @@
-"""What docs/json.md promises of the commands' answers."""
+"""What docs/reference/json.md promises of the commands' answers."""
 
 import re
 
 from helpers.runs import REPOSITORY
 
-PAGE = (REPOSITORY / "docs" / "json.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
 
 
 def promised(command: str) -> set[str]:

@@ -1,11 +1,11 @@
-"""The commands of docs/tutorial.md, in their order."""
+"""The commands of docs/get-started/tutorial.md, in their order."""
 
 import re
 import shlex
 
 from helpers.runs import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "tutorial.md"
+PAGE = REPOSITORY / "docs" / "get-started" / "tutorial.md"
 
 
 def commands() -> list[list[str]]:

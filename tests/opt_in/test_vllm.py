@@ -1,4 +1,4 @@
-"""Darklode's own judge on a real vLLM server: `make test-vllm URL=http://127.0.0.1:8000/v1`, see docs/judge.md.
+"""Darklode's own judge on a real vLLM server: `make test-vllm URL=http://127.0.0.1:8000/v1`, see docs/guides/judge.md.
 
 Any model will do, a random one too: what is looked at is the protocol, never which label is given.
 """

@@ -134,8 +134,8 @@ def _refuse_own_code(settings: Settings, model: ModelFolder | None) -> None:
     if code:
         raise MissingPart(
             f"model {settings.model} brings code of its own ({code}), which Darklode never runs: serve it with vLLM "
-            "and name the server with kind: openai (docs/encoders.md), or take auto_map out of config.json in a local "
-            "copy where the stock class is known to give the same vectors"
+            "and name the server with kind: openai (docs/guides/encoders.md), or take auto_map out of config.json in a "
+            "local copy where the stock class is known to give the same vectors"
         )
 
 

@@ -1,1 +1,4 @@
-"""Which pairs of a pool to judge next, and when enough positives are found: `rounds.Rounds`, docs/adaptive.md."""
+"""Which pairs of a pool to judge next, and when enough positives are found: `rounds.Rounds`.
+
+docs/guides/adaptive-judging.md explains the method.
+"""

@@ -110,7 +110,7 @@ SECTION = FigureSection(
             "adapter-verdict",
             "What is handed over",
             "The adapted encoder only where its lift is shown on test queries whose clusters and positives training "
-            "never saw: at least 10 clusters, interval, test and lower bound (docs/adapt.md).",
+            "never saw: at least 10 clusters, interval, test and lower bound (docs/guides/adapt.md).",
             sql_source("FROM adapter_verdict ORDER BY tenant"),
             _facts,
             ("adapter_verdict",),

@@ -73,8 +73,8 @@ SECTION = FigureSection(
         Figure(
             "log-days",
             "Days held, discarded, accepted or missing",
-            "What is implausible about them, held against admitted days before (docs/mining.md). Nothing is made of a "
-            "held or a discarded day.",
+            "What is implausible about them, held against admitted days before (docs/guides/mine.md). Nothing is made "
+            "of a held or a discarded day.",
             lambda source: statistics.days(source.tables),
             needs=("log_days",),
             wide=True,

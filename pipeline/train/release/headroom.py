@@ -24,7 +24,7 @@ MEASURES = ("nDCG@10", "R@10", "R@100", "Judged@10")
 DEPTH = 100
 
 PAIRED_SD = 0.2
-"""Standard deviation of the per-query nDCG@10 difference between an adapted encoder and its base, see docs/adapt.md."""
+"""Standard deviation of the per-query nDCG@10 difference of an adapted encoder to its base (docs/guides/adapt.md)."""
 
 
 def detectable(clusters: int) -> float | None:

@@ -38,8 +38,8 @@ def by_views(run: Run, table: str) -> pa.Table:
 
 
 def by_the_page(run: Run) -> pa.Table:
-    """As docs/mining.md says how to read the files without Darklode."""
-    page = (REPOSITORY / "docs" / "mining.md").read_text(encoding="utf-8")
+    """As docs/guides/mine.md says how to read the files without Darklode."""
+    page = (REPOSITORY / "docs" / "guides" / "mine.md").read_text(encoding="utf-8")
     (block,) = re.findall(r'duckdb\.sql\("""(.+?)"""\)', page, re.DOTALL)
     return duckdb.sql(block.replace("runs/clicks", run.store.url)).to_arrow_table()
 

@@ -1,4 +1,4 @@
-"""The questions of docs/mining.md: each query runs, and answers on a mined run."""
+"""The questions of docs/guides/mine.md: each query runs, and answers on a mined run."""
 
 import re
 
@@ -10,7 +10,7 @@ from darklode.schemas.tables import TABLES
 from helpers.runs import REPOSITORY, execute
 from helpers.small_log import FIRST, Search, mine, random_log
 
-PAGE = (REPOSITORY / "docs" / "mining.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "guides" / "mine.md").read_text(encoding="utf-8")
 QUERIES = dict(re.findall(r"### ([^\n]+)\n\n```sql\n(.+?)```", PAGE, re.DOTALL))
 
 

@@ -12,7 +12,7 @@ from darklode.schemas.tables import TABLES
 from helpers.finished_run import finished_run
 from helpers.runs import REPOSITORY
 
-DATA = (REPOSITORY / "docs" / "data.md").read_text(encoding="utf-8")
+DATA = (REPOSITORY / "docs" / "reference" / "run-folder.md").read_text(encoding="utf-8")
 QUERIES = dict(re.findall(r"### (.+?)\n\n```sql\n(.+?)```", DATA, re.DOTALL))
 
 
@@ -45,10 +45,18 @@ def test_every_field_is_described() -> None:
     assert page.count("\n| `") == sum(len(table.schema) for table in TABLES.values())
 
 
-def test_the_page_names_every_table_with_its_key_and_every_format() -> None:
+def test_every_table_has_its_key() -> None:
+    written = (REPOSITORY / "docs" / "reference" / "tables.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (\w+)\n\n(.*)$", written, re.MULTILINE))
+    assert list(sections) == list(TABLES)
     for table in TABLES.values():
-        assert f"| {table.name} | {', '.join(table.key) or '–'} |" in DATA
-    assert re.findall(r"^\| `([a-z-]+)` \|", DATA, re.MULTILINE) == EXPORTS.own_kinds()
+        key = ", ".join(f"`{name}`" for name in table.key) or "none"
+        assert f"Key: {key}" in sections[table.name]
+
+
+def test_the_page_of_exports_names_every_format() -> None:
+    page = (REPOSITORY / "docs" / "guides" / "export.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == EXPORTS.own_kinds()
 
 
 def test_the_page_has_five_queries() -> None:

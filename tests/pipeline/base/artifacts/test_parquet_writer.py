@@ -156,8 +156,10 @@ def test_rows_of_another_schema_are_refused(run: Run) -> None:
 
 
 def example(number: int) -> str:
-    """One of the loaders of docs/data.md, as it stands there."""
-    section = (REPOSITORY / "docs" / "data.md").read_text(encoding="utf-8").partition("### Many trainers")[2]
+    """One of the loaders of docs/guides/export.md, as it stands there."""
+    section = (
+        (REPOSITORY / "docs" / "guides" / "export.md").read_text(encoding="utf-8").partition("## Many trainers")[2]
+    )
     return re.findall(r"```python\n(.*?)```", section, re.DOTALL)[number]
 
 
