@@ -9,12 +9,16 @@ URL ?=
 VLLM ?=
 VLLM_OPTIONS ?=
 
-.PHONY: demo test test-all test-vllm lint docs bench clean
+.PHONY: demo test quick-tests test-all test-vllm lint docs bench clean
 
 demo: $(VENV)/base
 	$(BIN)/darklode demo --out $(RUN)
 
-test: lint
+# Two of the three at a time: mypy alone is a quarter of the work.
+test: $(VENV)/dev
+	$(MAKE) --no-print-directory --jobs 2 lint quick-tests
+
+quick-tests: $(VENV)/dev
 	$(PYTEST) -m "not slow" -p no:randomly
 
 test-all: $(VENV)/dev

@@ -30,7 +30,7 @@ from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
 from darklode.pipeline.laws.label_plan import PlanRequest
 from darklode.pipeline.laws.plan_stage import PlanInputs
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
-from darklode.schemas.keys import known_keys
+from darklode.schemas.setting_names import known_keys
 from helpers.runs import REPOSITORY
 
 BASE: Any = SimpleNamespace(sources=(), start=None, encoder=None)  # the steps name it, and ask it for nothing else
