@@ -26,11 +26,11 @@ from benchmarks.chat_loops import LOOPS, Rate, seen, serving, take, timed
 from benchmarks.judging_memory import pair_block
 from benchmarks.report import RESULTS, machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.prompt import PairText
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import Judge
 
 SLOTS, LATENCY, TURNS = 256, 0.05, 3

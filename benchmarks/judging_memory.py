@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from benchmarks.chat_loops import serving
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS
 from darklode.pipeline.judge.stage import JUDGE, judge
 from darklode.pipeline.judge.threshold import Thresholded

@@ -9,9 +9,9 @@ from tokenizers import Tokenizer
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.chunk_texts import TenantChunks, tenants
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.pairs import pair_blocks
 
 BLOCK = 16

@@ -20,9 +20,9 @@ from darklode.pipeline.base.remote.budget import Counters, SpendingBook
 from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, object_in
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.tokens import cut
-from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
+from darklode.pipeline.generate.llm_settings import LlmWriterSettings
 from darklode.pipeline.generate.port import WRITTEN, QueryWriter
-from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 from darklode.pipeline.judge.llm.judge import endpoint_of
 from darklode.schemas.settings import CacheSettings
 
@@ -49,7 +49,7 @@ class LlmWriter(QueryWriter):
 
     keeps = True
 
-    def __init__(self, settings: LlmWriterSettings, judge: LlmSettings, root: str | None) -> None:
+    def __init__(self, settings: LlmWriterSettings, judge: LlmJudgeKind, root: str | None) -> None:
         self._settings, self._judge, self._root = settings, judge, root
         self._prompt = ChatPrompt.load("generate", settings.prompt, "examples", "text")
         self._alone = ChatPrompt.load("generate", "self_contained", "query")

@@ -13,8 +13,8 @@ import pyarrow as pa
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.local import locate, versioned_name
-from darklode.pipeline.generate.kinds.t5 import T5Settings
 from darklode.pipeline.generate.port import QueryWriter, query_table
+from darklode.pipeline.generate.seq2seq_settings import Seq2SeqSettings
 
 
 class Seq2SeqWriter(QueryWriter):
@@ -27,7 +27,7 @@ class Seq2SeqWriter(QueryWriter):
         MissingPart: transformers or the model is not here.
     """
 
-    def __init__(self, settings: T5Settings) -> None:
+    def __init__(self, settings: Seq2SeqSettings) -> None:
         self._settings = settings
         identity_fields = settings.model_dump(
             mode="json", include={"max_tokens", "query_tokens", "top_k", "dtype", "batch_size"}

@@ -31,7 +31,6 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote.call_errors import Response
 from darklode.pipeline.base.remote.endpoint import Http
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.batch_files import iterate_unjudged
@@ -39,6 +38,7 @@ from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.logprobs import content_tokens, label_probabilities
 from darklode.pipeline.judge.llm.prompt import PairText
 from darklode.pipeline.judge.llm.reply_parsing import read
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
 from darklode.schemas.settings import Settings
 from helpers import judge_tables

@@ -13,7 +13,7 @@ from darklode.schemas.settings import CacheSettings, Settings
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
     from darklode.pipeline.base.chunk_texts import TenantChunks
-    from darklode.pipeline.judge.llm.estimate import Estimate
+    from darklode.pipeline.judge.estimate import Estimate
     from darklode.pipeline.judge.port import Judge, StreamingJudge
 
 Builder = Callable[["TenantChunks", float], "Judge"]

@@ -12,12 +12,12 @@ from darklode.pipeline.base.remote.call_errors import Refused, ServerError
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Session
 from darklode.pipeline.base.remote.tokens import estimate_tokens
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.logprobs import CONTRADICTED
 from darklode.pipeline.judge.llm.prompt import JudgePrompt, PairText
 from darklode.pipeline.judge.llm.reply_parsing import LlmReading, read
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.served_model import served_identity
+from darklode.pipeline.judge.llm.settings import LlmSettings
 
 _ELSEWHERE = "Describe the sea in one sentence."
 """A task whose answer is no label, unless the server holds the model to the labels."""

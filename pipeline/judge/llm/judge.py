@@ -21,13 +21,13 @@ from darklode.pipeline.base.remote.client import Client, Lane, Session
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
 from darklode.pipeline.base.remote.tokens import estimate_tokens
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.llm.capability_probe import forms, probe
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.reply_parsing import LlmReading, read, recall_replies, reply_batch
 from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 from darklode.pipeline.judge.llm.served_model import served_identity
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import Earlier, ReplyBatch, StreamingJudge
 
 REFUSED_IN_A_ROW = 100

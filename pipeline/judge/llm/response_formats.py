@@ -22,9 +22,9 @@ from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.call_errors import sanitize
 from darklode.pipeline.base.remote.chat import fields, max_tokens
 from darklode.pipeline.base.remote.tokens import ESTIMATE, cut, estimate_tokens
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm import lenient_parsing
 from darklode.pipeline.judge.llm.prompt import JudgePrompt, Message, PairText
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import Earlier
 
 TOP_LOGPROBS = 20

@@ -9,7 +9,7 @@ from typing import Any
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.call_errors import Passing, Response, fault_of_response
 from darklode.pipeline.base.remote.client import Session
-from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.llm.settings import LlmSettings
 
 
 async def served_identity(settings: LlmSettings, session: Session) -> str | None:

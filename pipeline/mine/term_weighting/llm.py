@@ -16,7 +16,7 @@ from darklode.pipeline.base.remote.budget import Counters
 from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, object_in
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
-from darklode.pipeline.mine.term_weighting.kinds.llm import LlmPlannerSettings
+from darklode.pipeline.mine.term_weighting.llm_settings import LlmTermWeighterSettings
 from darklode.pipeline.mine.term_weighting.port import Planner, Tokenizer, plan_terms
 from darklode.schemas.mined_tables import QUERY_TERMS
 
@@ -82,7 +82,9 @@ class LlmPlanner(Planner):
         MissingPart: the environment has no key of the name that is set.
     """
 
-    def __init__(self, settings: LlmPlannerSettings, root: str | None = None, prompt: ChatPrompt | None = None) -> None:
+    def __init__(
+        self, settings: LlmTermWeighterSettings, root: str | None = None, prompt: ChatPrompt | None = None
+    ) -> None:
         self._prompt = prompt or planner_prompt()
         self._tokens = Tokenizer(every_word=True)
         self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, PLANS)
@@ -155,7 +157,7 @@ def _hash_texts(texts: pa.Array | pa.ChunkedArray) -> pa.Table:
     return pa.table({"query_hash": pa.array(digests, pa.string())})
 
 
-def _endpoint(settings: LlmPlannerSettings) -> Endpoint:
+def _endpoint(settings: LlmTermWeighterSettings) -> Endpoint:
     return Endpoint(
         section="planner",
         model=settings.model,

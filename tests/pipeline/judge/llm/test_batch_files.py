@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.errors import DarklodeError, ExportError
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm import batch_files as batch
@@ -24,6 +23,7 @@ from darklode.pipeline.judge.llm.batch_files import CustomId, batch_files, itera
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.prompt import load_prompt
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS
 from helpers import judge_tables
 from helpers.fake_chat import FakeChat

@@ -19,7 +19,6 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote import batch_service as services
 from darklode.pipeline.base.remote.batch_service import BatchService
 from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingBook
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm import batch_files
@@ -27,6 +26,7 @@ from darklode.pipeline.judge.llm.batch_jobs import BatchJournal, HostedJudge, Su
 from darklode.pipeline.judge.llm.judge import LlmJudge, endpoint_of
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from helpers.fake_batches import FakeBatches
 from helpers.scripted_stream import ScriptedStream, pairs
 

@@ -13,10 +13,10 @@ import pytest
 
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote import client, replicas
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.logprobs import NOT_GIVEN
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from helpers.fake_chat import FakeChat, Request, at_random
 
 OBEYED = "choice+logprobs"

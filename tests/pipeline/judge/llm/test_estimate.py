@@ -5,7 +5,8 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.judge.llm.estimate import Estimate, draw, least_share
+from darklode.pipeline.judge.estimate import Estimate, least_share
+from darklode.pipeline.judge.llm.estimate import draw
 
 
 def blocks(n: int, size: int = 7) -> list[pa.Table]:

@@ -20,11 +20,11 @@ import pytest
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
 from darklode.pipeline.base.remote import client, replicas
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge, by_query
 from darklode.pipeline.judge.llm.prompt import PairText
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
 from helpers.fake_chat import FAULTS, PROSE, FakeChat, Request, at_random, label_of, probabilities
 from helpers.scripted_stream import ScriptedStream

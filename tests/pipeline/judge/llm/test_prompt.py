@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from helpers.runs import REPOSITORY
 
 BINARY = REPOSITORY / "prompts" / "judge" / "binary"

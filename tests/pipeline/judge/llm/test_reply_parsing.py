@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from darklode.pipeline.base.doubtful_labels import TIED
 from darklode.pipeline.base.remote.call_errors import BadReply
 from darklode.pipeline.base.remote.chat import completion_of
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm import reply_parsing as reading
 from darklode.pipeline.judge.llm.logprobs import CONTRADICTED, IMPOSSIBLE, NO_ALTERNATIVES, NOT_FOUND, NOT_GIVEN
 from darklode.pipeline.judge.llm.prompt import JudgePrompt, load_prompt
 from darklode.pipeline.judge.llm.reply_parsing import UNRECORDED, LlmReading, recall_replies, reply_batch
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS, REPLIES, Judge
 from darklode.pipeline.judge.threshold import Thresholded
 from helpers.token_rows import plain, token

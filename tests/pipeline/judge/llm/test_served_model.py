@@ -10,13 +10,13 @@ import pytest
 
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote import client
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.prompt import load_prompt
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.served_model import other_model, served_identity
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from helpers.fake_chat import FakeChat
 from helpers.scripted_stream import pairs
 

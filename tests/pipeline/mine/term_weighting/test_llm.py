@@ -13,13 +13,13 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote import client
 from darklode.pipeline.base.remote.chat_cache import UnreadableReply
-from darklode.pipeline.mine.term_weighting.kinds.llm import LlmPlannerSettings
 from darklode.pipeline.mine.term_weighting.llm import (
     PLANS,
     LlmPlanner,
     importances,
     planner_prompt,
 )
+from darklode.pipeline.mine.term_weighting.llm_settings import LlmTermWeighterSettings
 from darklode.pipeline.mine.term_weighting.port import Tokenizer
 from darklode.schemas.tables import TABLES
 from helpers.fake_chat import FakeChat, at_random
@@ -48,8 +48,8 @@ def root(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def settings(server: FakeChat, **more: Any) -> LlmPlannerSettings:
-    return LlmPlannerSettings(model="fake", base_url=server.url, **more)
+def settings(server: FakeChat, **more: Any) -> LlmTermWeighterSettings:
+    return LlmTermWeighterSettings(model="fake", base_url=server.url, **more)
 
 
 def plan(planner: LlmPlanner, *texts: str) -> dict[str, dict[str, float]]:
