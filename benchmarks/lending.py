@@ -25,7 +25,7 @@ from benchmarks.intents import intents
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Run, Stage
 from darklode.pipeline.base.query_normalization import normal_form
-from darklode.pipeline.mine.term_weighting.log import FIT_PLANNER, LogPlanner, fit_planner
+from darklode.pipeline.mine.term_weighting.log import FIT_TERM_WEIGHTS, LogTermWeighter, fit_term_weights
 from darklode.schemas.mining import AssociateSettings
 from darklode.schemas.tables import TABLES
 
@@ -77,7 +77,7 @@ def collection(name: str) -> Labelled:
 
 
 def plans(known: Labelled, through: date | None) -> list[Scores]:
-    """Each query's importances by a planner that learned from the documents, and from the queries if `through`."""
+    """Each query's importances by a term weighter learned from documents, and from queries if `through`."""
     n, docs = len(known.queries), [doc for doc, _ in known.documents]
     forms = normal_form(pa.array(known.queries)).to_pylist()
     given = {
@@ -97,9 +97,9 @@ def plans(known: Labelled, through: date | None) -> list[Scores]:
             _put(run, name, rows)
         _put(run, "click_evidence", TABLES["click_evidence"].empty())
         tables = run.tables("documents", "log_queries", "click_evidence")
-        run.execute(run.plan(FIT_PLANNER, {}), lambda _, output: fit_planner(tables, output, through=through))
-        planner = LogPlanner(run.tables("planner_terms").read("planner_terms"), "")
-    return [{term: np.float32(share) for term, share in planner.plan("t", form).items()} for form in forms]
+        run.execute(run.plan(FIT_TERM_WEIGHTS, {}), lambda _, output: fit_term_weights(tables, output, through=through))
+        weighter = LogTermWeighter(run.tables("planner_terms").read("planner_terms"), "")
+    return [{term: np.float32(share) for term, share in weighter.weights("t", form).items()} for form in forms]
 
 
 def _put(run: Run, name: str, rows: pa.Table) -> None:

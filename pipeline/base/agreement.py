@@ -44,8 +44,7 @@ def kappa_of_table(table: _Floats, cost: _Floats) -> _Floats:
     Args:
         table: contingency table, shape (..., n_values, n_values).
         cost: of each two values, 0 on the diagonal, shape (n_values, n_values): 1 for Cohen's kappa, the squared
-            distance
-            for quadratic weights.
+            distance for quadratic weights.
 
     Returns:
         Shape (...); NaN if chance alone agrees.
@@ -102,8 +101,7 @@ def fit_threshold(
     """The probability threshold with the highest kappa against human labels, and that kappa.
 
     Candidates are the midpoints between neighboring probabilities; ties go to the one nearest to 0.5, then to the
-    lower.
-    None if no threshold agrees better than chance.
+    lower. None if no threshold agrees better than chance.
 
     Args:
         probability: shape (n_pairs,), without NaN.

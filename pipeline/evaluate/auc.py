@@ -62,10 +62,8 @@ def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: 
     """Write each system's AUC by satisfaction and by relevance, and the pairwise differences.
 
     Intervals resample queries with all their pairs. Differences are tested by swapping the two systems' ranks within
-    queries.
-    There is no interval if fewer than `MIN_CLUSTERS` queries have a label of one kind: a single such pair would look as
-    if it
-    did not vary.
+    queries. There is no interval if fewer than `MIN_CLUSTERS` queries have a label of one kind: a single such pair
+    would look as if it did not vary.
 
     Args:
         tables: `manual_labels` and `manual_scores`.
@@ -190,8 +188,7 @@ def rank_swap_p(
         chance: number of permutations and seed.
 
     Source: Venkatraman and Begg 1996, A distribution-free procedure for comparing receiver operating characteristic
-    curves
-    from a paired experiment (ranks are swapped, because scores of two systems have different units).
+    curves from a paired experiment (ranks are swapped, because scores of two systems have different units).
     """
     first, other = (_double_ranks(each) for each in scores.T)
     least = abs(_areas_of_ranks(labels, first[None]) - _areas_of_ranks(labels, other[None])) - 1e-12

@@ -260,8 +260,7 @@ class SessionCounts:
         """Two-sided p-value of each measure's difference, shape (n_measures,).
 
         Permutation test: arms of single-arm sessions are shuffled, and counts of sessions with both arms are swapped
-        between
-        them. A permutation that leaves an arm without data counts as reaching the difference (conservative).
+        between them. A permutation that leaves an arm without data counts as reaching the difference (conservative).
         """
         sides = self.counts[:, [other, arm]]
         present: NDArray[np.bool_] = (sides != 0).any(axis=-1)

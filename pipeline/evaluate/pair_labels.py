@@ -56,8 +56,7 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
     """Read labels; unusable rows are rejects with their line.
 
     A document is given by an id of the run, or by its text. Labels are 1 and 0, yes and no, true and false; one of the
-    two
-    may be missing. Of repeated pairs the first row counts.
+    two may be missing. Of repeated pairs the first row counts.
 
     Args:
         tables: `documents`.

@@ -1,8 +1,7 @@
 """Paired comparison of systems on the same queries: means with intervals, and significance tests of differences.
 
 Resampling and sign flips act on groups of queries, such as clusters of near-duplicates, because queries of one group
-are
-not independent.
+are not independent.
 """
 
 from __future__ import annotations
@@ -211,9 +210,9 @@ def studentized_interval(sums: Floats, sizes: NDArray[np.int64], chance: Resampl
 def lower_bound(sums: Floats, sizes: NDArray[np.int64], chance: ResamplingSettings) -> Floats:
     """97.5 % lower bound of means of differences that are `LARGEST_LOSS` at least, whatever their distribution.
 
-    The Bayesian bootstrap with one more cluster that loses as much as can be: of values that are 0 or 1 it is the
-    bound of Clopper and Pearson. A loss so rare that no cluster shows it is allowed for, which no bootstrap of the
-    clusters alone can do.
+    The Bayesian bootstrap with one more cluster that loses as much as can be: of values that are 0 or 1 it is the bound
+    of Clopper and Pearson. A loss so rare that no cluster shows it is allowed for, which no bootstrap of the clusters
+    alone can do.
 
     Args:
         sums: of each cluster's differences, shape (n_clusters, n_measures).
@@ -253,8 +252,8 @@ def rotation_p(n: int, reaches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]
 
     Args:
         n: how many clusters.
-        reaches: of turns, bits of shape (n_draws, n), whether the figure is as far from 0 as it is without turns,
-            shape (n_draws, …). A turn of all clusters must give the same.
+        reaches: of turns, bits of shape (n_draws, n), whether the figure is as far from 0 as it is without turns, shape
+            (n_draws, …). A turn of all clusters must give the same.
         chance: how much is drawn.
 
     Returns:

@@ -30,8 +30,8 @@ def rank_all(
 ) -> None:
     """Write each system's list for each test query; a system more or less leaves the others' lists as they are.
 
-    One unit per tenant and system. A tenant whose texts are gone has no lists. Memory follows the retriever, and
-    1,024 queries' lists.
+    One unit per tenant and system. A tenant whose texts are gone has no lists. Memory follows the retriever, and 1,024
+    queries' lists.
 
     Args:
         tables: holds `test_queries`, `test_texts`, and `chunks` where these are to be searched.

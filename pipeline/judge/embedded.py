@@ -52,11 +52,9 @@ class EmbeddedJudge(Judge):
     """A weak first judge without a language model: do not compare retrievers by its labels, least of all neural ones.
 
     It reads no labels. The formula and its weights are the same for every corpus; they were fitted to four test
-    collections
-    (docs/judge.md has figures, also with each collection left out) for pools with 5 to 15 % relevant pairs, where its
-    probability is roughly calibrated. A reply depends on the pair's texts and the corpus only. On another CPU or BLAS
-    the
-    fitted dimensions may differ in the last bits; then `judge_id` differs, too.
+    collections (docs/judge.md has figures, also with each collection left out) for pools with 5 to 15 % relevant pairs,
+    where its probability is roughly calibrated. A reply depends on the pair's texts and the corpus only. On another CPU
+    or BLAS the fitted dimensions may differ in the last bits; then `judge_id` differs, too.
 
     Args:
         space: terms of the tenant's chunks, as `TenantChunks.batches` yields them.
@@ -141,8 +139,7 @@ class Features:
     """Features of each pair, each of shape (n_pairs,).
 
     The first four are from 0 to 1 and distinguish a query's candidates: adaptive judging learns from them. The formula
-    uses
-    the last three, which mean the same for every query.
+    uses the last three, which mean the same for every query.
 
     Attributes:
         coverage: idf-weighted share of the query's terms in the chunk; terms unknown to the corpus don't count.
@@ -150,9 +147,8 @@ class Features:
         bm25: BM25 score ÷ the query's best score in the corpus.
         meaning: LSA cosine with the query and its first ten results ÷ the query's best cosine in the corpus.
         answered: like coverage, but unknown words count as the rarest known ones, and repeated words once.
-        information: summed idf of the query's terms in the best 20 terms of the chunk ÷ log of the number of
-            chunks. At 1,
-            one chunk of the corpus is expected to contain these terms by chance if terms were independent.
+        information: summed idf of the query's terms in the best 20 terms of the chunk ÷ log of the number of chunks. At
+            1, one chunk of the corpus is expected to contain these terms by chance if terms were independent.
         distance: z-score of the LSA cosine among all chunks of the corpus.
     """
 

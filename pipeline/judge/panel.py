@@ -45,9 +45,8 @@ class Vote:
     def combine(self, member_replies: Sequence[pa.Table]) -> pa.Table:
         """One reply for each pair: null where nobody's could be read, or where the vote decides nothing.
 
-        A reply without a label takes no part; one without a probability takes no part in the mean. A label without
-        any is contradicted if a member's is doubted. Tokens and attempts are sums; grades and words stay with the
-        members.
+        A reply without a label takes no part; one without a probability takes no part in the mean. A label without any
+        is contradicted if a member's is doubted. Tokens and attempts are sums; grades and words stay with the members.
 
         Args:
             member_replies: rows of `REPLIES` of each member, to the same pairs in the same order.
@@ -211,8 +210,8 @@ VOTES = """
 def pairwise_kappa(tables: Tables) -> pa.Table:
     """One row for each two members, over the pairs that both labelled: the four counts and Cohen's kappa (1960).
 
-    kappa is null where both say the same of every pair. An embedded judge is fitted on each tenant anew and has an
-    id there of its own.
+    kappa is null where both say the same of every pair. An embedded judge is fitted on each tenant anew and has an id
+    there of its own.
     """
     pairwise_counts = tables.sql(PAIRWISE)
     counts = Confusion(*(pairwise_counts[name].to_numpy() for name in _COUNTS))

@@ -84,10 +84,8 @@ class Judge(Protocol):
     """Decides whether chunks are relevant to queries.
 
     The same pair gets the same reply from the same `judge_id`, whichever batch it is in. `judge` is a coroutine, so
-    that a
-    judge that waits for a server can keep many calls in flight; concurrency, retries and caching are its own concern,
-    and it
-    returns when the whole batch is answered. Subclasses inherit empty facts and no live progress.
+    that a judge that waits for a server can keep many calls in flight; concurrency, retries and caching are its own
+    concern, and it returns when the whole batch is answered. Subclasses inherit empty facts and no live progress.
     """
 
     @property

@@ -53,8 +53,8 @@ def judge(
 
     Args:
         tables: holds `queries`, `chunks` and `pool`; for adaptive depth `rankings`, too.
-        output: takes `verdicts` and `panel_verdicts`; its facts name the judge's kind and ids, a panel's
-            members, and count the labels.
+        output: takes `verdicts` and `panel_verdicts`; its facts name the judge's kind and ids, a panel's members, and
+            count the labels.
         settings: the judge's kind, for the record; depth, recall and random_share.
         judge_for: builds the judge of a tenant from its chunks.
         seed: of the pairs drawn at random at adaptive depth.

@@ -24,8 +24,7 @@ CLICK_MODEL_STAGE = Stage("click_model", 2, (), ("click_model", "click_prior"), 
 
 MOST_ROWS = 2_000_000
 """Maximum number of distinct (query, document, position) rows the position-based model is fitted on: the most frequent
-of a
-tenant.
+of a tenant.
 """
 
 ROUNDS = 50
@@ -148,12 +147,9 @@ def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float
     """Shape and rate of the gamma distribution of actual over expected clicks.
 
     Clicks are Poisson with mean ratio · expected, so the posterior of a ratio is gamma with shape + clicks and rate +
-    expected.
-    A search shows at most one click per document: a position with click probability p adds −ln(1 − p) to the
-    expectation, and
-    half of it if there was a click (a Poisson process observed only as zero or more). Shape and rate maximize the
-    marginal
-    likelihood.
+    expected. A search shows at most one click per document: a position with click probability p adds −ln(1 − p) to the
+    expectation, and half of it if there was a click (a Poisson process observed only as zero or more). Shape and rate
+    maximize the marginal likelihood.
 
     Args:
         clicks: of a query and document, shape (n_rows,).

@@ -107,9 +107,7 @@ def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSett
 
 
 def _contains(output: Output, unit: Unit, day: str) -> list[str]:
-    """Fingerprints of earlier versions of the day's evidence that this version only adds to: nothing was removed
-    since.
-    """
+    """Fingerprints of earlier versions of the day's evidence of which this version lost no rows."""
     earlier = output.previous_tables("click_evidence")
     parts = earlier.by_day("click_evidence").get(day) if earlier else None
     if not earlier or not parts:

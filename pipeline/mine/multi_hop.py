@@ -109,10 +109,8 @@ def multi_hop(
     """All pairs of the borrowers, own and borrowed, in the columns of `mined_pairs`.
 
     A positive wins over a negative from any source: a document that is a positive of a query, own or borrowed, or was
-    clicked
-    for it, is never a negative of its pairs; the negative is then drawn again from the query whose evidence made the
-    pair. A
-    borrowed positive that the borrower's users only skipped stays a positive.
+    clicked for it, is never a negative of its pairs; the negative is then drawn again from the query whose evidence
+    made the pair. A borrowed positive that the borrower's users only skipped stays a positive.
 
     Args:
         connection: with the tables that `hop` reads; has the relations.
@@ -124,8 +122,7 @@ def multi_hop(
             clicks, own relevance, borrowed clicks, borrowed relevance.
 
     Source: ScalingNote, 4.1: by ClickA(q1←q2), q2's click data serve q1; by RelA, relevance data serve both ways; all
-    four
-    are merged.
+    four are merged.
     """
     queries = with_lenders(connection, borrowers, loans)
     one_hop = hop.pairs(connection, queries)

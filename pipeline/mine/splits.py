@@ -1,8 +1,8 @@
 """On which side each query of the log stands: near-duplicates on one, whatever night they come.
 
-A query joins the earliest query that it is near to, and goes where the chain of these began; one that is near to
-nobody earlier begins a chain of its own, whose side is drawn. So a later query never moves an earlier one. A query that
-is near to earlier ones of both sides would carry words across: it stands on neither, and makes no triplet.
+A query joins the earliest query that it is near to, and goes where the chain of these began; one that is near to nobody
+earlier begins a chain of its own, whose side is drawn. So a later query never moves an earlier one. A query that is
+near to earlier ones of both sides would carry words across: it stands on neither, and makes no triplet.
 """
 
 from collections.abc import Sequence

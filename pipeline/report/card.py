@@ -263,7 +263,7 @@ def _mined_configs(run: Run) -> Files:
 def _learned_section(run: Run) -> str:
     manifests = run.manifests()
     lines = []
-    for stage, label in (("fit_planner", "planner"), ("click_model", "click model")):
+    for stage, label in (("fit_term_weights", "planner"), ("click_model", "click model")):
         facts = manifests[stage].facts if stage in manifests else {}
         if "version" in facts:
             through = facts["through"]

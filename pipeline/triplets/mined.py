@@ -123,8 +123,7 @@ def mined_triplets(
     """Write a triplet for each pair whose positive has a text; unchanged days are kept.
 
     A document is its title and the beginning of its text. Negatives without a text, or with the positive's text, are
-    dropped;
-    a shortfall is never filled. The patch of the pairs becomes the patch of the triplets.
+    dropped; a shortfall is never filled. The patch of the pairs becomes the patch of the triplets.
 
     Args:
         tables: with `mined_verdicts`, a pair that the judge rejected makes no triplet.

@@ -256,12 +256,9 @@ def triplets(
     """Write one triplet per positive of a train or validation query that is likely enough to learn from.
 
     Chunks with the same text share a label and make one positive. Positives in order: human labels, then grade,
-    probability
-    and fused score; at most `max_positives` per query. Dropped are positives below `min_probability` or doubted by the
-    judge
-    (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, unless labelled by people; if
-    positives
-    are kept `apart`, also those that answer a test query and, in training, a validation query.
+    probability and fused score; at most `max_positives` per query. Dropped are positives below `min_probability` or
+    doubted by the judge (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, unless labelled
+    by people; if positives are kept `apart`, also those that answer a test query and, in training, a validation query.
     Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
     s⁺ − |s⁺|·margin. None is from a document with a relevant chunk, unless `same_document` allows it. Dropped rows and
     shortfalls are counted; nothing is filled with random text. Scores are fused retrieval scores on one scale.

@@ -84,9 +84,8 @@ def test_set(
         tables: inputs of the stage.
         output: `mined_test` and `mined_test_pool`.
         hop: makes the queries' own pairs, as for training but of all days.
-        settings: first day of the test period (None: no test set), whether its queries share evidence, and the
-            number of
-            distractors per tenant (None: all documents).
+        settings: first day of the test period (None: no test set), whether its queries share evidence, and the number
+            of distractors per tenant (None: all documents).
         apart: drop queries that share a positive with training.
         lenders: maximum per query and kind, among queries unknown to training; 0: all.
 

@@ -164,9 +164,9 @@ def _draw_positives(
 def design_effect(strata: LabelledStrata, own: NDArray[np.int64], queries_share: float) -> float:
     """How many times the variance of the estimated positives is what labels of unrelated pairs would give; at least 1.
 
-    The variance over queries of the strata's weighted residuals, over the stratified binomial one, and what few
-    queries leave unknown about it (Korn & Graubard, 1998). It is 1 where no label differs from the others of its
-    stratum: then nothing can be said of it.
+    The variance over queries of the strata's weighted residuals, over the stratified binomial one, and what few queries
+    leave unknown about it (Korn & Graubard, 1998). It is 1 where no label differs from the others of its stratum: then
+    nothing can be said of it.
 
     Args:
         strata: all have labels.

@@ -92,10 +92,10 @@ def stratify(cells: Cells, pairs: int) -> list[Stratum]:
       than `LEAST_OF_TENANT` have common strata.
     - Half of a tenant's pairs are what the judge found relevant: precision is a share of them, and they are few. The
       rest tells of missed positives.
-    - Within a verdict, bands of probability halve toward the threshold, and each is parted by who found its pairs:
-      one retriever or several. Strata get pairs by the square root of their sizes, so that the share that is drawn
-      grows toward the threshold, where judges err; yet most pairs go to the large far bands, because one missed
-      positive there stands for many.
+    - Within a verdict, bands of probability halve toward the threshold, and each is parted by who found its pairs: one
+      retriever or several. Strata get pairs by the square root of their sizes, so that the share that is drawn grows
+      toward the threshold, where judges err; yet most pairs go to the large far bands, because one missed positive
+      there stands for many.
 
     Args:
         cells: what there is.

@@ -90,9 +90,9 @@ class ActiveLearner:
 
     A logistic regression over all queries weighs the pair's features, and what queries with alike first finds have
     learnt of the chunk's terms. What it says is the offset of a kernel logistic regression for each query, which
-    compares the pairs with the query's own verdicts: nothing judged, nothing added. The kernel is linear in the
-    terms of the chunks; sharper ones, and features such as the greatest similarity to a positive, starved the queries
-    whose first calls found nothing.
+    compares the pairs with the query's own verdicts: nothing judged, nothing added. The kernel is linear in the terms
+    of the chunks; sharper ones, and features such as the greatest similarity to a positive, starved the queries whose
+    first calls found nothing.
 
     Args:
         evidence: of one tenant.

@@ -122,8 +122,8 @@ class Evidence:
     Attributes:
         starts: the pairs of query i are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
         fused_rank: fused rank of each pair within its query, from 1, shape (n_pairs,).
-        features: standardized over the pool, shape (n_pairs, n_features): see `rank_features`, and the four features
-            of the embedded judge.
+        features: standardized over the pool, shape (n_pairs, n_features): see `rank_features`, and the four features of
+            the embedded judge.
         kernel_columns: columns of `features` in which a query's own pairs are compared.
         terms: tf-idf of each pair's chunk, rows of length 1, shape (n_pairs, n_terms).
         alike: how far two queries find the same terms, 0 on the diagonal, shape (n_queries, n_queries).

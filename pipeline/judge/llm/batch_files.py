@@ -122,8 +122,8 @@ def _not_in_ledger(pairs: pa.Table, entries: Entries) -> pa.Table:
 def batch_files(blocks: Iterable[pa.Table], template: RequestTemplate, target: Path) -> Iterator[tuple[Path, int]]:
     """Write a call for each pair; files and their calls, each handed over when it is whole.
 
-    A second file is begun where the first holds as much as a service takes: `calls.jsonl`, `calls-2.jsonl`, …
-    A file is there when it is whole.
+    A second file is begun where the first holds as much as a service takes: `calls.jsonl`, `calls-2.jsonl`, … A file is
+    there when it is whole.
 
     Args:
         blocks: rows of `PAIRS`.

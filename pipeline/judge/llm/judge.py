@@ -42,9 +42,9 @@ T = TypeVar("T")
 class LlmJudge(StreamingJudge):
     """A streaming judge. Its calls follow the queries, so that a prefix cache serves what a query's pairs share.
 
-    Whatever the transport does, a pair gets a verdict by a reply to it or none at all; a reply that cannot be read
-    is asked for again, and then left null. Where the ledger knows the judge, neither a server nor the key is needed
-    before the first pair that is to be asked; a server that is there says who is served.
+    Whatever the transport does, a pair gets a verdict by a reply to it or none at all; a reply that cannot be read is
+    asked for again, and then left null. Where the ledger knows the judge, neither a server nor the key is needed before
+    the first pair that is to be asked; a server that is there says who is served.
 
     Args:
         settings: of the kind llm.

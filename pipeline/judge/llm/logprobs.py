@@ -83,8 +83,8 @@ def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> 
     """Probability of each label, renormalised over the labels.
 
     At each token of the label, every alternative that leads to one label only adds its probability to that label;
-    labels that begin alike are told apart at the tokens that follow. What was likelier but leads to no label is
-    left out.
+    labels that begin alike are told apart at the tokens that follow. What was likelier but leads to no label is left
+    out.
 
     Args:
         tokens: of the content.

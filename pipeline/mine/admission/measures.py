@@ -1,8 +1,8 @@
 """Measures of a day, each on a scale with constant variance for ordinary days.
 
 Counts are on a log scale, so differences are log ratios. Shares are transformed by arcsine of the square root. A
-profile
-(clicks by position, searches by hour) is the root of its likelihood ratio per count against earlier admitted days.
+profile (clicks by position, searches by hour) is the root of its likelihood ratio per count against earlier admitted
+days.
 """
 
 from dataclasses import dataclass

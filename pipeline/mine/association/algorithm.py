@@ -167,8 +167,8 @@ def wide_pairs(
 ) -> Relation:
     """Relevance associations of queries with different Top4, which requires more than 4 terms above th_rel in both.
 
-    They need importances that rank the same terms differently in two queries, so a planner with one weight per term has
-    none. They are rare and found by the two rarest terms of a Top4 instead of by comparing all pairs.
+    They need importances that rank the same terms differently in two queries, so term weights that are the same in all
+    queries produce none. They are rare and found by the two rarest terms of a Top4 instead of by comparing all pairs.
 
     Returns:
         q, lender, date, lender_date, score; both directions, for the borrowing queries.
@@ -190,8 +190,7 @@ class Associations:
     """The associations of the queries in a connection's `log_queries` and `query_terms`.
 
     Cost grows with queries and associations, not with pairs of queries, and spills to disk at the connection's memory
-    limit;
-    only query ids and top terms are kept in memory (`TermNames`).
+    limit; only query ids and top terms are kept in memory (`TermNames`).
 
     Args:
         connection: with the tables.

@@ -5,10 +5,8 @@ Two queries with the same key are associated (ScalingNote, Algorithm 1).
 A click key has up to three terms. By the paper's rule a query borrows by its Top2, and lends by every one or two of its
 terms above th_click. The guarded rule asks for a third term where two are not distinctive, and refuses a single term if
 the lender has another strong one (`GUARDED`). A relevance key is a set of up to 4 terms: if each query's Top4 lies in
-the
-other's terms above th_rel, and one of them has at most 4 such terms, both Top4 are the same set, so the queries share
-the
-key. `algorithm.wide_pairs` finds the others.
+the other's terms above th_rel, and one of them has at most 4 such terms, both Top4 are the same set, so the queries
+share the key. `algorithm.wide_pairs` finds the others.
 
 Without a bound, queries of frequent terms would make too many associations: a million queries of a Zipfian log have 670
 million. The bound orders lenders by date, then by least importance, then at random. A later query never displaces an
@@ -44,8 +42,7 @@ GUARDED = """
 """The same by the guarded rule: two terms if they hold half of the query's importance, else three.
 
 Ties are not broken: a third term is taken with a second of the same importance, and a query that would have to choose
-its
-third term among equals does not borrow.
+its third term among equals does not borrow.
 """
 
 _KEY = "({0}::HUGEINT * 2147483648 + {1}) * 2147483648 + {2}"

@@ -30,7 +30,8 @@ _CONTENT = """
 
 SHARD_QUERIES = 1 << 12
 """Minimum number of queries in a shard: each shard has to number all queries of the log, which costs the same however
-small the shard is."""
+small the shard is.
+"""
 
 
 @dataclass(frozen=True)

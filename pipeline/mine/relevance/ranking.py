@@ -17,8 +17,9 @@ from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.schemas.mining import RelevanceSettings
 
 FIRST_DEPTH = 4
-"""Lists are first asked for with so many chunks for each document wanted, and where that is too short with
-`FURTHER` times as many."""
+"""Lists are first asked for with so many chunks for each document wanted, and where that is too short with `FURTHER`
+times as many.
+"""
 FURTHER = 4
 CELLS = 1 << 23
 """Longest lists are asked for in fewer queries at once: a search may hold so many hits."""

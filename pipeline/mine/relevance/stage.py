@@ -49,13 +49,13 @@ RELEVANCE = Stage("relevance", 4, ("log_queries",), ("relevance_evidence",), con
 def relevance(tables: Tables, output: Output, settings: RelevanceSettings, *, ranker: Ranker, seed: int) -> None:
     """Write each query's best document by the ranker, and those between the top K and the top T in a draw's order.
 
-    Each retriever names its T best documents by their best chunks. The judge sees these chunks, and a document is
-    worth its best chunk's probability (see `scores` for replies without one). Equals go by fused retrieval
-    score, then doc_id. A document whose replies cannot be read has no rank, and a query where none has a probability
-    above 0 has no row. The ranker `none` writes nothing.
+    Each retriever names its T best documents by their best chunks. The judge sees these chunks, and a document is worth
+    its best chunk's probability (see `scores` for replies without one). Equals go by fused retrieval score, then
+    doc_id. A document whose replies cannot be read has no rank, and a query where none has a probability above 0 has no
+    row. The ranker `none` writes nothing.
 
-    One unit is a day of `log_queries`: what a night adds is done, the rest stands as long as the day's queries
-    and `Ranker.version` do, whatever became of the documents. A tenant is opened once for all days where memory allows
+    One unit is a day of `log_queries`: what a night adds is done, the rest stands as long as the day's queries and
+    `Ranker.version` do, whatever became of the documents. A tenant is opened once for all days where memory allows
     (`OPEN_CHUNKS`); besides, memory follows a day's queries.
 
     Args:

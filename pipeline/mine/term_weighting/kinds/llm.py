@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
+from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.mine.term_weighting.llm_settings import LlmTermWeighterSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
-    from darklode.pipeline.mine.term_weighting.llm import LlmPlanner
+    from darklode.pipeline.mine.term_weighting.llm import LlmTermWeighter
     from darklode.schemas.settings import CacheSettings
 
 
-class LlmTermWeighterKind(LlmTermWeighterSettings, PlannerKind):
+class LlmTermWeighterKind(LlmTermWeighterSettings, TermWeighterKind):
     """A language model, one call per query."""
 
-    def planner(self, _learned: Tables, cache_settings: CacheSettings) -> LlmPlanner:
-        from darklode.pipeline.mine.term_weighting.llm import LlmPlanner
+    def term_weighter(self, _learned: Tables, cache_settings: CacheSettings) -> LlmTermWeighter:
+        from darklode.pipeline.mine.term_weighting.llm import LlmTermWeighter
 
-        return LlmPlanner(self, cache_settings.root)
+        return LlmTermWeighter(self, cache_settings.root)
 
     def missing(self) -> list[str]:
         """The key, or a server that listens."""
