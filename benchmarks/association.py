@@ -76,7 +76,7 @@ def measure(folder: Path) -> dict[str, Any]:
         found["seconds"] = time.perf_counter() - began
     found["spilled"] = spill.most
     found["associations"] = manifest.rows("associations")
-    found["cut"] = manifest.funnel[1].dropped.get("key has enough lenders", 0)
+    found["cut"] = manifest.funnel[1].dropped.get("more than associate.max_lenders per key", 0)
     found["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     last = zipfian_log.FIRST.replace(day=zipfian_log.DAYS)
     with run.tables("log_queries", "query_terms").connect() as connection:

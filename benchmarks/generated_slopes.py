@@ -18,11 +18,13 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from benchmarks.adapt import MINILM, ONLY, Given, given_by, run_with
 from benchmarks.collections_io import options, present, read_jsonl
@@ -34,8 +36,9 @@ from darklode.flows.jobs.run_laws import steps
 from darklode.flows.runs import GENERATED, LAWS, note, record
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.segmentation import longest_sentence
-from darklode.pipeline.generate.kinds.copied_words import CopiedWordsSettings
+from darklode.pipeline.generate.kinds import GeneratorKind
 from darklode.pipeline.generate.kinds.ict import IctSettings
+from darklode.pipeline.generate.port import QueryWriter, query_table
 from darklode.pipeline.laws.fit_stage import FIT
 from darklode.pipeline.laws.label_plan import PlanRequest
 from darklode.pipeline.laws.page import plan_sentences
@@ -53,6 +56,37 @@ SIZES = (50, 100, 200, 400, 800)
 TESTS = 400
 LARGE, TRAINED = 10_000, 1_300
 """Documents from which on a collection is cut to so many queries to learn from, and what is judged for its queries."""
+
+USUAL = 5
+"""Words, where there is no real query to take the length from."""
+
+
+class CopiedWordsSettings(GeneratorKind):
+    """Different words of the text in its order, drawn; as many as a drawn real query has."""
+
+    COPIES: ClassVar[bool] = True
+    kind: Literal["copied_words"] = "copied_words"
+
+    def writer(self, settings: Settings) -> CopiedWordsWriter:  # noqa: ARG002 (of the port)
+        return CopiedWordsWriter()
+
+
+class CopiedWordsWriter(QueryWriter):
+    """A baseline."""
+
+    generator_id = "copied words 1"
+
+    def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:  # noqa: ARG002
+        lengths = [len(query.split()) for query in examples] or [USUAL]
+        pairs = zip(texts["text"].to_pylist(), texts["draw"].to_pylist(), strict=True)
+        return query_table([_words(text, lengths, np.random.default_rng(draw)) for text, draw in pairs])
+
+
+def _words(text: str, lengths: list[int], draws: np.random.Generator) -> str:
+    words = list(dict.fromkeys(text.split()))
+    count = min(len(words), lengths[int(draws.integers(len(lengths)))])
+    return " ".join(words[position] for position in np.sort(draws.choice(len(words), count, replace=False)))
+
 
 WRITERS = (IctSettings, CopiedWordsSettings)
 LEARNED = "copied_words"

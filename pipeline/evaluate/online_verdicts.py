@@ -90,7 +90,7 @@ def online_verdicts(
     blocks = rows.group_by(keys).aggregate([]).sort_by([(key, "ascending") for key in keys]).to_pylist()
     with (
         OpenTenants(tables, Ranker(judge_for, {}, "")) as tenants,
-        JudgingSession(output, rows.num_rows, measure="shown") as session,
+        JudgingSession(output, rows.num_rows, progress_count="shown") as session,
     ):
         for block in blocks:
             opened = tenants.get(block["tenant"])
@@ -154,7 +154,7 @@ class _JudgedBlock:
     def _write(self) -> Mapping[str, int]:
         judge, documents = self.opened.judge, self._judged_documents
         replies = self.session.replies(
-            judge, documents.shown, ahead=0
+            judge, documents.shown, unit_progress=0
         )  # it counts documents shown, the judge their chunks
         document_index, judge_id = (
             pa.array(documents.document_index),

@@ -11,7 +11,7 @@ from darklode.schemas.paths import PathField
 
 
 class LlmWriterSettings(GenerateSettings):
-    """The model of `judge.kind: llm`; servers, key, prices and limits are the judge's."""
+    """Settings of the kind `llm`: prompt and sampling; model, servers, prices and limits are the judge's."""
 
     kind: Literal["llm"] = "llm"
     prompt: Annotated[str, PathField(or_name=True, names=("default",))] = Field(

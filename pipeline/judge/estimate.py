@@ -9,18 +9,18 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the pairs of a run will take.
+    """Estimated cost and time of judging a run's pool.
 
     Attributes:
-        judge: its model.
-        pairs: of the pool.
-        to_ask: those without a verdict in the ledger, pairs of equal texts once; the sample is among them.
+        judge: name of the model.
+        pairs: number of pairs in the pool.
+        to_ask: pairs without a verdict in the ledger, equal texts once; includes the sample.
         sampled: calls made for the estimate.
-        prompt_tokens, completion_tokens: for all to ask; null where the server does not count.
-        cost: money, by the prices of the settings; null without prices or counts.
-        seconds: at the pace of the sample, which is that of a start with few calls at once: an upper bound.
-        seconds_at_most_in_flight: if the server bears `judge.max_in_flight` calls at once as well as those.
-        relevant: share of the sample's labels; null where none could be read.
+        prompt_tokens, completion_tokens: for `to_ask` pairs; None if the server reports no usage.
+        cost: by the prices in the settings; None without prices or usage.
+        seconds: at the sample's throughput; an upper bound, since the sample has few concurrent calls.
+        seconds_at_most_in_flight: if throughput scales up to `judge.max_in_flight` concurrent calls.
+        relevant: share of relevant labels in the sample; None if no reply was readable.
     """
 
     judge: str
@@ -39,11 +39,11 @@ class Estimate:
         return pa.table({"estimate": self._names, "value": self._values})
 
     def table_at_adaptive_depth(self, recall: float, random_share: float) -> pa.Table:
-        """One row per figure: at least, by `least_share`, and at most, if all has to be judged.
+        """One row per figure: a lower bound (`least_share`), and an upper bound (all pairs are judged).
 
         Args:
-            recall: share of the pool's positives to find.
-            random_share: most of the pool that is judged at random.
+            recall: target share of the pool's positives.
+            random_share: maximum share of the pool that is judged at random.
         """
         least = self._times(least_share(self.pairs, self.relevant, recall, random_share))
         return pa.table({"estimate": self._names, "at least": least._values, "at most": self._values})
@@ -61,7 +61,7 @@ class Estimate:
         return [name for name in self.__dataclass_fields__ if name != "judge"]
 
     def _times(self, share: float) -> Estimate:
-        """For a share of the pairs to ask."""
+        """Scale to a share of the pairs."""
         return replace(
             self,
             to_ask=round(self.to_ask * share),
@@ -74,16 +74,16 @@ class Estimate:
 
 
 def least_share(pairs: int, relevant: float | None, recall: float, random_share: float) -> float:
-    """Share of a pool that adaptive judging asks about at least, as far as a sample tells: by a learner without fault.
+    """Minimum share of a pool that adaptive judging needs, assuming a perfect learner.
 
-    It is the random slice, and outside of it as many pairs as hold the recall if each is relevant; 1 where the slice
-    will hold too few positives for the stopping rule.
+    It is the random sample, plus as many relevant pairs as the recall requires; 1 if the random sample will have too
+    few positives for the stopping rule.
 
     Args:
-        pairs: of the pool.
-        relevant: share of the pool; null: unknown.
-        recall: share of the pool's positives to find.
-        random_share: most of the pool that is judged at random.
+        pairs: number of pairs in the pool.
+        relevant: share of relevant pairs in the pool; None: unknown.
+        recall: target share of the pool's positives.
+        random_share: maximum share of the pool that is judged at random.
     """
     from darklode.pipeline.judge.adaptive.recall_estimate import POSITIVES, min_random_positives, recall_outside
 

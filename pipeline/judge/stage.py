@@ -17,7 +17,7 @@ from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
 from darklode.pipeline.judge.pairs import PoolPairs, pair_blocks, pool_pairs
 from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.port import REPLIES, Judge, check_replies
-from darklode.pipeline.judge.session import JudgingSession, as_numbers, facts_of, label_counts
+from darklode.pipeline.judge.session import JudgingSession, facts_of, label_counts, labels_as_floats
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
 
@@ -91,7 +91,7 @@ def _in_rounds(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings:
         rounds = JudgingRounds(evidence, recall=settings.recall, random_share=settings.random_share, seed=seed)
         while len(numbers := rounds.next_pairs()):
             unit = judge.unit(pairs.take(numbers), f"{chunks.tenant}/round {rounds.number}")
-            rounds.learn(numbers, as_numbers(judge.output.written(unit, "verdicts")["relevant"]))
+            rounds.learn(numbers, labels_as_floats(judge.output.written(unit, "verdicts")["relevant"]))
         _mark(judge.output, chunks.tenant, pairs, rounds)
     judge.output.write(STOPPING.name, STOPPING.rows({"tenant": [chunks.tenant], **rounds.summary()}))
 

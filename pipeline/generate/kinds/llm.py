@@ -17,10 +17,10 @@ class LlmWriterKind(LlmWriterSettings, GeneratorKind):
     """The model of `judge.kind: llm`; servers, key, prices and limits are the judge's."""
 
     def writer(self, settings: Settings) -> LlmWriter:
-        """See `GeneratorKind`.
+        """Build the writer.
 
         Raises:
-            SettingsError: the judge is no language model.
+            SettingsError: the judge is not a language model.
         """
         from darklode.pipeline.generate.llm import LlmWriter
         from darklode.pipeline.judge.factory import configure_judge
@@ -29,7 +29,7 @@ class LlmWriterKind(LlmWriterSettings, GeneratorKind):
         judge = configure_judge(settings)
         if not isinstance(judge, LlmJudgeKind):
             raise SettingsError(
-                f"generate.kind llm asks the judge's model, and judge.kind is {judge.kind}: set judge.kind=llm, "
+                f"generate.kind llm uses the judge's model, but judge.kind is {judge.kind}: set judge.kind=llm, "
                 "judge.model and judge.base_url"
             )
         return LlmWriter(self, judge, settings.cache.root)

@@ -29,11 +29,11 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
 
     @property
     def max_workers(self) -> int:
-        """See `LedgerKind`; each has at least one call under way."""
+        """Each worker has at least one call in flight."""
         return self.max_in_flight
 
     def portion(self, cache_settings: CacheSettings, share: float, at_once: int) -> Self:
-        """See `LedgerKind`: its part of the calls under way, and of what is left of the limits."""
+        """With a share of the concurrent calls and of the remaining limits."""
         from darklode.pipeline.base.remote.budget import SpendingBook
         from darklode.pipeline.judge.llm.judge import endpoint_of
 
@@ -49,7 +49,7 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `JudgeKind`; the prompt counts by its text."""
+        """Everything that can change a verdict; the prompt by its text, not its name."""
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
         return super().identity | {"prompt": load_prompt(self.prompt).digest}
@@ -58,7 +58,7 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
         return self.prompt_price_per_million, self.completion_price_per_million
 
     def grades(self) -> dict[int, str]:
-        """See `MemberSettings`; those of the prompt, empty where it is no longer there."""
+        """Grades of the prompt; empty if the prompt no longer exists."""
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
         try:
@@ -67,23 +67,23 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
             return {}
 
     def estimate(self, tables: Tables, cache_settings: CacheSettings, seed: int) -> Estimate:
-        """See `JudgeKind`; it makes some calls, whose replies are kept."""
+        """Estimate cost and time from a sample of calls, whose replies are kept in the ledger."""
         from darklode.pipeline.judge.ledger import Ledger
         from darklode.pipeline.judge.llm.estimate import estimate
 
         return estimate(tables, self.source(cache_settings), Ledger(cache_settings.root), self, seed=seed)
 
     def missing(self) -> list[str]:
-        """A key, a server that listens, a prompt."""
+        """Missing key, unreachable server, or invalid prompt."""
         from darklode.pipeline.base.remote.endpoint import lacks_server
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
-        lacking = lacks_server(self.base_url, self.key_env, self.model)
+        missing = lacks_server(self.base_url, self.key_env, self.model)
         try:
             load_prompt(self.prompt)
         except DarklodeError as error:
-            lacking.append(str(error))
-        return lacking
+            missing.append(str(error))
+        return missing
 
 
 KIND = LlmJudgeKind

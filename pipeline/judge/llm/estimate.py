@@ -1,4 +1,4 @@
-"""What judging a run will take, from a sample of calls whose verdicts are kept."""
+"""Estimate the cost and time of judging a run from a sample of calls, whose verdicts are kept."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.settings import LlmSettings
 
 SAMPLE = 50
+"""Calls made for an estimate."""
 
 
 def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSettings, *, seed: int) -> Estimate:
-    """Ask for a random sample of the pairs that lack a verdict, and scale up what it took.
+    """Judge a random sample of the pairs without a verdict, and extrapolate.
 
     Args:
-        tables: holds `queries`, `chunks` and `pool`.
+        tables: `queries`, `chunks` and `pool`.
         source: the language model.
-        ledger: where its verdicts are, and the sample's will be.
-        settings: prices and calls at once.
+        ledger: existing verdicts; gets those of the sample.
+        settings: prices and concurrency.
         seed: of the sample.
 
     Raises:
-        DarklodeError: the judge cannot go on.
+        DarklodeError: the judge cannot continue.
     """
     sample, to_ask = draw(iterate_unjudged(tables, ledger, source.judge_id, source.previous_version), SAMPLE, seed)
     began = time.perf_counter()
@@ -58,9 +59,10 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
 
 
 def draw(blocks: Iterable[pa.Table], n: int, seed: int) -> tuple[pa.Table, int]:
-    """A uniform sample of at most `n` rows, in the order of the rows, and how many rows there are.
+    """A uniform sample of at most `n` rows, in row order, and the total number of rows.
 
-    Every row gets a random number, and the `n` smallest stay: one pass, and no more in memory than a block.
+    Reservoir sampling with random keys: the `n` rows with the smallest keys are kept; memory is one block plus the
+    sample.
     """
     random, count = np.random.default_rng(seed), 0
     sample, numbers = None, np.empty(0)

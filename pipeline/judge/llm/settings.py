@@ -13,7 +13,7 @@ from darklode.schemas.section import NoRow, holds_secret, host_and_path
 
 
 class LlmSettings(ChatServer, MemberSettings):
-    """A language model behind OpenAI-compatible servers."""
+    """Settings of the kind `llm`."""
 
     kind: Literal["llm"] = "llm"
     revision: str | None = Field(None, description="your name for the served weights")

@@ -26,10 +26,10 @@ def test_source_names_the_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         raise SettingsError(str(writer))
 
     monkeypatch.setattr(generate_queries, "steps", steps)
-    for words in (["--source", "copied_words"], ["--set", "generate.kind=copied_words"], []):
+    for words in (["--source", "t5"], ["--set", "generate.kind=t5"], []):
         error = refusal(str(tmp_path / "run"), "--out", str(tmp_path / "out"), *words)
         assert isinstance(error, SettingsError), error
-    assert seen == ["copied_words", "copied_words", "ict"]
+    assert seen == ["t5", "t5", "ict"]
 
 
 def test_an_unknown_source_and_a_folder_without_a_run_are_refused(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.remote import client
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.generate import generation
-from darklode.pipeline.generate.filters import SIEVE, filter_generated
+from darklode.pipeline.generate.filters import FILTER_GENERATED, filter_generated
 from darklode.pipeline.generate.generation import WRITE, write_queries
-from darklode.pipeline.generate.llm import LlmWriter, alone_in, query_in
+from darklode.pipeline.generate.llm import LlmWriter, query_in, self_contained_in
 from darklode.pipeline.generate.llm_settings import LlmWriterSettings
 from darklode.pipeline.generate.port import ASKED
 from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
@@ -166,7 +166,9 @@ def test_an_answer_in_another_language_is_sieved(tmp_path: Path) -> None:
     with FakeWriter(replies=said) as server:
         execute(run, WRITE, lambda tables, output: write_queries(tables, output, writer(server, tmp_path), seed=1))
     execute(
-        run, SIEVE, lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=False)
+        run,
+        FILTER_GENERATED,
+        lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=False),
     )
     written_ = {row["query_id"]: row["text"] for row in read(run, "written_queries")}
     found = {written_[row["query_id"]]: row["reason"] for row in read(run, "sieved_queries")}
@@ -191,7 +193,7 @@ def test_prompt_and_sampling_name_the_writer(tmp_path: Path) -> None:
 
 def test_replies_are_read() -> None:
     assert query_in('```json\n{"query": " a \\n b "}\n```') == "a b"
-    assert alone_in('{"self_contained": false}') is False
+    assert self_contained_in('{"self_contained": false}') is False
 
 
 @pytest.fixture

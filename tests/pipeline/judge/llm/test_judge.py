@@ -440,7 +440,7 @@ def test_a_pair_that_the_server_refused_is_not_asked_again(tmp_path: Path, first
 
 
 def test_pair_after_pair_refused_stops_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darklode.pipeline.judge.llm.judge.REFUSED_IN_A_ROW", 5)
+    monkeypatch.setattr("darklode.pipeline.judge.llm.judge.MAX_CONSECUTIVE_REFUSALS", 5)
     with FakeChat() as server:
         judge = judge_of(server)
         assert judge.judge_id
