@@ -129,12 +129,12 @@ def _queries(collection: Collection, ids: list[str]) -> pa.Table:
 @contextmanager
 def round_share(share: float) -> Iterator[None]:
     """Let a round be this share of the pool, however few calls that is."""
-    before = rounds_module.SHARE, rounds_module.LEAST
-    rounds_module.SHARE, rounds_module.LEAST = share, 1
+    before = rounds_module.ROUND_SHARE, rounds_module.MIN_ROUND
+    rounds_module.ROUND_SHARE, rounds_module.MIN_ROUND = share, 1
     try:
         yield
     finally:
-        rounds_module.SHARE, rounds_module.LEAST = before
+        rounds_module.ROUND_SHARE, rounds_module.MIN_ROUND = before
 
 
 def in_rounds(found: Pool, share: float) -> Iterator[tuple[NDArray[np.int64], _Floats]]:

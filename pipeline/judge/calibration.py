@@ -59,7 +59,7 @@ def calibrate(
 
     Each tenant is compared separately. With fewer than `MIN_LABELS` labelled pairs with a probability, or fewer than
     `MIN_OF_EACH` relevant or not relevant ones, labels are compared, but no curve is computed and no threshold fitted.
-    For a judge that learns from labels, cross-validated replies are compared (see `teaching.compare_judges`).
+    For a judge trained on labels, cross-validated replies are compared (`training.compare_judges`).
 
     Args:
         tables: `queries`, `chunks` and `pool`.

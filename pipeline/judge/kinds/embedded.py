@@ -1,4 +1,4 @@
-"""The judge without a model: see `pipeline/judge/embedded.py`, which is loaded when it judges."""
+"""Embedded judge: no model, no labels (`pipeline/judge/embedded.py`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EmbeddedSettings(JudgeKind):
     )
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:
-        """One judge a tenant, fitted on its chunks."""
+        """One judge per tenant, fitted on its chunks."""
         from darklode.pipeline.base.terms import TermSpace
         from darklode.pipeline.judge.embedded import EmbeddedJudge
 

@@ -181,9 +181,9 @@ class RequestTemplate:
         shown = [text for example in self.prompt.examples for text in astuple(example.pair)]
         if not self.prompt.quoting.as_before(pa.chunked_array([shown], pa.string())).all():
             return None
-        return Earlier(self._id(1), self._shown_as_before)
+        return Earlier(self._id(1), self._is_prompt_unchanged)
 
-    def _shown_as_before(self, pairs: pa.Table) -> NDArray[np.bool_]:
+    def _is_prompt_unchanged(self, pairs: pa.Table) -> NDArray[np.bool_]:
         texts = ("query", "title", "heading", "text")
         same: NDArray[np.bool_] = np.all([self.prompt.quoting.as_before(pairs[name]) for name in texts], axis=0)
         return same

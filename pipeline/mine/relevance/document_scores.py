@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.judge.pairs import check_chunks_exist
+from darklode.pipeline.judge.pairs import check_ids_exist
 from darklode.pipeline.judge.session import labels_as_floats
 from darklode.pipeline.mine.relevance.ranker import OpenTenant
 from darklode.pipeline.mine.relevance.ranking import scores
@@ -44,7 +44,7 @@ class JudgedDocuments:
         Raises:
             ArtifactError: a query has no text.
         """
-        check_chunks_exist(queries, opened.chunks.tenant, "query_id", queries["query"])
+        check_ids_exist(queries, opened.chunks.tenant, "query_id", queries["query"])
         doc = pc.fill_null(pc.index_in(docs, opened.doc_ids, skip_nulls=True), -1).to_numpy().astype(np.int64)
         query = queries["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
         key = np.tile(query, len(doc) // max(1, len(query))) * (len(opened.doc_ids) + 1) + doc

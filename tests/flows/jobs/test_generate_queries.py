@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from darklode.flows.config import load_settings
@@ -12,6 +14,8 @@ from darklode.flows.jobs.registry import write_report
 from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
+from darklode.pipeline.generate.port import query_table
 from darklode.pipeline.generate.realism import COVERED
 from darklode.pipeline.prepare.split import SPLIT
 from darklode.schemas.settings import Settings
@@ -28,12 +32,24 @@ QUICK = {
 }
 
 
+def write_words(_writer: object, texts: pa.Table, _examples: list[str], _on_progress: object) -> pa.Table:
+    """Three random words of each text: queries of the length of real ones."""
+    queries = []
+    for text, draw in zip(texts["text"].to_pylist(), texts["draw"].to_pylist(), strict=True):
+        words = list(dict.fromkeys(text.split()))
+        positions = np.sort(np.random.default_rng(draw).choice(len(words), min(3, len(words)), replace=False))
+        queries.append(" ".join(words[position] for position in positions))
+    return query_table(queries)
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build, and queries for its texts."""
     root = tmp_path_factory.mktemp("generate")
     build_to_adapt(root / "run")
-    generate_queries(str(root / "run"), str(root / "out"), QUICK)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(InverseClozeWriter, "write", write_words)
+        generate_queries(str(root / "run"), str(root / "out"), QUICK)
     return root
 
 

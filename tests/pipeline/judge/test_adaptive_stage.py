@@ -109,7 +109,7 @@ def test_every_pair_of_the_pool_is_judged_once_or_marked_as_unjudged(run: Run) -
     assert len(set(verdicts)) == len(verdicts) == len(by.asked)
     assert len(left) > 200
     (step,) = manifest.funnel
-    assert (step.rows_in, step.dropped["left unjudged"]) == (len(verdicts) + len(left), len(left))
+    assert (step.rows_in, step.dropped["unjudged"]) == (len(verdicts) + len(left), len(left))
     assert not {row[1:] for row in pairs_of(run, "verdicts")} & {row[1:] for row in left}
     assert all(0 <= row["probability"] <= 1 for row in read(run, "unjudged"))  # type: ignore[operator]
 

@@ -43,7 +43,7 @@ def service() -> Iterator[FakeBatches]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
-    monkeypatch.setattr(batch_files, "MOST_REQUESTS", 4)
+    monkeypatch.setattr(batch_files, "MAX_REQUESTS", 4)
 
 
 class Desk:
@@ -243,7 +243,9 @@ def test_a_batch_whose_answers_are_gone_stops_no_other_and_is_forgotten(service:
     desk.submit()
     service.finish_all()
     del service.files[service.batches["batch-0"]["output_file_id"]]
-    with pytest.raises(MissingPart, match=r"batch-0: .*404.*`darklode judge batch forget batch-0` frees its 4 calls"):
+    with pytest.raises(
+        MissingPart, match=r"batch-0: .*404.*`darklode judge batch forget batch-0` allows its 4 requests"
+    ):
         desk.fetch()
     assert len(desk.ledger.open(desk.template.judge_id)) == 6, "the answers of the other two are kept"
     assert desk.submit() == [], "its calls still count as under way"
@@ -259,7 +261,7 @@ def test_a_batch_that_is_gone_hides_no_other_and_was_paid_for(service: FakeBatch
     service.finish("batch-2")
     del service.batches["batch-0"]
     seen: list[str | None] = []
-    with pytest.raises(MissingPart, match=r"batch-0: .*`darklode judge batch forget batch-0` frees its 4 calls"):
+    with pytest.raises(MissingPart, match=r"batch-0: .*`darklode judge batch forget batch-0` allows its 4 requests"):
         seen += (one.id for one, _ in desk.judge.look())
     assert seen == ["batch-1", "batch-2"]
     with pytest.raises(MissingPart, match=r"batch-0: "):
