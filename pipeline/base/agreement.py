@@ -32,7 +32,10 @@ def confusion(predicted: NDArray[np.bool_], positive: NDArray[np.bool_], weight:
 
 
 def cohens_kappa(counts: Confusion) -> _Floats:
-    """Cohen's kappa, −1 to 1 (Cohen, 1960); NaN if both always give the same label, or there is no pair."""
+    """Cohen's kappa, −1 to 1 (Cohen, 1960); NaN if both always give the same label, or there is no pair.
+
+    Vectorized over arrays of counts, as bootstrap resamples need; scikit-learn's takes one pair of label lists.
+    """
     hits, false, missed, true_negatives = (np.asarray(count, dtype=np.float64) for count in counts)
     rows = np.stack([np.stack([hits, missed], -1), np.stack([false, true_negatives], -1)], -2)
     return kappa_of_table(rows, 1 - np.eye(2))

@@ -24,7 +24,7 @@ AUC = Stage("auc", 3, ("manual_labels", "manual_scores"), ("evaluation", "evalua
 MEASURES = {"AUC-SAT": "satisfaction", "AUC-REL": "relevance"}
 PART = "labelled"
 
-_RANKS_AT_ONCE = 1_000_000  # of pairs in draws; memory is some fifty bytes each
+_RANKS_AT_ONCE = 1_000_000  # pairs × permutations per batch; about 50 bytes each
 
 SCORED = """
     SELECT concat_ws(chr(0), tenant, query_id) AS query_id, satisfaction, relevance,
@@ -54,7 +54,7 @@ def area(labels: NDArray[np.bool_], scores: Floats, weights: NDArray[Any] | None
     if len(np.unique(labels[counted])) < 2:
         return float("nan")
     ranked = np.where(np.isnan(scores), -np.inf, scores)
-    order = np.unique(ranked, return_inverse=True)[1]  # AUC looks at the order alone, and scikit-learn takes no -inf
+    order = np.unique(ranked, return_inverse=True)[1]  # AUC depends on ranks only, and scikit-learn rejects -inf
     return float(roc_auc_score(labels, order, sample_weight=weights))
 
 

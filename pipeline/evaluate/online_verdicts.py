@@ -29,7 +29,7 @@ SEARCHES = 50
 BLOCKS = 8
 """Number of blocks of a tenant's documents; each is judged and recorded together."""
 
-# Searches of several arms, and those without one, are drawn as of an arm of their own.
+# Searches with several arms or none are sampled as if they were one more arm.
 DRAWN = f"""{SHOWN}
     , spelled AS (
         SELECT tenant, search_id, min(query) AS query FROM {{impressions}} GROUP BY tenant, search_id

@@ -273,7 +273,10 @@ def _means(values: _Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64])
 
 
 def wilson(hits: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[_Floats, _Floats]:
-    """95 % interval of a proportion (Wilson, 1927), n > 0; it stays within 0 and 1 and is valid for small n."""
+    """95 % Wilson score interval (1927) of proportions, n > 0.
+
+    Vectorized; scipy's `binomtest(...).proportion_ci` takes one proportion and differs in the last bits.
+    """
     share, spread = hits / n, _Z * _Z / n
     middle = (share + spread / 2) / (1 + spread)
     half = np.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)

@@ -87,7 +87,10 @@ def estimate_missed_by_query(
 
 
 def exact_interval(hits: float, draws: float) -> tuple[float, float]:
-    """95 % Clopper-Pearson interval of a proportion; `hits` and `draws` may be fractional (effective sample sizes)."""
+    """95 % Clopper-Pearson interval of a proportion.
+
+    `hits` and `draws` may be fractional (effective sample sizes), which scipy's `binomtest` rejects.
+    """
     from scipy.stats import beta
 
     tail = (1 - CONFIDENCE) / 2
