@@ -271,7 +271,7 @@ def test_an_unknown_model_is_named(judge_of: Callable[..., LlmJudge]) -> None:
 
 def test_a_form_that_the_server_ignores_is_not_taken(judge_of: Callable[..., LlmJudge]) -> None:
     ignored = {"structured_outputs": None, "guided_choice": ["yes", "no"]}  # vLLM before 0.12 obeyed it
-    with pytest.raises(DarklodeError, match=r"choice allows; of the last one, it answered '.+': the reply"):
+    with pytest.raises(DarklodeError, match=r"choice; last attempt: it answered '.+': the reply"):
         judge_of(mode="choice", parameters=ignored).judge_id  # noqa: B018
 
 

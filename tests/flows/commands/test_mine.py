@@ -183,7 +183,7 @@ def test_refresh_learns_from_all_that_is_settled(copied: Path, served: Environme
     version, through = learned(copied)
     assert through == "2026-03-05"
     printed = built(mine_command(copied, "--refresh"), served)
-    assert "\nfit_planner: the settled days changed\n" in printed
+    assert "\nfit_term_weights: the settled days changed\n" in printed
     refreshed, later = learned(copied)
     assert (refreshed != version, later) == (True, "2026-03-08")
     again = built(mine_command(copied), served)

@@ -70,7 +70,7 @@ def test_bad_rows_are_rejects_with_line_and_reason(tmp_path: Path) -> None:
     assert sorted((row["line"], row["reason"]) for row in read(run, "rejects")) == [
         (3, "empty query"),
         (4, "no document"),
-        (5, "document is neither an id of the run nor a text"),
+        (5, "document is neither a known id nor a text"),
         (6, "satisfaction is neither 0 nor 1"),
         (7, "relevance is neither 0 nor 1"),
         (8, "no label"),

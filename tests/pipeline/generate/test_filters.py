@@ -33,7 +33,7 @@ def sieved(folder: Path, queries: Mapping[str, str | None], *, copies: bool = Fa
     put(run, "real_queries", pa.Table.from_pylist(real, schema=TABLES["real_queries"].schema))
     written = [
         {"tenant": "t", "query_id": one, "chunk_id": "c", "text": text, "self_contained": alone,
-         "error": None if text else "the reply is no JSON"}
+         "error": None if text else "the reply is not JSON"}
         for one, text in queries.items()
     ]  # fmt: skip
     put(run, "written_queries", pa.Table.from_pylist(written, schema=TABLES["written_queries"].schema))

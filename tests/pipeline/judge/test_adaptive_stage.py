@@ -98,7 +98,7 @@ def pairs_of(run: Run, table: str) -> list[tuple[object, ...]]:
 
 @pytest.fixture(autouse=True)
 def _small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(darklode.pipeline.judge.adaptive.rounds, "LEAST", 80)
+    monkeypatch.setattr(darklode.pipeline.judge.adaptive.rounds, "MIN_ROUND", 80)
 
 
 def test_every_pair_of_the_pool_is_judged_once_or_marked_as_unjudged(run: Run) -> None:

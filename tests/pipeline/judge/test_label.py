@@ -90,7 +90,7 @@ def test_a_query_that_nothing_answers_is_an_outcome_of_its_own(run: Run) -> None
     """Two have a positive; all candidates of a/q2 are not relevant; one of b/q2 was never judged; a/q3 has none."""
     outcomes = {
         "no candidate found": 1,
-        "no positive among the candidates with a label": 1,
+        "no positive among the labelled candidates": 1,
         "no relevant candidate": 1,
     }
     asked = FunnelStep("answers", "queries", 5, "queries with a positive", 2, outcomes)

@@ -249,7 +249,7 @@ def test_a_batch_whose_answers_are_gone_stops_no_other_and_is_forgotten(service:
         desk.fetch()
     assert len(desk.ledger.open(desk.template.judge_id)) == 6, "the answers of the other two are kept"
     assert desk.submit() == [], "its calls still count as under way"
-    with pytest.raises(MissingPart, match=r"no batch batch-9 is under way \(under way: batch-0\)"):
+    with pytest.raises(MissingPart, match=r"no batch batch-9 is submitted \(submitted: batch-0\)"):
         desk.journal.find("batch-9")
     desk.journal.forget(desk.journal.find("batch-0"))
     assert [one.calls for one in desk.submit()] == [4]

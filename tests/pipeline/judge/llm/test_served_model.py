@@ -130,7 +130,7 @@ def test_verdicts_under_the_name_alone_are_found_where_the_name_is_trusted(tmp_p
         assert judge_of(tmp_path, server, said=said).judge_id != first.judge_id
         (line,) = said
         assert line.startswith(
-            f"fake is {ROOT}, so all pairs are judged again. The ledger has verdicts of {first.judge_id},"
+            f"fake is served as {ROOT}, so all pairs are judged again. The ledger has verdicts of {first.judge_id},"
         )
         assert line.endswith("set judge.trust_name")
         trusting = judge_of(tmp_path, server, trust_name=True)

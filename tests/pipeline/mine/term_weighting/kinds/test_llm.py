@@ -1,9 +1,6 @@
 """Settings of the LLM term weighter, and what is missing for it."""
 
-from typing import Any
-
 import pytest
-from pydantic import ValidationError
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.mine.term_weighting.kinds.llm import KIND
@@ -13,20 +10,6 @@ from helpers.commands import free_port
 from helpers.fake_openai import FakeOpenAI
 
 GIVEN = {"model": "m", "base_url": "http://127.0.0.1:1/v1"}
-
-
-@pytest.mark.parametrize("missing", list(GIVEN))
-def test_model_and_server_have_to_be_named(missing: str) -> None:
-    with pytest.raises(ValidationError, match=r"kind llm needs planner\.model and planner\.base_url"):
-        KIND(**GIVEN | {missing: ""})
-
-
-@pytest.mark.parametrize(
-    ("given", "same"),
-    [({"base_url": "http://elsewhere/v1", "timeout": 3, "max_in_flight": 2}, True), ({"model": "n"}, False)],
-)
-def test_only_the_model_changes_the_weights(given: dict[str, Any], same: bool) -> None:
-    assert (KIND(**GIVEN | given).decisive() == KIND(**GIVEN).decisive()) == same
 
 
 def test_a_server_that_does_not_listen_or_a_key_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
