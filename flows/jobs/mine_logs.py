@@ -169,7 +169,7 @@ def steps(
         Step(DAY_FIGURES_STAGE, call(day_figures, bots)),
         Step(
             ADMIT_DAYS,
-            lambda: call(admit_days, config.admission, standing=history.admission_state()),
+            lambda: call(admit_days, config.admission, history=history.admission_state()),
             lambda: {"files and decisions": key_of(history.admission_state().identity)},
             untracked=("standing",),
         ),

@@ -132,7 +132,7 @@ def online(
     evidence. Memory grows with sessions × arms.
 
     Args:
-        tables: `impressions`, and `online_verdicts` if the judge looked.
+        tables: `impressions`, and `online_verdicts` if there is a judge.
         output: `online` and `online_pairs`.
         settings: whose searches count.
         measuring: resamples and permutations.

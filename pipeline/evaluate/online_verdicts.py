@@ -81,7 +81,7 @@ def online_verdicts(
         seed: of the sample.
 
     Raises:
-        ValueError: the judge broke its contract, see `check_replies`.
+        ValueError: replies break the judge's contract (`check_replies`).
 
     Source: ScalingNote, 4.6.
     """

@@ -66,7 +66,7 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
         text_characters: length of a document's text after its title.
 
     Raises:
-        InputError: the file cannot be read, or lacks a column.
+        InputError: the file cannot be read, or a column is missing.
         TooManyRejects: more than `settings.max_reject_share` of the rows are unusable.
     """
     files, seen_keys, rows = listing(file), SeenKeys(), [TABLES["manual_labels"].empty()]
@@ -76,7 +76,7 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
     for label_file in files:
         for block in read_tabular(label_file, None, COLUMNS, intake, settings.max_row_bytes):
             if not set(SAID) & block.columns.keys():
-                raise InputError(f"{file} has neither a column satisfaction nor one relevance; see docs/evaluate.md")
+                raise InputError(f"{file} needs a column satisfaction or relevance; see docs/evaluate.md")
             rows.append(_select_usable(block, ids, seen_keys, intake, settings))
     intake.close(settings.max_reject_share)
     order = [(name, "ascending") for name in TABLES["manual_labels"].key]

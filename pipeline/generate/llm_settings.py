@@ -15,8 +15,10 @@ class LlmWriterSettings(GenerateSettings):
 
     kind: Literal["llm"] = "llm"
     prompt: Annotated[str, PathField(or_name=True, names=("default",))] = Field(
-        "default", description="default, or a folder like those of prompts/generate"
+        "default", description="default, or a folder like those in prompts/generate"
     )
-    examples: int = Field(8, ge=0, description="real train queries that are shown with each text, drawn by the seed")
-    temperature: float = Field(0.7, ge=0, description="of the sampling")
-    max_text_tokens: int = Field(1024, gt=0, description="longer texts are cut to it (by a careful estimate)")
+    examples: int = Field(8, ge=0, description="number of real train queries in the prompt, sampled per text")
+    temperature: float = Field(0.7, ge=0, description="sampling temperature")
+    max_text_tokens: int = Field(
+        1024, gt=0, description="maximum text length; longer texts are cut (by a conservative estimate)"
+    )

@@ -12,12 +12,15 @@ from darklode.schemas.pooling import LocalModel
 
 
 class Seq2SeqSettings(LocalModel, GenerateSettings):
-    """A sequence-to-sequence model of transformers that was trained to ask for a text."""
+    """A sequence-to-sequence model of transformers, trained to generate queries (docT5query)."""
 
     kind: Literal["t5"] = "t5"
     model: FolderOrName[str] = Field(
-        "castorini/doc2query-t5-base-msmarco", description="on the hub, a local folder, or package:NAME here"
+        "castorini/doc2query-t5-base-msmarco",
+        description="name on the Hugging Face Hub, a local folder, or package:NAME",
     )
-    max_tokens: int | None = Field(512, gt=0, description="longer texts are cut; null: the model's own limit")
-    query_tokens: int = Field(64, gt=0, description="of a query, at most")
-    top_k: int = Field(10, gt=0, description="tokens that each step draws from (docT5query: 10)")
+    max_tokens: int | None = Field(
+        512, gt=0, description="maximum text length; longer texts are cut; null: the model's limit"
+    )
+    query_tokens: int = Field(64, gt=0, description="maximum length of a query")
+    top_k: int = Field(10, gt=0, description="top-k sampling (docT5query: 10)")

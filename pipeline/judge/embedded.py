@@ -1,8 +1,8 @@
 """The embedded judge: a formula over statistics of the corpus, without a model, labels or network.
 
 It weighs three features that mean the same for every query: the share of the query's information that a chunk contains,
-how unlikely that is by chance, and how far the chunk's topic stands out from the corpus. Nothing is relative to the
-query's other candidates, so a query may end without a positive.
+how unlikely that is by chance, and how much the chunk's topic differs from the corpus average. Nothing is relative to
+the query's other candidates, so a query may end without a positive.
 """
 
 from __future__ import annotations

@@ -36,14 +36,16 @@ class CrossEncoderSettings(LedgerKind):
     """A cross-encoder on this machine's GPU or CPU."""
 
     kind: Literal["cross_encoder"] = "cross_encoder"
-    model: FolderOrName[str] = Field("", description="name on the hub, or a local folder")
-    revision: str | None = Field(None, description="commit or tag on the hub")
+    model: FolderOrName[str] = Field("", description="name on the Hugging Face Hub, or a local folder")
+    revision: str | None = Field(None, description="commit or tag on the Hub")
     device: NoRow[str] = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
     batch_size: NoRow[int] = Field(32, gt=0, description="pairs per forward pass")
-    max_tokens: int | None = Field(None, gt=0, description="longer pairs are cut; null: the model's own")
+    max_tokens: int | None = Field(
+        None, gt=0, description="maximum length; longer pairs are cut; null: the model's limit"
+    )
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _requires_model(self) -> Self:
         if not self.model:
             raise ValueError("kind cross_encoder needs judge.model, the name of the model")
         return self

@@ -12,11 +12,12 @@ from darklode.schemas.settings import CacheSettings
 
 
 class EmbeddedSettings(JudgeKind):
-    """A label-free scorer fitted on the corpus: weak, and no language model."""
+    """A label-free scorer fitted on the corpus; weak, and not a language model."""
 
     kind: Literal["embedded"] = "embedded"
     threshold: Share | Literal["fitted"] = Field(
-        0.25, description="relevant from this probability on: few candidates of a pool are; fitted: as for any judge"
+        0.25,
+        description="minimum probability of a relevant pair, low, since few candidates are; fitted: as elsewhere",
     )
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:

@@ -22,7 +22,7 @@ class EncoderJudgeSettings(JudgeKind):
     LEARNS: ClassVar[bool] = True
 
     kind: Literal["encoder"] = "encoder"
-    encoder: str = Field("", description="its name in `encoders`")
+    encoder: str = Field("", description="name of an encoder in `encoders`")
     _encoder: EncoderKind | None = PrivateAttr(None)
     _vector_dtype: str = PrivateAttr("")
 

@@ -117,6 +117,6 @@ class Decisions:
         return by_day
 
 
-def identity(standing: Mapping[str, Sequence[Decision]]) -> list[Json]:
+def identity(decisions: Mapping[str, Sequence[Decision]]) -> list[Json]:
     """Everything that decisions can change, as plain values."""
-    return [[asdict(decision) for decision in made] for _, made in sorted(standing.items())]
+    return [[asdict(decision) for decision in made] for _, made in sorted(decisions.items())]

@@ -84,5 +84,5 @@ def test_bad_rows_are_rejects_with_line_and_reason(tmp_path: Path) -> None:
 
 def test_a_file_without_any_label_column_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("query,document,grade\nq,a.md,1\n")
-    with pytest.raises(InputError, match="neither a column satisfaction nor one relevance"):
+    with pytest.raises(InputError, match="needs a column satisfaction or relevance"):
         read_from(tmp_path, tmp_path / "labels.csv")

@@ -32,7 +32,7 @@ class TableTermWeighterKind(TermWeighterKind):
     )
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _requires_table(self) -> Self:
         if not self.table:
             raise ValueError("kind table needs planner.table, a CSV or Parquet file")
         return self

@@ -21,9 +21,9 @@ def test_servers_are_a_list_or_separated_by_commas() -> None:
     [
         ({"model": ""}, r"needs judge\.model"),
         ({"base_url": ()}, r"needs judge\.base_url"),
-        ({"base_url": "a/v1"}, "must be addresses"),
-        ({"base_url": "http://ann:secret@a/v1"}, "must not hold a user name, password or query"),
-        ({"token_limit": 9, "parameters": {"max_tokens": None}}, "a limit needs replies of a limited length"),
+        ({"base_url": "a/v1"}, "must be URLs"),
+        ({"base_url": "http://ann:secret@a/v1"}, "must not contain a user name, password or query"),
+        ({"token_limit": 9, "parameters": {"max_tokens": None}}, "a limit needs bounded replies"),
     ],
 )
 def test_what_cannot_be_used_is_an_error(changed: dict[str, Any], message: str) -> None:
