@@ -51,7 +51,7 @@ def trial(run: Reviewed, scenario: Scenario, seed: int) -> tuple[float, _Ends]:
 
 def _bootstrap(strata: LabelledStrata, seed: int) -> tuple[float, float]:
     n = len(strata.pairs)
-    kept = strata.x / np.maximum(strata.n, 1)
+    kept = strata.n_relevant / np.maximum(strata.n_labelled, 1)
 
     def recall(sums: np.ndarray) -> np.ndarray:
         share = np.where(sums[..., :n] > 0, sums[..., n:] / np.maximum(sums[..., :n], 1), kept)
@@ -63,7 +63,7 @@ def _bootstrap(strata: LabelledStrata, seed: int) -> tuple[float, float]:
 
 
 def _unshared(strata: LabelledStrata, random: np.random.Generator) -> tuple[float, float]:
-    n, x = strata.n, strata.x
+    n, x = strata.n_labelled, strata.n_relevant
     shares = random.beta(x + 0.5, n - x + 0.5, size=(DRAWS, len(n)))
     total = x + random.binomial(strata.pairs - n, shares)
     low, high = np.percentile(total[:, strata.is_found].sum(axis=1) / total.sum(axis=1), ENDS)

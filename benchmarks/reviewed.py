@@ -123,7 +123,7 @@ def review(run: Reviewed, scenario: Scenario, random: np.random.Generator) -> La
 
 def normal_interval(strata: LabelledStrata) -> tuple[float, float]:
     """Recall with the 95 % interval of the textbook: the stratified binomial variance, by the delta method."""
-    n, x = strata.n, strata.x
+    n, x = strata.n_labelled, strata.n_relevant
     share = x / np.maximum(n, 1)
     total, variance = strata.pairs * share, strata.pairs**2 * share * (1 - share) / np.maximum(n - 1, 1)
     found, missed = (float(total[strata.is_found == side].sum()) for side in (True, False))

@@ -104,7 +104,7 @@ def _live(judge: Judge | None) -> Live | None:
     return judge.live if judge else None
 
 
-def facts_of(judges: Iterable[Judge]) -> dict[str, Any]:
+def judge_facts(judges: Iterable[Judge]) -> dict[str, Any]:
     """Ids and summed counters of a stage's judges, for its manifest."""
     distinct_judges = {id(judge): judge for judge in judges}.values()  # one judge may serve several tenants
     counters = Counter[str]()

@@ -17,7 +17,7 @@ from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
 from darklode.pipeline.judge.pairs import PoolPairs, pair_blocks, pool_pairs
 from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.port import REPLIES, Judge, check_replies
-from darklode.pipeline.judge.session import JudgingSession, facts_of, label_counts, labels_as_floats
+from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_counts, labels_as_floats
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
 
@@ -71,7 +71,7 @@ def judge(
             else:
                 _in_rounds(tables, chunks, own, settings, seed)
     _record(output, session.counts, tables.rows("pool"))
-    output.facts |= {"kind": settings.kind, **facts_of(judges)}
+    output.facts |= {"kind": settings.kind, **judge_facts(judges)}
     members = {member for judge in judges if isinstance(judge, Panel) for member in judge.member_ids}
     if members:
         output.facts["members"] = sorted(members)

@@ -81,7 +81,7 @@ PAIRS = """
 """
 
 
-def loans_to(connection: duckdb.DuckDBPyConnection, borrowers: Relation, *, before: str) -> Relation:
+def find_loans(connection: duckdb.DuckDBPyConnection, borrowers: Relation, *, before: str) -> Relation:
     """Associations by which queries borrow: tenant, query_id, via_query_id, kind, terms, score, date.
 
     Args:
@@ -115,7 +115,7 @@ def multi_hop(
     Args:
         connection: with the tables that `hop` reads; has the relations.
         borrowers: tenant and query_id.
-        loans: result of `loans_to`.
+        loans: result of `find_loans`.
         hop: makes the one-hop pairs of borrowers and lenders.
         max_associations: maximum lenders per query and kind, best match first; 0: all.
         merge: `all`: one row per query, positive and source. `strongest`: one row per query and positive, from the

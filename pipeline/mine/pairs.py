@@ -17,7 +17,7 @@ from darklode.pipeline.base.relations import Relation, drop, materialize, view
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.incremental_write import COLUMNS, write_all, write_changes
-from darklode.pipeline.mine.multi_hop import loans_to, multi_hop
+from darklode.pipeline.mine.multi_hop import find_loans, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop, OneHopPairs
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import Merge, MiningSettings
@@ -58,7 +58,7 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
     share = mining.patch_share
     facts = output.earlier_facts
     earlier_pairs = output.previous_tables("mined_pairs") if facts.get("mark") == mark else None
-    news = None if earlier_pairs is None else news_of(facts["read"], read, contains)
+    news = None if earlier_pairs is None else find_changed_evidence(facts["read"], read, contains)
     with tables.connect() as connection:
         if earlier_pairs is None or news is None:
             write_all(
@@ -147,7 +147,7 @@ def _pairs(
     connection: duckdb.DuckDBPyConnection, query_relation: Relation, hop: OneHop, max_associations: int, merge: Merge
 ) -> Relation:
     """All pairs of the given queries."""
-    loans = loans_to(connection, query_relation, before=hop.before)
+    loans = find_loans(connection, query_relation, before=hop.before)
     return multi_hop(connection, query_relation, loans, hop, max_associations=max_associations, merge=merge)
 
 
@@ -206,7 +206,7 @@ class ChangedEvidence:
     days: tuple[str, ...]
 
 
-def news_of(
+def find_changed_evidence(
     before: Mapping[str, str], now: Mapping[str, str], contains: Mapping[str, Sequence[str]]
 ) -> ChangedEvidence | None:
     """Compare the days' fingerprints; None if evidence disappeared, so that all pairs must be recomputed.

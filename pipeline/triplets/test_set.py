@@ -6,7 +6,7 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.relations import Relation, materialize
-from darklode.pipeline.mine.multi_hop import STRONGEST, loans_to, multi_hop
+from darklode.pipeline.mine.multi_hop import STRONGEST, find_loans, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TABLES
@@ -97,7 +97,7 @@ def test_set(
     with _later_tables(tables, settings.test_from).connect() as connection:
         test_queries = materialize(connection, TEST_QUERIES)
         lending = {**period, "lent": settings.test_multi_hop}
-        all_loans = loans_to(connection, test_queries, before=hop.before)
+        all_loans = find_loans(connection, test_queries, before=hop.before)
         loans = materialize(connection, NEW_LENDERS, lending, loans=all_loans)
         all_pairs = multi_hop(connection, test_queries, loans, hop, max_associations=lenders, merge="all")
         later = materialize(connection, LATER, period, every=all_pairs)

@@ -31,19 +31,19 @@ class LabelledStrata:
     relevant: _Counts
 
     @property
-    def n(self) -> _Counts:
+    def n_labelled(self) -> _Counts:
         """Number of labelled pairs per stratum."""
         return np.asarray(self.labelled.sum(axis=0))
 
     @property
-    def x(self) -> _Counts:
+    def n_relevant(self) -> _Counts:
         """Number of pairs labelled relevant per stratum."""
         return np.asarray(self.relevant.sum(axis=0))
 
     def is_estimable(self, side: bool) -> bool:
         """Whether the judge's positives (or negatives) have a label, or there are none to label."""
         in_side = self.is_found == side
-        return bool(self.n[in_side].sum() > 0 or not self.pairs[in_side].sum())
+        return bool(self.n_labelled[in_side].sum() > 0 or not self.pairs[in_side].sum())
 
 
 def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
@@ -52,7 +52,7 @@ def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
     Returns:
         The strata with labels, and for each given stratum the index of the one that it was merged into, or -1.
     """
-    n = strata.n
+    n = strata.n_labelled
     non_empty = np.flatnonzero(n)
     to = np.full(len(n), -1)
     for side in (True, False):
@@ -120,8 +120,8 @@ def estimate(
     estimable = {side: strata.is_estimable(side) for side in (True, False)}
     merged, _ = merge_empty(strata)
     drawn, counted = _draw_positives(merged, queries_share, random, draws), _known_positives(merged)
-    seen_missed = int(merged.x[~merged.is_found].sum())
-    seen_false = int((merged.n - merged.x)[merged.is_found].sum())
+    seen_missed = int(merged.n_relevant[~merged.is_found].sum())
+    seen_false = int((merged.n_labelled - merged.n_relevant)[merged.is_found].sum())
     precision = missed = recall = UNKNOWN
     size = int(merged.pairs[merged.is_found].sum())
     if estimable[True] and size:
@@ -139,7 +139,7 @@ def estimate(
 
 def _known_positives(strata: LabelledStrata) -> dict[bool, float]:
     """Estimated number of positives among the judge's positives (True) and negatives (False)."""
-    positives = strata.pairs * strata.x / strata.n
+    positives = strata.pairs * strata.n_relevant / strata.n_labelled
     return {side: float(positives[strata.is_found == side].sum()) for side in (True, False)}
 
 
@@ -151,11 +151,11 @@ def _draw_positives(
     for side in (True, False):
         own = np.flatnonzero(strata.is_found == side)
         effect = design_effect(strata, own, queries_share)
-        n, x, pairs = strata.n[own] / effect, strata.x[own] / effect, strata.pairs[own]
+        n, x, pairs = strata.n_labelled[own] / effect, strata.n_relevant[own] / effect, strata.pairs[own]
         prior = PRIOR / max(len(own), 1)
         shares = random.beta(x + prior, n - x + prior, size=(draws, len(own)))
-        unlabelled = random.binomial(np.maximum(pairs - strata.n[own], 0), shares)
-        positives[side] = strata.x[own].sum() + unlabelled.sum(axis=1).astype(np.float64)
+        unlabelled = random.binomial(np.maximum(pairs - strata.n_labelled[own], 0), shares)
+        positives[side] = strata.n_relevant[own].sum() + unlabelled.sum(axis=1).astype(np.float64)
     return positives
 
 
@@ -172,7 +172,7 @@ def design_effect(strata: LabelledStrata, own: NDArray[np.int64], queries_share:
     """
     from scipy.stats import t as student
 
-    n, x = strata.n[own], strata.x[own]
+    n, x = strata.n_labelled[own], strata.n_relevant[own]
     weight, share = strata.pairs[own] / n, x / n
     residuals = (strata.relevant[:, own] - strata.labelled[:, own] * share) @ weight
     queries = int((strata.labelled[:, own].sum(axis=1) > 0).sum())

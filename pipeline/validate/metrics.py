@@ -129,7 +129,7 @@ ALL = (*JUDGED, "unjudged")
 _Floats = NDArray[np.float64]
 
 
-def figures(scope: Scope, threshold: float | None, resamples: int, seed: int) -> dict[str, object]:
+def validation_row(scope: Scope, threshold: float | None, resamples: int, seed: int) -> dict[str, object]:
     """One row of `validation`.
 
     Args:
@@ -183,7 +183,7 @@ def run_kappa(strata: LabelledStrata, resamples: int, seed: int) -> IntervalEsti
     if not (strata.is_estimable(True) and strata.is_estimable(False)):
         return UNKNOWN
     merged, _ = merge_empty(strata)
-    mean_label, n = merged.x / np.maximum(merged.n, 1), len(merged.pairs)
+    mean_label, n = merged.n_relevant / np.maximum(merged.n_labelled, 1), len(merged.pairs)
 
     def kappa(sums: _Floats) -> _Floats:
         labelled, relevant = sums[..., :n], sums[..., n:]
@@ -228,7 +228,7 @@ def weights(scope: Scope, pairs: ReviewedPairs) -> _Floats:
     own = np.flatnonzero(np.isin(scope.verdict, READ) & (scope.pairs > 0))
     merged, to = merge_empty(scope.strata(READ))
     weight_of = np.zeros(len(scope.pairs))
-    weight_of[own[to >= 0]] = (merged.pairs / np.maximum(merged.n, 1))[to[to >= 0]]
+    weight_of[own[to >= 0]] = (merged.pairs / np.maximum(merged.n_labelled, 1))[to[to >= 0]]
     return np.asarray(weight_of[pairs.stratum])
 
 

@@ -13,7 +13,7 @@ from darklode.pipeline.base.agreement import Confusion, alpha, cohens_kappa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables, digest
 from darklode.pipeline.validate.estimates import bootstrap
 from darklode.pipeline.validate.labels import LABELS
-from darklode.pipeline.validate.metrics import Scope, figures, scopes
+from darklode.pipeline.validate.metrics import Scope, scopes, validation_row
 from darklode.schemas.review_tables import DISAGREEMENTS, REVIEWER_AGREEMENT, VALIDATION
 from darklode.schemas.settings import ValidationSettings
 
@@ -63,7 +63,7 @@ def validate(
     thresholds: Mapping[str, float],
     seed: int,
 ) -> None:
-    """Extrapolate the sample's labels to the whole run (`estimates.estimate`, `metrics.figures`).
+    """Extrapolate the sample's labels to the whole run (`estimates.estimate`, `metrics.validation_row`).
 
     A pair's label is the majority of its reviewers, without skips; a tie gives none. Estimates use pairs of the current
     sample only; answers to other pairs are kept and count again if a later sample contains the pair. Without a sample
@@ -79,7 +79,7 @@ def validate(
     if not tables.rows("review_strata"):
         return
     rows = [
-        figures(scope, _threshold(scope, thresholds), settings.bootstrap, seed + number)
+        validation_row(scope, _threshold(scope, thresholds), settings.bootstrap, seed + number)
         for number, scope in enumerate(scopes(tables))
     ]
     output.write("validation", pa.Table.from_pylist(rows, schema=VALIDATION.schema))

@@ -11,7 +11,7 @@ _Counts = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
 
-def allot(total: int, shares: _Floats, capacity: _Counts) -> _Counts:
+def allocate(total: int, shares: _Floats, capacity: _Counts) -> _Counts:
     """Integers proportional to `shares`, at most `capacity`, that sum to `total` (or to the total capacity).
 
     Excess over a capacity is redistributed; remainders go to the largest fractions, ties to the first.
@@ -111,7 +111,7 @@ def stratify(cells: Cells, pairs: int) -> list[Stratum]:
 def _tenants(cells: Cells, pairs: int) -> list[tuple[int | None, _Counts, int]]:
     """Each tenant, and small tenants together (None), with their cells and sample sizes."""
     size = np.bincount(cells.tenant, cells.pairs)
-    quota = allot(pairs, np.sqrt(size), np.bincount(cells.tenant, cells.candidates).astype(np.int64))
+    quota = allocate(pairs, np.sqrt(size), np.bincount(cells.tenant, cells.candidates).astype(np.int64))
     small = quota < MIN_PER_TENANT
     if small.sum() == 1:
         small[:] = False
@@ -129,7 +129,7 @@ def _verdicts(cells: Cells, rows: _Counts, budget: int) -> list[tuple[int, int]]
     shares = np.sqrt(size)
     remaining_share = shares[1:].sum()
     shares[0] = (remaining_share or 1.0) if size[0] else 0.0
-    return [(verdict, n) for verdict, n in enumerate(allot(budget, shares, capacity).tolist()) if size[verdict]]
+    return [(verdict, n) for verdict, n in enumerate(allocate(budget, shares, capacity).tolist()) if size[verdict]]
 
 
 def _bands(cells: Cells, rows: _Counts, budget: int) -> list[tuple[_Counts, int]]:
@@ -140,7 +140,7 @@ def _bands(cells: Cells, rows: _Counts, budget: int) -> list[tuple[_Counts, int]
     while True:
         size = np.array([cells.pairs[own].sum() for _, own in strata])
         capacity = np.array([cells.candidates[own].sum() for _, own in strata])
-        drawn = allot(budget, np.sqrt(size), capacity)
+        drawn = allocate(budget, np.sqrt(size), capacity)
         poorest = int(drawn.argmin())
         if drawn[poorest] >= MIN_PER_STRATUM or len(strata) == 1:
             return [(own, int(n)) for (_, own), n in zip(strata, drawn, strict=True)]

@@ -261,8 +261,8 @@ def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str,
         return "failed", None, None
     reading = read(completion, template)
     reading.values["truncated"] = name.cut
-    unreadable = "cut_off" if reading.cut_off else "null"
-    return "verdict" if reading.readable else unreadable, name, reading
+    unreadable = "cut_off" if reading.is_truncated else "null"
+    return "verdict" if reading.is_readable else unreadable, name, reading
 
 
 def _completion(record: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -57,11 +57,11 @@ async def probe(
         trial = ProbeRequest(template, session)
         reading = await trial.result()
         if isinstance(reading, LlmReading):
-            thoughts = _reasoning_cost(settings, reading) if reading.thought else ""
+            thoughts = _reasoning_cost(settings, reading) if reading.has_reasoning else ""
             for line in (
                 reading.other_model,
                 thoughts,
-                trial.cut_off(reading),
+                trial.truncation_warning(reading),
                 _no_probability_warning(form, settings, reason),
             ):
                 if line:
@@ -113,7 +113,7 @@ class ProbeRequest:
 
     def __init__(self, template: RequestTemplate, session: Session) -> None:
         self._template, self._session = template, session
-        self._cut_off = False
+        self._is_truncated = False
 
     async def result(self) -> LlmReading | str:
         """The reply to an example, or the reason why the format is not obeyed.
@@ -132,13 +132,13 @@ class ProbeRequest:
                     break
         return reason
 
-    def cut_off(self, answer: LlmReading) -> str:
+    def truncation_warning(self, answer: LlmReading) -> str:
         """Warning that the example's reply was truncated at a pair's max_tokens; empty if it was not.
 
         Raises:
             DarklodeError: a reasoning model without a configured max_tokens: every reply would be truncated.
         """
-        if not self._cut_off:
+        if not self._is_truncated:
             return ""
         settings, max_tokens = self._template.settings, self._template.estimate("").completion
         took, thinks = answer.values.get("completion_tokens"), _has_reasoning(answer)
@@ -165,7 +165,7 @@ class ProbeRequest:
     def _objection(self, reading: LlmReading, *, is_final: bool = False) -> str:
         """Why a reply shows that the format is not obeyed; empty if it is."""
         missing = reading.values.get("no_probability") if is_final and self._template.form.logprobs else None
-        if reading.readable and missing in {None, TIED, CONTRADICTED}:
+        if reading.is_readable and missing in {None, TIED, CONTRADICTED}:
             return ""
         return f"it answered {reading.values.get('raw_reply')!r}: {reading.values.get('error', missing)}"
 
@@ -176,7 +176,7 @@ class ProbeRequest:
         content = json.dumps(body).encode()
         for _ in range(_TRIES):
             reading, _ = await self._read_untruncated(content, _OFF_TOPIC_TASK)
-            if reading.readable:
+            if reading.is_readable:
                 break
         return reading
 
@@ -185,17 +185,17 @@ class ProbeRequest:
         user, _ = self._template.fit_pair(_example(self._template.prompt), self._template.settings.max_chunk_tokens)
         body = self._template.body(user)
         for _ in range(_TRIES):
-            reading, self._cut_off = await self._read_untruncated(body, user)
+            reading, self._is_truncated = await self._read_untruncated(body, user)
             if not self._objection(reading, is_final=True):
                 break
-            if not reading.readable:
+            if not reading.is_readable:
                 body = self._template.body_again(user, reading.values.get("raw_reply"))
         return reading
 
     async def _read_untruncated(self, body: bytes, user: str) -> tuple[LlmReading, bool]:
         """One reply, retried with a higher max_tokens if truncated, and whether it was."""
         reading = await self._read(body, self._template.estimate(user))
-        if not reading.cut_off:
+        if not reading.is_truncated:
             return reading, False
         for room in _MAX_TOKENS_RETRIES:
             request = json.loads(body)
@@ -243,7 +243,7 @@ def _has_reasoning(answer: LlmReading) -> bool:
     token.
     """
     took, shown = answer.values.get("completion_tokens"), (answer.values.get("raw_reply") or "").encode()
-    return answer.thought or (took is not None and took > len(shown) + 1)
+    return answer.has_reasoning or (took is not None and took > len(shown) + 1)
 
 
 def _reasoning_cost(settings: LlmSettings, reading: LlmReading) -> str:

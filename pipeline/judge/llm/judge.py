@@ -270,13 +270,13 @@ class Cases:
             if earlier:
                 reading.add_usage(earlier)
             earlier = reading
-            if reading.readable or reading.refused:
+            if reading.is_readable or reading.is_refused:
                 break
             raw_reply = reading.values.get("raw_reply")
             body = self._template.body_again(case.user, raw_reply)
             estimate = self._template.estimate_again(case.user, raw_reply)
         reading.values["truncated"] = case.truncated
-        self._counters.answer(null=not reading.readable, truncated=case.truncated)
+        self._counters.answer(null=not reading.is_readable, truncated=case.truncated)
         return row, reading
 
     def _case(self, row: int) -> Case:
@@ -317,7 +317,7 @@ class Cases:
             )
         reason = f"the server {error}" if error.failure else f"the server refused the pair, {error}"
         tried = {"attempts": self._settings.attempts} if error.failure else {}
-        return LlmReading(tried | {"error": reason}, refused=True)
+        return LlmReading(tried | {"error": reason}, is_refused=True)
 
 
 def by_query(pairs: pa.Table) -> Iterator[list[int]]:

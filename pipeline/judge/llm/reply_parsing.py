@@ -48,27 +48,27 @@ class LlmReading:
 
     Attributes:
         values: columns of `REPLIES`; unknown ones are missing.
-        refused: the pair must not be requested again.
-        thought: the model produced reasoning tokens.
-        cut_off: the reply was truncated at max_tokens.
+        is_refused: the pair must not be requested again.
+        has_reasoning: the model produced reasoning tokens.
+        is_truncated: the reply was truncated at max_tokens.
         other_model: warning that another model's name was returned; empty if not.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
-    refused: bool = False
-    thought: bool = False
-    cut_off: bool = False
+    is_refused: bool = False
+    has_reasoning: bool = False
+    is_truncated: bool = False
     other_model: str = ""
 
     @property
-    def readable(self) -> bool:
+    def is_readable(self) -> bool:
         """Whether there is a label."""
         return "relevant" in self.values
 
     def add_usage(self, earlier: LlmReading) -> None:
         """Add the usage of an earlier attempt. Attempts of a refused pair are not added, since it gets none again."""
         tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
-        for name in tokens if self.refused else (*tokens, "attempts"):
+        for name in tokens if self.is_refused else (*tokens, "attempts"):
             if earlier.values.get(name) is not None:
                 self.values[name] = parse_count((self.values.get(name) or 0) + earlier.values[name])
 
@@ -93,7 +93,7 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
     content = choice["message"].get("content")
     thought = _thought_tokens(choice["message"], completion.get("usage"))
     values = {"attempts": 1} | _usage(completion)
-    reading = LlmReading(values, thought=thought, cut_off=is_cut_off(choice), other_model=other)
+    reading = LlmReading(values, has_reasoning=thought, is_truncated=is_cut_off(choice), other_model=other)
     try:
         _check(choice, content)
         label, reason = template.form.read(content, prompt.labels)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.judge.port import QUERY_BLOCK, Judge
-from darklode.pipeline.judge.session import JudgingSession, facts_of
+from darklode.pipeline.judge.session import JudgingSession, judge_facts
 from darklode.pipeline.mine.relevance.ranker import OpenTenant, OpenTenants, Ranker
 from darklode.pipeline.mine.relevance.ranking import (
     Candidates,
@@ -99,7 +99,7 @@ def _write(output: Output, blocks: Iterable[pa.Table]) -> None:
 def _record(output: Output, counts: Counter[str], judges: Iterable[Judge]) -> None:
     lost = {reason: counts[reason] for reason in (NO_DOCUMENTS, NO_CANDIDATE, NO_POSITIVE) if counts[reason]}
     output.count(FunnelStep("relevance", "queries", counts["queries"], "positives", counts["positives"], lost))
-    output.facts |= {"without_negative": counts["without_negative"], **facts_of(judges)}
+    output.facts |= {"without_negative": counts["without_negative"], **judge_facts(judges)}
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from darklode.pipeline.validate.review.pairs import ReviewPair
 
-HOLD_SECONDS = 600.0
+LOCK_SECONDS = 600.0
 """Seconds for which a pair shown to one reviewer is locked for the others."""
 
 
-class ReviewHolds:
+class ReviewLocks:
     """Time-limited locks of pairs, at most one reviewer per pair.
 
     Args:
@@ -30,22 +30,22 @@ class ReviewHolds:
     """
 
     def __init__(self, pairs: int, clock: Callable[[], float]) -> None:
-        self._holder = np.full(pairs, -1)
+        self._owner = np.full(pairs, -1)
         self._until = np.zeros(pairs)
         self._clock = clock
 
-    def hold(self, row: int, reviewer: int) -> None:
+    def lock(self, row: int, reviewer: int) -> None:
         """Lock a pair for a reviewer."""
-        self._holder[row], self._until[row] = reviewer, self._clock() + HOLD_SECONDS
+        self._owner[row], self._until[row] = reviewer, self._clock() + LOCK_SECONDS
 
-    def release(self, row: int) -> None:
+    def unlock(self, row: int) -> None:
         """Unlock a pair."""
-        self._holder[row] = -1
+        self._owner[row] = -1
 
-    def held_by_others(self, reviewer: int) -> NDArray[np.bool_]:
+    def locked_by_others(self, reviewer: int) -> NDArray[np.bool_]:
         """Whether each pair is locked by another reviewer, shape (n_pairs,)."""
-        is_held: NDArray[np.bool_] = (self._holder >= 0) & (self._until > self._clock()) & (self._holder != reviewer)
-        return is_held
+        is_locked: NDArray[np.bool_] = (self._owner >= 0) & (self._until > self._clock()) & (self._owner != reviewer)
+        return is_locked
 
 
 class ReviewSession:
@@ -68,7 +68,7 @@ class ReviewSession:
     ) -> None:
         self._rows, self._shared, self._journal = rows, shared, journal
         self._labels = np.zeros(len(shared), np.int64)
-        self._holds = ReviewHolds(len(shared), clock)
+        self._locks = ReviewLocks(len(shared), clock)
         self._reviewers: dict[str, Reviewer] = {}
         self._changing = threading.RLock()
         for answer in journal.read():
@@ -90,12 +90,12 @@ class ReviewSession:
         """Progress of a reviewer and of the review."""
         with self._changing:
             person = self._reviewer(reviewer)
-            free, held_rows = self._free(person), self._holds.held_by_others(person.number) & ~self._shared
+            free, locked_rows = self._free(person), self._locks.locked_by_others(person.number) & ~self._shared
             return ReviewProgress(
                 answered=len(person.answers),
                 skipped=sum(answer.relevance is None for answer in person.answers.values()),
-                n_remaining=int((free & ~held_rows).sum()),
-                elsewhere=int((free & held_rows).sum()),
+                n_remaining=int((free & ~locked_rows).sum()),
+                elsewhere=int((free & locked_rows).sum()),
                 labelled=self.n_labelled,
                 pairs=len(self._shared),
             )
@@ -113,15 +113,15 @@ class ReviewSession:
         """
         with self._changing:
             person = self._reviewer(reviewer)
-            held_rows = self._holds.held_by_others(person.number) & ~self._shared
-            open_rows = self._free(person) & ~held_rows
-            if person.back:
-                row = next(reversed(person.back))
+            locked_rows = self._locks.locked_by_others(person.number) & ~self._shared
+            open_rows = self._free(person) & ~locked_rows
+            if person.retracted:
+                row = next(reversed(person.retracted))
             elif open_rows.any():
                 row = int(open_rows.argmax())
             else:
                 return None
-            self._holds.hold(row, person.number)
+            self._locks.lock(row, person.number)
             return row
 
     def answer_of(self, reviewer: str, row: int) -> ReviewAnswer | None:
@@ -129,10 +129,10 @@ class ReviewSession:
         with self._changing:
             return self._reviewer(reviewer).answers.get(row)
 
-    def taken_back(self, reviewer: str, row: int) -> ReviewAnswer | None:
+    def retracted_answer(self, reviewer: str, row: int) -> ReviewAnswer | None:
         """A reviewer's retracted answer to a pair, unless answered again."""
         with self._changing:
-            return self._reviewer(reviewer).back.get(row)
+            return self._reviewer(reviewer).retracted.get(row)
 
     def last_answer(self, reviewer: str) -> ReviewAnswer | None:
         """The answer that `undo` would retract."""
@@ -196,7 +196,7 @@ class ReviewSession:
             before = self._reviewer(answer.reviewer).apply(row, answer)
             self._labels[row] += _is_label(answer) - _is_label(before)
             if not answer.undone:
-                self._holds.release(row)
+                self._locks.unlock(row)
 
     def _reviewer(self, name: str) -> Reviewer:
         with self._changing:
@@ -246,23 +246,23 @@ class Reviewer:
         number: from 0.
         answered: whether each pair has a current answer, shape (n_pairs,).
         answers: current answers by row, in the order given.
-        back: retracted answers not given again, by row, in the order retracted.
+        retracted: retracted answers not given again, by row, in the order retracted.
         writing: lock while an answer is written to the journal.
     """
 
     number: int
     answered: NDArray[np.bool_]
     answers: dict[int, ReviewAnswer] = field(default_factory=dict)
-    back: dict[int, ReviewAnswer] = field(default_factory=dict)
+    retracted: dict[int, ReviewAnswer] = field(default_factory=dict)
     writing: threading.Lock = field(default_factory=threading.Lock)
 
     def apply(self, row: int, answer: ReviewAnswer) -> ReviewAnswer | None:
         """Apply an answer or its retraction; returns the answer that it replaces."""
         before = self.answers.pop(row, None)
-        self.back.pop(row, None)
+        self.retracted.pop(row, None)
         self.answered[row] = not answer.undone
         if answer.undone:
-            self.back[row] = before or answer
+            self.retracted[row] = before or answer
         else:
             self.answers[row] = answer
         return before

@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.judge.port import PAIRS, REPLIES
-from darklode.pipeline.judge.session import JudgingSession, facts_of, label_counts, labels_as_floats
+from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_counts, labels_as_floats
 from helpers.runs import execute
 from helpers.scripted_judge import RELEVANT, UNREADABLE, ScriptedJudge
 
@@ -83,4 +83,4 @@ def test_a_judge_of_several_tenants_counts_once() -> None:
     judge = ScriptedJudge(lambda _pair: UNREADABLE, judge_id="one")
     judge.facts = {"calls": 3}  # type: ignore[attr-defined]
     other = ScriptedJudge(judge_id="other")
-    assert facts_of([judge, other, judge]) == {"judge_ids": ["one", "other"], "calls": 3}
+    assert judge_facts([judge, other, judge]) == {"judge_ids": ["one", "other"], "calls": 3}
