@@ -97,7 +97,7 @@ def test_neighbours_of_a_run_built_anew_are_no_others(run: Run) -> None:
 def test_a_sample_of_pairs_that_are_gone_is_refused(run: Run) -> None:
     review_run(run.store.url, 4)
     sample(run, [(TENANT, "q0", "doc9#9")], [0])
-    with pytest.raises(ArtifactError, match=r"names chunk_id 'doc9#9'"), opened(run):
+    with pytest.raises(ArtifactError, match=r"has chunk_id 'doc9#9'"), opened(run):
         pass
     sample(run, [(TENANT, "q9", "doc0#0")], [0])
     with pytest.raises(ArtifactError, match=r"names query_id 'q9'"), opened(run):
