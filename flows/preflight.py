@@ -30,7 +30,7 @@ from darklode.pipeline.ingest.log_partitions import partitions_of, without_marke
 from darklode.pipeline.judge.factory import configure_judge, members
 from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
-from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
+from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.pipeline.prepare.language import languages_of
 from darklode.pipeline.prepare.split import GENERATED
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
@@ -215,7 +215,7 @@ def builders(settings: Settings) -> dict[str, KindSection]:
 
 def mining_parts(settings: Settings) -> dict[str, KindSection]:
     """Who works for a night of mining: the planner, who ranks, and the judge where it looks at pairs."""
-    parts: dict[str, KindSection] = {"planner": as_kind(settings.planner, PlannerKind)} | rankers(settings)
+    parts: dict[str, KindSection] = {"planner": as_kind(settings.planner, TermWeighterKind)} | rankers(settings)
     retriever_names = factories.ranking_retrievers(settings)  # a name that is none is wrong, also where nobody ranks
     if settings.relevance.ranker != "none":
         parts |= _check_retrievers(retriever_names)

@@ -1,4 +1,4 @@
-"""A package outside the tree adds a retriever, a judge, a planner and an export format, each in one file."""
+"""A package outside the tree adds a retriever, a judge, a term weighter and an export format, each in one file."""
 
 import json
 import os
@@ -22,16 +22,16 @@ from darklode.flows.config import load_settings
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.factory import judge_identity
-from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
+from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 import pyarrow as pa
 
 chosen = load_settings(assignments=sys.argv[1:])
-planner = as_kind(chosen.planner, PlannerKind).planner(Tables.nothing("planner_terms"), chosen.cache)
+weighter = as_kind(chosen.planner, TermWeighterKind).term_weighter(Tables.nothing("planner_terms"), chosen.cache)
 queries = pa.table({"tenant": ["t"], "query_id": ["q"], "text": ["rotate signing secret"]})
 print(json.dumps({
     "retrievers": tools.identities(tools.retrievers(chosen)),
     "judge": judge_identity(chosen.judge),
-    "terms": planner.terms(queries).select(["term", "importance"]).to_pylist(),
+    "terms": weighter.terms(queries).select(["term", "importance"]).to_pylist(),
 }))
 """
 

@@ -19,7 +19,7 @@ def generate(
     out: Annotated[str, typer.Option(metavar="FOLDER", help="Where they go: a folder of their own, or s3://….")],
     source: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="ict, copied_words, t5 or llm (the judge's model); sets generate.kind."),
+        typer.Option(metavar="KIND", help="ict, t5 or llm (the judge's model); sets generate.kind."),
     ] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,

@@ -189,9 +189,9 @@ class _BatchRequest:
 
     def nulls(self, run: str) -> int:
         """The run's pairs whose answer could not be read."""
-        from darklode.pipeline.judge.llm.batch_files import null_pairs
+        from darklode.pipeline.judge.llm.batch_files import count_unreadable
 
-        return null_pairs(Run(run).tables("queries", "chunks", "pool"), self.ledger, self.template.judge_id)
+        return count_unreadable(Run(run).tables("queries", "chunks", "pool"), self.ledger, self.template.judge_id)
 
     def nothing_under_way(self) -> str:
         """That there is nothing to wait for, and for whom there is."""

@@ -11,8 +11,8 @@ from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.judge.kinds.llm import LlmSettings
     from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+    from darklode.pipeline.judge.llm.settings import LlmSettings
 
 _PROBE_SECONDS = 10.0
 
@@ -59,7 +59,7 @@ def language_model(settings: JudgeSettings) -> "LlmSettings":
     Raises:
         SettingsError: it is another kind of judge.
     """
-    from darklode.pipeline.judge.kinds.llm import LlmSettings
+    from darklode.pipeline.judge.llm.settings import LlmSettings
 
     if not isinstance(settings, LlmSettings):
         raise SettingsError(f"batch files are for judge.kind llm, not {settings.kind}; add --set judge.kind=llm")

@@ -79,7 +79,7 @@ def _under_way(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
     from darklode.pipeline.validate.review.assignment import ReviewSession
     from darklode.pipeline.validate.review.grades import scale_of
     from darklode.pipeline.validate.review.journal import AnswerJournal
-    from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, open_deck
+    from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, open_review_pairs
 
     made = benchmark(run)
     settings = made.with_overrides(overrides(assignments))
@@ -87,7 +87,7 @@ def _under_way(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
     draw_sample(run, settings)
     if settings != made.settings:  # so that validation is of this sample, too
         record(run, made.inputs, settings)
-    with open_deck(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=shown) as deck:
+    with open_review_pairs(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=shown) as deck:
         turns = ReviewSession(deck.rows, deck.shared, AnswerJournal(run.store))
         yield ReviewApp(deck, turns, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), shown)
 

@@ -17,7 +17,7 @@ from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.generate.card import card, summary_sentence
-from darklode.pipeline.generate.filters import SIEVE, filter_generated
+from darklode.pipeline.generate.filters import FILTER_GENERATED, filter_generated
 from darklode.pipeline.generate.generation import WRITE, write_queries
 from darklode.pipeline.generate.kinds import GeneratorKind
 from darklode.pipeline.generate.outcomes import OUTCOME, write_outcome
@@ -32,7 +32,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.settings import Settings
 
-STAGES = (TEXTS, WRITE, SIEVE, SEARCH, ROUND_TRIP, JUDGE, LABEL, TRIPLETS_STAGE, OUTCOME)
+STAGES = (TEXTS, WRITE, FILTER_GENERATED, SEARCH, ROUND_TRIP, JUDGE, LABEL, TRIPLETS_STAGE, OUTCOME)
 """In data order."""
 
 
@@ -93,7 +93,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
             untracked=("writer", "spread"),
         ),
         Step(
-            SIEVE,
+            FILTER_GENERATED,
             lambda: call(
                 filter_generated,
                 settings.clean.only("language", "language_score"),

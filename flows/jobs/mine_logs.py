@@ -42,9 +42,9 @@ from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
 from darklode.pipeline.mine.relevance.stage import RELEVANCE, relevance
 from darklode.pipeline.mine.relevance.verification import VERIFY, verify
 from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits
-from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
-from darklode.pipeline.mine.term_weighting.log import FIT_PLANNER, fit_planner
-from darklode.pipeline.mine.term_weighting.port import PLAN_QUERIES, PlannerFactory, plan_queries
+from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
+from darklode.pipeline.mine.term_weighting.log import FIT_TERM_WEIGHTS, fit_term_weights
+from darklode.pipeline.mine.term_weighting.port import WEIGHT_TERMS, TermWeighterFactory, weight_terms
 from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
@@ -138,8 +138,9 @@ def steps(
     ranks, verifies = config.relevance.ranker != "none", factories.verifies(config)
     hop = OneHop(config.click, before=str(mining.test_from or NEVER), seed=seed)
     apart = config.split.by == "cluster_and_positives"
-    history, planner = history_of(run, config), as_kind(config.planner, PlannerKind)
-    learned_spread = spread if planner.LEARNS else here  # a file lies on this machine alone, a server is asked by one
+    history, term_weighting = history_of(run, config), as_kind(config.planner, TermWeighterKind)
+    # A weight file exists on this machine only, and a server is called from one process.
+    learned_spread = spread if term_weighting.LEARNS else here
 
     def clicks_through() -> date | None:
         return None if config.click.model == "paper" else history.learned_through()
@@ -168,7 +169,7 @@ def steps(
         Step(DAY_FIGURES_STAGE, call(day_figures, bots)),
         Step(
             ADMIT_DAYS,
-            lambda: call(admit_days, config.admission, standing=history.admission_state()),
+            lambda: call(admit_days, config.admission, history=history.admission_state()),
             lambda: {"files and decisions": key_of(history.admission_state().identity)},
             untracked=("standing",),
         ),
@@ -195,18 +196,19 @@ def steps(
             ),
         ),
         Step(
-            FIT_PLANNER,
-            lambda: call(fit_planner, through=history.learned_through()),
+            FIT_TERM_WEIGHTS,
+            lambda: call(fit_term_weights, through=history.learned_through()),
             lambda: history.clicked_until(history.learned_through()),
             untracked=("through",),
-            enabled=planner.LEARNS,
+            enabled=term_weighting.LEARNS,
         ),
         Step(
-            PLAN_QUERIES,
-            lambda: _planning(
-                partial(planner.planner, history.learned_tables("planner_terms"), config.cache), learned_spread
+            WEIGHT_TERMS,
+            lambda: _weighting(
+                partial(term_weighting.term_weighter, history.learned_tables("planner_terms"), config.cache),
+                learned_spread,
             ),
-            untracked=("maker", "spread"),
+            untracked=("factory", "spread"),
         ),
         Step(ASSOCIATE, call(associate, config.associate.but("max_per_query"), spread), untracked=("spread",)),
         Step(
@@ -275,8 +277,8 @@ def history_of(run: Run, settings: Settings) -> History:
     )
 
 
-def _planning(maker: PlannerFactory, spread: Spread) -> StageCall:
-    return call(plan_queries, planner=maker(), maker=maker, spread=spread)
+def _weighting(factory: TermWeighterFactory, spread: Spread) -> StageCall:
+    return call(weight_terms, weighter=factory(), factory=factory, spread=spread)
 
 
 def _pairs(  # noqa: PLR0913, PLR0917 (each is a part of the fingerprint, but for the last)

@@ -97,7 +97,7 @@ class ReviewApp:
         }
 
     def _pair(self, reviewer: str, row: int, pair: ReviewPair) -> dict[str, Any]:
-        was, marker = self.turns.taken_back(reviewer, row), Highlighter.of_terms(self.analyzer, pair.query)
+        was, marker = self.turns.retracted_answer(reviewer, row), Highlighter.of_terms(self.analyzer, pair.query)
         return {
             "pair": pair,
             "queries": self.deck.queries,

@@ -32,7 +32,10 @@ def confusion(predicted: NDArray[np.bool_], positive: NDArray[np.bool_], weight:
 
 
 def cohens_kappa(counts: Confusion) -> _Floats:
-    """Cohen's kappa, −1 to 1 (Cohen, 1960); NaN if both always give the same label, or there is no pair."""
+    """Cohen's kappa, −1 to 1 (Cohen, 1960); NaN if both always give the same label, or there is no pair.
+
+    Vectorized over arrays of counts, as bootstrap resamples need; scikit-learn's takes one pair of label lists.
+    """
     hits, false, missed, true_negatives = (np.asarray(count, dtype=np.float64) for count in counts)
     rows = np.stack([np.stack([hits, missed], -1), np.stack([false, true_negatives], -1)], -2)
     return kappa_of_table(rows, 1 - np.eye(2))
@@ -44,8 +47,7 @@ def kappa_of_table(table: _Floats, cost: _Floats) -> _Floats:
     Args:
         table: contingency table, shape (..., n_values, n_values).
         cost: of each two values, 0 on the diagonal, shape (n_values, n_values): 1 for Cohen's kappa, the squared
-            distance
-            for quadratic weights.
+            distance for quadratic weights.
 
     Returns:
         Shape (...); NaN if chance alone agrees.
@@ -102,8 +104,7 @@ def fit_threshold(
     """The probability threshold with the highest kappa against human labels, and that kappa.
 
     Candidates are the midpoints between neighboring probabilities; ties go to the one nearest to 0.5, then to the
-    lower.
-    None if no threshold agrees better than chance.
+    lower. None if no threshold agrees better than chance.
 
     Args:
         probability: shape (n_pairs,), without NaN.

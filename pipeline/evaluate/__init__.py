@@ -1,7 +1,7 @@
 """Evaluation of retrievers: the audit of the pool's retrievers, and measures of any system.
 
 `measures.compute_measures` scores rankings against labels, `paired.compare_paired` compares systems; both take arrays
-and
-tables, so they can be called between two training steps. The stages in data order: `asked` (queries and labels),
-`rankings`, `stage` (the measures), `manual` (human labels of pairs, and AUC), `online` (measures of the log itself).
+and tables, so they can be called between two training steps. The stages in data order: `test_queries` (queries and
+labels), `rankings`, `stage` (the measures), `manual` (human labels of pairs, and AUC), `online` (measures of the log
+itself).
 """

@@ -24,7 +24,7 @@ AUC = Stage("auc", 3, ("manual_labels", "manual_scores"), ("evaluation", "evalua
 MEASURES = {"AUC-SAT": "satisfaction", "AUC-REL": "relevance"}
 PART = "labelled"
 
-_RANKS_AT_ONCE = 1_000_000  # of pairs in draws; memory is some fifty bytes each
+_RANKS_AT_ONCE = 1_000_000  # pairs × permutations per batch; about 50 bytes each
 
 SCORED = """
     SELECT concat_ws(chr(0), tenant, query_id) AS query_id, satisfaction, relevance,
@@ -54,7 +54,7 @@ def area(labels: NDArray[np.bool_], scores: Floats, weights: NDArray[Any] | None
     if len(np.unique(labels[counted])) < 2:
         return float("nan")
     ranked = np.where(np.isnan(scores), -np.inf, scores)
-    order = np.unique(ranked, return_inverse=True)[1]  # AUC looks at the order alone, and scikit-learn takes no -inf
+    order = np.unique(ranked, return_inverse=True)[1]  # AUC depends on ranks only, and scikit-learn rejects -inf
     return float(roc_auc_score(labels, order, sample_weight=weights))
 
 
@@ -62,10 +62,8 @@ def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: 
     """Write each system's AUC by satisfaction and by relevance, and the pairwise differences.
 
     Intervals resample queries with all their pairs. Differences are tested by swapping the two systems' ranks within
-    queries.
-    There is no interval if fewer than `MIN_CLUSTERS` queries have a label of one kind: a single such pair would look as
-    if it
-    did not vary.
+    queries. There is no interval if fewer than `MIN_CLUSTERS` queries have a label of one kind: a single such pair
+    would look as if it did not vary.
 
     Args:
         tables: `manual_labels` and `manual_scores`.
@@ -190,8 +188,7 @@ def rank_swap_p(
         chance: number of permutations and seed.
 
     Source: Venkatraman and Begg 1996, A distribution-free procedure for comparing receiver operating characteristic
-    curves
-    from a paired experiment (ranks are swapped, because scores of two systems have different units).
+    curves from a paired experiment (ranks are swapped, because scores of two systems have different units).
     """
     first, other = (_double_ranks(each) for each in scores.T)
     least = abs(_areas_of_ranks(labels, first[None]) - _areas_of_ranks(labels, other[None])) - 1e-12

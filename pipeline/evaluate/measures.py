@@ -51,9 +51,8 @@ def compute_measures(
     Only ranks count, so ties in scores do not matter.
 
     Args:
-        rankings: tables with query_id, rank and text_id of one tenant and system; each query is in one table only,
-            and its
-            rows are contiguous. Other queries are ignored.
+        rankings: tables with query_id, rank and text_id of one tenant and system; each query is in one table only, and
+            its rows are contiguous. Other queries are ignored.
         labels: query_id, text_id and relevance (0: judged not relevant) of the same tenant.
         queries: distinct ids, each with at least one label.
         measures: names for `parse_measures`.

@@ -46,10 +46,10 @@ COUNTS += [f"{name}_{depth}" for depth in DEPTHS for name in ("looked", "judged"
 
 FEW = 5
 
-_MAX_UNITS = 10_000  # more sessions are tested as sums of several, which are as exchangeable as they are
-_DRAWS_AT_ONCE = 200  # memory is that many times the sessions
+_MAX_UNITS = 10_000  # more sessions are merged into this many, which are exchangeable as well
+_DRAWS_AT_ONCE = 200  # permutations per batch; memory grows with batch × sessions
 
-# A search without a session is one of its own.
+# A search without a session_id is its own session.
 SHOWN = """
     WITH told AS (
         SELECT tenant, search_id, doc_id, min(arm) AS arm FROM {impressions} WHERE arm IS NOT NULL
@@ -61,8 +61,8 @@ SHOWN = """
     )
 """
 
-# Only lists of one arm are of the arm; a list of several is a contest, which the team with most clicks wins, and those
-# that have as many share.
+# Result lists with one arm belong to that arm. A list with several arms is interleaved: the arm with most clicks wins
+# it, and ties share the win.
 SESSIONS = f"""{SHOWN}
     , searches AS (
         SELECT tenant, search_id, session, count(DISTINCT arm) AS arms, min(arm) AS arm, count(*) AS shown,
@@ -95,7 +95,7 @@ SESSIONS = f"""{SHOWN}
     FROM counted GROUP BY tenant, session, arm ORDER BY tenant, session, arm NULLS FIRST
 """
 
-# A drawn search stands for all of its tenant and arm (of none, or of several) that were not drawn.
+# A sampled search represents all searches of its tenant and arm (no or several arms count as null).
 JUDGED = """
     WITH sizes AS (
         SELECT tenant, arm, sum(searches) AS searches FROM counted WHERE arm IS NOT NULL GROUP BY tenant, arm
@@ -132,7 +132,7 @@ def online(
     evidence. Memory grows with sessions × arms.
 
     Args:
-        tables: `impressions`, and `online_verdicts` if the judge looked.
+        tables: `impressions`, and `online_verdicts` if there is a judge.
         output: `online` and `online_pairs`.
         settings: whose searches count.
         measuring: resamples and permutations.
@@ -260,8 +260,7 @@ class SessionCounts:
         """Two-sided p-value of each measure's difference, shape (n_measures,).
 
         Permutation test: arms of single-arm sessions are shuffled, and counts of sessions with both arms are swapped
-        between
-        them. A permutation that leaves an arm without data counts as reaching the difference (conservative).
+        between them. A permutation that leaves an arm without data counts as reaching the difference (conservative).
         """
         sides = self.counts[:, [other, arm]]
         present: NDArray[np.bool_] = (sides != 0).any(axis=-1)

@@ -29,7 +29,7 @@ SEARCHES = 50
 BLOCKS = 8
 """Number of blocks of a tenant's documents; each is judged and recorded together."""
 
-# Searches of several arms, and those without one, are drawn as of an arm of their own.
+# Searches with several arms or none are sampled as if they were one more arm.
 DRAWN = f"""{SHOWN}
     , spelled AS (
         SELECT tenant, search_id, min(query) AS query FROM {{impressions}} GROUP BY tenant, search_id
@@ -68,12 +68,9 @@ def online_verdicts(
     """Write verdicts on the first documents shown in sampled searches.
 
     Searches are sampled by hash, so the sample stays the same unless new searches come before. The judge sees each
-    query and
-    document once, at most `CHUNKS_SEEN` chunks: at most searches × 20 × 16 per tenant and arm. A document is relevant
-    if one
-    of its chunks is; null if none is and a reply was unreadable, or if it no longer exists. One unit is a block of a
-    tenant's
-    queries.
+    query and document once, at most `CHUNKS_SEEN` chunks: at most searches × 20 × 16 per tenant and arm. A document is
+    relevant if one of its chunks is; null if none is and a reply was unreadable, or if it no longer exists. One unit is
+    a block of a tenant's queries.
 
     Args:
         tables: `impressions` and `chunks`.
@@ -84,7 +81,7 @@ def online_verdicts(
         seed: of the sample.
 
     Raises:
-        ValueError: the judge broke its contract, see `check_replies`.
+        ValueError: replies break the judge's contract (`check_replies`).
 
     Source: ScalingNote, 4.6.
     """
@@ -93,7 +90,7 @@ def online_verdicts(
     blocks = rows.group_by(keys).aggregate([]).sort_by([(key, "ascending") for key in keys]).to_pylist()
     with (
         OpenTenants(tables, Ranker(judge_for, {}, "")) as tenants,
-        JudgingSession(output, rows.num_rows, measure="shown") as session,
+        JudgingSession(output, rows.num_rows, progress_count="shown") as session,
     ):
         for block in blocks:
             opened = tenants.get(block["tenant"])
@@ -157,7 +154,7 @@ class _JudgedBlock:
     def _write(self) -> Mapping[str, int]:
         judge, documents = self.opened.judge, self._judged_documents
         replies = self.session.replies(
-            judge, documents.shown, ahead=0
+            judge, documents.shown, unit_progress=0
         )  # it counts documents shown, the judge their chunks
         document_index, judge_id = (
             pa.array(documents.document_index),

@@ -55,9 +55,8 @@ TEXTS = """
 def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, file: str, text_characters: int) -> None:
     """Read labels; unusable rows are rejects with their line.
 
-    A document is given by an id of the run, or by its text. Labels are 1 and 0, yes and no, true and false; one of the
-    two
-    may be missing. Of repeated pairs the first row counts.
+    A document is an id of the run, or a text. Labels are 1 and 0, yes and no, true and false; one of the two may be
+    missing. Of repeated pairs the first row counts.
 
     Args:
         tables: `documents`.
@@ -67,7 +66,7 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
         text_characters: length of a document's text after its title.
 
     Raises:
-        InputError: the file cannot be read, or lacks a column.
+        InputError: the file cannot be read, or a column is missing.
         TooManyRejects: more than `settings.max_reject_share` of the rows are unusable.
     """
     files, seen_keys, rows = listing(file), SeenKeys(), [TABLES["manual_labels"].empty()]
@@ -77,9 +76,7 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
     for label_file in files:
         for block in read_tabular(label_file, None, COLUMNS, intake, settings.max_row_bytes):
             if not set(SAID) & block.columns.keys():
-                raise InputError(
-                    f"{file} has neither a column satisfaction nor one relevance; see docs/guides/evaluate.md"
-                )
+                raise InputError(f"{file} needs a column satisfaction or relevance; see docs/guides/evaluate.md")
             rows.append(_select_usable(block, ids, seen_keys, intake, settings))
     intake.close(settings.max_reject_share)
     order = [(name, "ascending") for name in TABLES["manual_labels"].key]
@@ -106,7 +103,7 @@ def _select_usable(
         (f"{name} is neither 0 nor 1", wrong) for name, (_, wrong) in labels_by_column.items()
     ]
     bad.append(("no label", np.logical_and.reduce([mask(values.is_null()) for values, _ in labels_by_column.values()])))
-    bad.append(("document is neither an id of the run nor a text", ~ours & ~wordy))
+    bad.append(("document is neither a known id nor a text", ~ours & ~wordy))
     fine = ~np.logical_or.reduce([hit for _, hit in bad])
     remaining = drop_faulty(complete, bad, intake)
     rows = _rows(remaining, ours[fine]).append_column("at", pa.array(np.flatnonzero(fine)))

@@ -1,4 +1,4 @@
-"""How well systems think that given pairs of a query and a document fit, each alone: what AUC is counted of."""
+"""Scores of labelled (query, document) pairs by each system, the input of AUC."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from darklode.schemas.tables import TABLES
 SCORES = Stage("manual_scores", 1, ("manual_labels", "manual_texts"), ("manual_scores",))
 
 CELLS = 1 << 22
-"""Scores of queries × documents held at a time."""
+"""Maximum scores (queries × documents) in memory."""
 
 PAIRS_AT_ONCE = 1 << 13
 
@@ -34,15 +34,16 @@ Floats = NDArray[np.float32]
 def manual_scores(
     tables: Tables, output: Output, *, systems: Mapping[str, Factory], identities: Mapping[str, Json]
 ) -> None:
-    """Score each labelled pair: an encoder by the inner product, a retriever by its score over the labelled documents.
+    """Score each labelled pair: an encoder by inner product, a retriever by its score in the collection of labelled
+    documents.
 
     One unit per tenant and system.
 
     Args:
-        tables: holds `manual_labels` and `manual_texts`.
-        output: takes `manual_scores`.
+        tables: `manual_labels` and `manual_texts`.
+        output: `manual_scores`.
         systems: builds each retriever, by name.
-        identities: what can change each one's scores.
+        identities: everything that can change each system's scores.
     """
     basis = [digest(tables.parts(name)) for name in SCORES.reads]
     labels = tables.read("manual_labels", ["tenant", "query_id", "query", "text_id"])
@@ -61,7 +62,7 @@ def manual_scores(
 
 
 def _score_pairs(tables: Tables, tenant: str, pairs: pa.Table, factory: Factory) -> Floats:
-    """Shape (n_pairs,); not a number where a retriever did not find the document at all."""
+    """Scores, shape (n_pairs,); NaN if a retriever does not return the document."""
     chunks = TenantChunks(tables.with_parts("chunks", tables.parts("manual_texts")), tenant)
     texts = pc.index_in(pairs["text_id"], chunks.chunk_ids).to_numpy().astype(np.int64)
     queries = pairs["query"].combine_chunks().dictionary_encode()
@@ -78,7 +79,7 @@ def _products(
     query: NDArray[np.int32],
     text: NDArray[np.int64],
 ) -> Floats:
-    """Inner products, as exact search has them but for the rounding of sums."""
+    """Inner products; equal to exact search up to rounding."""
     encoder, cache = (
         Deferred(builder.encoder, builder.cache.root),
         EmbeddingCache(builder.cache.root, builder.cache.dtype),

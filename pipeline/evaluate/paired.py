@@ -1,8 +1,6 @@
 """Paired comparison of systems on the same queries: means with intervals, and significance tests of differences.
 
-Resampling and sign flips act on groups of queries, such as clusters of near-duplicates, because queries of one group
-are
-not independent.
+Resampling and sign flips act on clusters of queries, such as near-duplicates, because these are not independent.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ LEVEL = 0.05
 DRAWS_PER_TEST = 200
 """Random sign vectors per corrected p-value: the smallest p-value after Holm's correction is 1/200."""
 
-_MAX_UNITS = 10_000  # more clusters are tested as sums of several, which are as independent as they are
-_AT_ONCE = 200  # draws of signs: memory is that many times the clusters
+_MAX_UNITS = 10_000  # more clusters are merged into this many, which are independent as well
+_SIGN_BATCH = 200  # sign vectors per batch; memory grows with batch × clusters
 
-LARGEST_LOSS = -1.0
+MAX_LOSS = -1.0
 """Minimum difference of two values between 0 and 1."""
 
 
@@ -125,12 +123,12 @@ def detectable_gain(standard_error: float, clusters: float) -> float:
 
 
 def means(values: Floats, groups: NDArray[np.int64], chance: ResamplingSettings) -> tuple[Floats, Floats, Floats]:
-    """Mean over queries and its 95 % interval, each of shape (n_measures,).
+    """Mean over queries and its 95 % bootstrap interval, each of shape (n_measures,).
 
     Args:
         values: shape (n_queries, n_measures), at least one query.
-        groups: the group of each query, from 0, shape (n_queries,).
-        chance: how much is drawn.
+        groups: cluster of each query, from 0, shape (n_queries,).
+        chance: number of resamples, and seed.
     """
     sums = _sums(np.column_stack([values, np.ones(len(values))]), groups)
     low, high = interval(sums, lambda drawn: drawn[..., :-1] / drawn[..., -1:], chance.resamples, chance.seed)
@@ -140,15 +138,15 @@ def means(values: Floats, groups: NDArray[np.int64], chance: ResamplingSettings)
 def compare_paired(
     first: Floats, other: Floats, groups: NDArray[np.int64], chance: ResamplingSettings
 ) -> PairedDifference:
-    """What the first system has more than the second: interval, lower bound and sign-flip randomisation test.
+    """Difference of two systems: interval, lower bound and sign-flip randomization test.
 
     Args:
-        first: values of the first, shape (n_queries, n_measures), at least one query.
-        other: those of the second on the same queries.
-        groups: the group of each query, from 0.
-        chance: how much is drawn.
+        first: values of the first system, shape (n_queries, n_measures), at least one query.
+        other: values of the second system on the same queries.
+        groups: cluster of each query, from 0, shape (n_queries,).
+        chance: number of resamples and sign flips, and seed.
 
-    Source: Smucker, Allan and Carterette 2007 (randomisation over bootstrap and t-test); Efron 1979.
+    Source: Smucker, Allan and Carterette 2007 (randomization instead of bootstrap and t-test); Efron 1979.
     """
     close = np.isclose(first, other, rtol=0, atol=1e-12)
     differences = np.where(close, 0.0, first - other)
@@ -168,15 +166,15 @@ def compare_paired(
 
 
 def studentized_interval(sums: Floats, sizes: NDArray[np.int64], chance: ResamplingSettings) -> tuple[Floats, Floats]:
-    """95 % bootstrap-t interval of means over queries in clusters, each end of shape (n_measures,); NaN of one cluster.
+    """95 % bootstrap-t interval of means over clustered queries, each end of shape (n_measures,); NaN for one cluster.
 
-    It allows for skew, which a percentile interval does not. An end that resamples leave open is the least, or the
-    greatest, that a difference can be.
+    Unlike a percentile interval it accounts for skew. An end that the resamples leave unbounded is the minimum or
+    maximum possible difference.
 
     Args:
         sums: of each cluster's differences, shape (n_clusters, n_measures).
-        sizes: queries of each cluster, shape (n_clusters,).
-        chance: how much is drawn.
+        sizes: number of queries of each cluster, shape (n_clusters,).
+        chance: number of resamples, and seed.
 
     Source: Efron and Tibshirani 1993, 12.5.
     """
@@ -201,7 +199,7 @@ def studentized_interval(sums: Floats, sizes: NDArray[np.int64], chance: Resampl
     drawn = resample(counts, statistic, chance.resamples, chance.seed)
     least = np.percentile(drawn, ENDS[0], axis=0, method="lower")
     greatest = np.percentile(drawn, ENDS[1], axis=0, method="higher")
-    limit = np.maximum(-LARGEST_LOSS, np.abs(sums / sizes[:, None]).max(axis=0))
+    limit = np.maximum(-MAX_LOSS, np.abs(sums / sizes[:, None]).max(axis=0))
     with np.errstate(invalid="ignore"):
         ends = (np.where(error > 0, mean - quantile * error, mean) for quantile in (greatest, least))
         low, high = (np.clip(end, -limit, limit) for end in ends)
@@ -209,39 +207,38 @@ def studentized_interval(sums: Floats, sizes: NDArray[np.int64], chance: Resampl
 
 
 def lower_bound(sums: Floats, sizes: NDArray[np.int64], chance: ResamplingSettings) -> Floats:
-    """97.5 % lower bound of means of differences that are `LARGEST_LOSS` at least, whatever their distribution.
+    """Nonparametric 97.5 % lower bound of means of differences >= `MAX_LOSS`, shape (n_measures,).
 
-    The Bayesian bootstrap with one more cluster that loses as much as can be: of values that are 0 or 1 it is the
-    bound of Clopper and Pearson. A loss so rare that no cluster shows it is allowed for, which no bootstrap of the
-    clusters alone can do.
+    Bayesian bootstrap with one additional cluster of maximum loss; for values 0 and 1 it equals the Clopper-Pearson
+    bound. It allows for losses so rare that no cluster shows one, which a bootstrap of the observed clusters cannot.
 
     Args:
         sums: of each cluster's differences, shape (n_clusters, n_measures).
-        sizes: queries of each cluster, shape (n_clusters,).
-        chance: how much is drawn.
+        sizes: number of queries of each cluster, shape (n_clusters,).
+        chance: number of resamples, and seed.
 
     Source: Gaffke 2005, Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative
     variable; Learned-Miller and Thomas 2019.
     """
-    typical = float((sizes**2).sum() / sizes.sum())  # the cluster of a query drawn at random has as many
+    typical = float((sizes**2).sum() / sizes.sum())  # expected cluster size of a random query
     counts = np.column_stack([sums, sizes])
-    lost = np.append(np.full(sums.shape[1], LARGEST_LOSS * typical), typical)
+    lost = np.append(np.full(sums.shape[1], MAX_LOSS * typical), typical)
     random, drawn = np.random.default_rng(chance.seed), list[Floats]()
-    for start in range(0, chance.resamples, _AT_ONCE):
-        weights = random.standard_exponential((min(_AT_ONCE, chance.resamples - start), len(sums) + 1))
+    for start in range(0, chance.resamples, _SIGN_BATCH):
+        weights = random.standard_exponential((min(_SIGN_BATCH, chance.resamples - start), len(sums) + 1))
         totals = weights[:, 1:] @ counts + weights[:, :1] * lost
         drawn.append(totals[:, :-1] / totals[:, -1:])
     return np.asarray(np.percentile(np.concatenate(drawn), ENDS[0], axis=0))
 
 
 def sign_flip_p(sums: Floats, chance: ResamplingSettings) -> Floats:
-    """Two-sided p of sums of differences when each cluster's sign is chance, shape (n_measures,).
+    """Two-sided p-value of a sign-flip test over clusters, shape (n_measures,).
 
-    Exact where all signs are no more than would be drawn.
+    Exact if there are no more sign vectors than would be sampled.
 
     Args:
         sums: of each cluster's differences, shape (n_clusters, n_measures).
-        chance: how much is drawn.
+        chance: number of sign flips, and seed.
     """
     units = _units(sums)
     least = np.abs(units.sum(axis=0)) * (1 - 1e-12) - 1e-12
@@ -249,22 +246,22 @@ def sign_flip_p(sums: Floats, chance: ResamplingSettings) -> Floats:
 
 
 def rotation_p(n: int, reaches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]], chance: ResamplingSettings) -> Floats:
-    """p of a test that turns each of n clusters around by chance; all ways are tried where few, else drawn ones.
+    """p-value of a randomization test that flips n clusters at random; exact if few, else sampled.
 
     Args:
-        n: how many clusters.
-        reaches: of turns, bits of shape (n_draws, n), whether the figure is as far from 0 as it is without turns,
-            shape (n_draws, …). A turn of all clusters must give the same.
-        chance: how much is drawn.
+        n: number of clusters.
+        reaches: for flips, bits of shape (n_draws, n): whether the statistic is at least as far from 0 as observed,
+            shape (n_draws, …). Flipping all clusters must give the same result.
+        chance: number of sign flips, and seed.
 
     Returns:
-        shape (…).
+        Shape (…).
     """
-    exact = n - 1 <= 40 and 2 ** (n - 1) <= chance.signs  # a sign and its opposite are as extreme: one is left out
+    exact = n - 1 <= 40 and 2 ** (n - 1) <= chance.signs  # a sign vector and its negation are equivalent
     total = 2 ** (n - 1) if exact else chance.signs
     random, reached_counts = np.random.default_rng(chance.seed), list[NDArray[np.int64]]()
-    for start in range(0, total, _AT_ONCE):
-        count = min(_AT_ONCE, total - start)
+    for start in range(0, total, _SIGN_BATCH):
+        count = min(_SIGN_BATCH, total - start)
         bits = _all_signs(start, count, n) if exact else _random_signs(random, count, n)
         reached_counts.append(reaches(bits).sum(axis=0))
     n_reached = np.sum(reached_counts, axis=0)
@@ -272,7 +269,7 @@ def rotation_p(n: int, reaches: Callable[[NDArray[np.uint8]], NDArray[np.bool_]]
 
 
 def _all_signs(start: int, count: int, n: int) -> NDArray[np.uint8]:
-    """The signs numbered from `start`, as bits, shape (count, n); the last one of each is 0."""
+    """Sign vectors number `start` to `start + count - 1` as bits, shape (count, n); the last bit is 0."""
     numbers = np.arange(start, start + count)[:, None]
     return np.asarray(numbers >> np.arange(n) & 1, np.uint8)
 
@@ -285,14 +282,14 @@ def _random_signs(random: np.random.Generator, count: int, n: int) -> NDArray[np
 
 
 def linearized_interval(estimate: float, influence: Floats, chance: ResamplingSettings) -> tuple[float, float]:
-    """95 % interval of a difference of two figures that are no means of queries, such as AUC.
+    """95 % interval of a difference of statistics that are not means over queries, such as AUC.
 
-    It is that of the mean of `estimate + n · influence` over clusters.
+    The interval of the mean of `estimate + n · influence` over clusters.
 
     Args:
         estimate: the difference.
-        influence: what each cluster adds to it (the first-order term), shape (n_clusters,), two at least; sums to 0.
-        chance: how much is drawn.
+        influence: first-order contribution of each cluster, shape (n_clusters,), at least two; sums to 0.
+        chance: number of resamples, and seed.
     """
     n = len(influence)
     values = np.column_stack([estimate + n * influence, np.ones(n)])
@@ -302,7 +299,7 @@ def linearized_interval(estimate: float, influence: Floats, chance: ResamplingSe
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:
-    """p corrected for as many tests as there are (Holm 1979), in their order."""
+    """Holm's correction of p-values for multiple testing (1979), in the given order; scipy has none."""
     p_values = np.asarray(p, np.float64)
     order = np.argsort(p_values, kind="stable")
     steps = p_values[order] * np.arange(len(p_values), 0, -1)
@@ -312,7 +309,7 @@ def holm(p: Sequence[float] | Floats) -> Floats:
 
 
 def _units(sums: Floats) -> Floats:
-    """Sums of clusters, `_MAX_UNITS` at most, shape (n_units, …)."""
+    """Merge clusters into at most `_MAX_UNITS`, shape (n_units, …)."""
     if len(sums) <= _MAX_UNITS:
         return sums
     units = np.zeros((_MAX_UNITS, *sums.shape[1:]))
@@ -327,7 +324,7 @@ def _sums(values: Floats, groups: NDArray[np.int64]) -> Floats:
 
 
 def _standard_error(sums: Floats, sizes: NDArray[np.int64]) -> Floats:
-    """Of a mean over queries in groups, from the groups' sums; not a number where there is only one group."""
+    """Standard error of a mean over clustered queries, from cluster sums; NaN for one cluster."""
     n = len(sums)
     if n < 2:
         return np.full(sums.shape[1], np.nan)

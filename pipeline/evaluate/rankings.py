@@ -1,4 +1,4 @@
-"""What each system finds for the test queries: retrievers and encoders of the settings, and runs from elsewhere."""
+"""Rankings of the test queries by each system: configured retrievers and encoders, and run files of other systems."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ def rank_all(
     identities: Mapping[str, Json],
     run_files: Sequence[str],
 ) -> None:
-    """Write each system's list for each test query; a system more or less leaves the others' lists as they are.
+    """Write each system's ranking of each test query.
 
-    One unit per tenant and system. A tenant whose texts are gone has no lists. Memory follows the retriever, and
-    1,024 queries' lists.
+    One unit per tenant and system, so adding a system recomputes no other. A tenant without texts has no rankings.
+    Memory: the retriever, and the rankings of 1,024 queries.
 
     Args:
-        tables: holds `test_queries`, `test_texts`, and `chunks` where these are to be searched.
-        output: takes `test_rankings`, and the rows of run files that cannot be used as rejects.
-        depth: of the lists.
+        tables: `test_queries`, `test_texts`, and `chunks` if these are searched.
+        output: `test_rankings`; unusable rows of run files are rejects.
+        depth: of the rankings.
         systems: builds each retriever on a tenant's texts, by name.
-        identities: what can change each retriever's lists.
-        run_files: TREC runs of other systems.
+        identities: everything that can change each retriever's rankings.
+        run_files: TREC run files of other systems.
 
     Raises:
-        SettingsError: two systems have one name.
-        InputError: a run file cannot be read, or ranks nothing for any test query.
+        SettingsError: two systems have the same name.
+        InputError: a run file cannot be read, or has no test query.
     """
     runs = [RunFile(file) for file in run_files]
     names = [*systems, *(run.name for run in runs)]
     if len(set(names)) < len(names):
-        raise SettingsError(f"two systems have one name ({', '.join(names)}); rename a run file")
+        raise SettingsError(f"two systems have the same name ({', '.join(names)}); rename a run file")
     texts = "chunks" if "chunks" in tables else "test_texts"
     searched = tables.with_parts("chunks", tables.parts(texts)).with_parts("queries", tables.parts("test_queries"))
     basis, done = [digest(tables.parts(name)) for name in (texts, "test_queries")], 0
@@ -90,4 +90,4 @@ def _rank_rows(rows: pa.Table, name: str) -> pa.Table:
 def _count(tables: Tables, output: Output, systems: int) -> None:
     n_requested = tables.rows("test_queries") * systems
     ranked = sum(part.rows for part in output.parts["test_rankings"])
-    output.count(FunnelStep("test_rankings", "queries, of each system", n_requested, "places in lists", ranked))
+    output.count(FunnelStep("test_rankings", "queries × systems", n_requested, "ranked texts", ranked))

@@ -1,4 +1,4 @@
-"""Runs of other systems: TREC's six fields a line, of which query, document and score count, as for trec_eval."""
+"""TREC run files of other systems; of the six fields, query, document and score are used, as in trec_eval."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GIVEN = pa.schema(
     ]
 )
 
-# A name is an id as it is, or as `export` writes it: percent-encoded, and `tenant/id` where there are several tenants.
+# A name is an id, or its form in exports: percent-encoded, with `tenant/` in front if there are several tenants.
 NAMES = """
     CREATE TEMP TABLE names AS
     SELECT name, count(*) AS owners, any_value(tenant) AS tenant, any_value(query_id) AS query_id FROM (
@@ -65,7 +65,7 @@ BAD = """
     FROM looked WHERE reason IS NOT NULL ORDER BY line
 """
 
-# trec_eval goes by the score, and breaks ties by the id, the larger one first.
+# Like trec_eval: by descending score, ties by descending id.
 LISTS = """
     CREATE TEMP TABLE lists AS
     SELECT tenant, query_id, text_id, score, row_number() OVER (
@@ -81,7 +81,7 @@ BLOCK = """
 
 
 class RunFile:
-    """A TREC run, plain or .gz; its name, without the ending, is the system's.
+    """A TREC run file, plain or .gz; its name without suffix is the system's name.
 
     Args:
         path: the file.
@@ -92,17 +92,17 @@ class RunFile:
         self.name = Path(self._path.name.removesuffix(".gz")).stem
 
     def lists(self, tables: Tables, output: Output, depth: int) -> Iterator[pa.Table]:
-        """Rows of `test_rankings`, those of a block of queries of one tenant at a time; bad rows become rejects.
+        """Rows of `test_rankings`, a block of queries of one tenant at a time; unusable rows become rejects.
 
-        A document that the run does not have keeps its place, as one that nobody judged.
+        Unknown documents keep their rank and count as unjudged.
 
         Args:
-            tables: holds `test_queries`, and as `chunks` what they search.
-            output: takes the rejects and a funnel step.
-            depth: of the lists.
+            tables: `test_queries`, and as `chunks` the searched texts.
+            output: rejects and a funnel step.
+            depth: of the rankings.
 
         Raises:
-            InputError: the file cannot be read, or ranks nothing for any test query.
+            InputError: the file cannot be read, or has no test query.
         """
         with tables.connect() as connection:
             rows = self._read(connection)
@@ -112,7 +112,7 @@ class RunFile:
             if rows == sum(dropped.values()):
                 summary = ", ".join(f"{reason}: {count}" for reason, count in dropped.items()) or "it is empty"
                 raise InputError(
-                    f"{self._path} ranks nothing for any test query ({summary}); see docs/guides/evaluate.md"
+                    f"{self._path} has no ranking of a test query ({summary}); see docs/guides/evaluate.md"
                 )
             output.count(FunnelStep(f"{STEP}.{self.name}", "rows", rows, "rows", rows - sum(dropped.values()), dropped))
             connection.execute(LISTS, {"depth": depth, "block": QUERY_BLOCK})
@@ -122,7 +122,7 @@ class RunFile:
                 yield connection.sql(BLOCK, params=parameters).to_arrow_table().cast(TABLES["test_rankings"].schema)
 
     def _read(self, connection: duckdb.DuckDBPyConnection) -> int:
-        """Make the table `given` of the file's lines, and count them."""
+        """Create the table `given` from the file's lines; returns their number."""
         connection.register("none", GIVEN.empty_table())
         connection.execute("CREATE TEMP TABLE given AS SELECT * FROM none")
         line = 0
@@ -158,7 +158,7 @@ class RunFile:
 
 
 def _fields(lines: pa.Array, first: int) -> pa.Table:
-    """Rows of `GIVEN`, numbered from `first`; of a line with a fault the query is the whole line."""
+    """Rows of `GIVEN`, numbered from `first`; in an invalid line, `query` is the whole line."""
     parts = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(lines))
     is_complete = pc.equal(pc.list_value_length(parts), FIELDS)
     blank = pa.array(["", "0", "", "0", "", ""])

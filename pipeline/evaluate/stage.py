@@ -1,4 +1,4 @@
-"""The measures of every system, by part of the test queries, and every two systems against one another."""
+"""The stage `evaluate`: measures of every system on subsets of the test queries, and pairwise comparisons."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ EVALUATE = Stage(
 )
 
 JUDGED = "Judged"
-"""A measure of the labels, not of a system: it is told, and no system is held against another by it."""
+"""Share of judged documents: reported, but not compared between systems, since it measures the labels."""
 
 Row = dict[str, Any]
-Count = Callable[[str, pa.Table, list[str]], Floats]
+ComputeMeasures = Callable[[str, pa.Table, list[str]], Floats]
 
 
 @dataclass(frozen=True)
 class EvaluationQueries:
-    """The test queries, by number.
+    """The test queries.
 
     Attributes:
         rows: of `test_queries`, by tenant and query_id.
-        groups: of each query, from 0, shape (n_queries,).
+        groups: cluster of each query, from 0, shape (n_queries,).
     """
 
     rows: pa.Table
@@ -58,13 +58,13 @@ class EvaluationQueries:
         return list(pc.unique(self.rows["tenant"]).sort().to_pylist())
 
     def of_tenant(self, tenant: str | None) -> NDArray[np.bool_]:
-        """Whose queries they are, shape (n_queries,); None: everybody's."""
+        """Mask of a tenant's queries, shape (n_queries,); None: all queries."""
         if tenant is None:
             return np.ones(self.rows.num_rows, bool)
         return _to_bool(pc.equal(self.rows["tenant"], tenant))
 
     def parts(self) -> dict[str, NDArray[np.bool_]]:
-        """Which queries are of each part, shape (n_queries,); a part that holds all that are counted is left out."""
+        """Mask of each subset, shape (n_queries,); subsets equal to `counted` are left out."""
         kind, shares = self.rows["kind"], self.rows["shares_positive"]
         counted = _to_bool(pc.or_kleene(pc.is_null(kind), pc.equal(kind, "unseen")))
         parts = {"counted": counted, "all": np.ones(len(counted), bool)}
@@ -79,41 +79,41 @@ class EvaluationQueries:
 
 
 def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: Sequence[str], seed: int) -> None:
-    """Write each system's value for each query, means with intervals, and the differences of every two systems.
+    """Write each system's measures per query, means with intervals, and the differences of every two systems.
 
-    Memory follows queries × measures × systems, 8 bytes each, and 128 queries' lists.
+    Memory: 8 bytes per query × measure × system, and the rankings of 128 queries.
 
     Args:
-        tables: holds `test_queries`, `test_labels` and `test_rankings`.
-        output: takes `evaluation`, `evaluation_queries` and `evaluation_pairs`.
-        settings: measures, resamples and flips.
+        tables: `test_queries`, `test_labels` and `test_rankings`.
+        output: `evaluation`, `evaluation_queries` and `evaluation_pairs`.
+        settings: measures, resamples and sign flips.
         systems: names, in the order of the tables.
-        seed: of resamples and flips.
+        seed: of resamples and sign flips.
     """
-    questions, names = EvaluationQueries.from_tables(tables), settings.measures
+    test_queries, names = EvaluationQueries.from_tables(tables), settings.measures
     chance = ResamplingSettings(settings.bootstrap, settings.flips, seed)
     labels = tables.read("test_labels")
-    upper_bound_values = _by_tenant(questions, labels, lambda _, right, ids: upper_bounds(right, ids, names))
+    upper_bound_values = _by_tenant(test_queries, labels, lambda _, right, ids: upper_bounds(right, ids, names))
     values: dict[str, Floats] = {}
     for number, system in enumerate(systems):
         output.progress(number, len(systems), system)
-        values[system] = _by_tenant(questions, labels, partial(_measure_lists, tables, system, names))
-        output.write("evaluation_queries", _of_queries(questions.rows, system, names, values[system]))
+        values[system] = _by_tenant(test_queries, labels, partial(_measure_lists, tables, system, names))
+        output.write("evaluation_queries", _of_queries(test_queries.rows, system, names, values[system]))
     rows: list[Row] = []
     pairs: list[Row] = []
-    for scope in _scopes(questions):
+    for scope in _scopes(test_queries):
         rows += scope.means(values, upper_bound_values, names, chance)
         pairs += scope.pairs(values, names, chance)
     output.write("evaluation", pa.Table.from_pylist(rows, schema=TABLES["evaluation"].schema))
     output.write("evaluation_pairs", pa.Table.from_pylist(pairs, schema=TABLES["evaluation_pairs"].schema))
-    output.facts |= {"systems": list(systems), "queries": questions.rows.num_rows}
+    output.facts |= {"systems": list(systems), "queries": test_queries.rows.num_rows}
 
 
-def _by_tenant(questions: EvaluationQueries, labels: pa.Table, count: Count) -> Floats:
-    """What is counted tenant by tenant, shape (n_queries, n_measures), in the order of the queries."""
+def _by_tenant(test_queries: EvaluationQueries, labels: pa.Table, count: ComputeMeasures) -> Floats:
+    """Measures computed per tenant, shape (n_queries, n_measures), in the order of the queries."""
     values = []
-    for tenant in questions.tenants:
-        ids = questions.rows.filter(pa.array(questions.of_tenant(tenant)))["query_id"].to_pylist()
+    for tenant in test_queries.tenants:
+        ids = test_queries.rows.filter(pa.array(test_queries.of_tenant(tenant)))["query_id"].to_pylist()
         values.append(count(tenant, labels.filter(pc.equal(labels["tenant"], tenant)), ids))
     return np.concatenate(values)
 
@@ -125,7 +125,7 @@ def _measure_lists(
 
 
 def _lists(tables: Tables, system: str, tenant: str) -> Iterator[pa.Table]:
-    """A system's lists for a tenant's queries: each part holds those of one system and tenant."""
+    """A system's rankings of a tenant's queries; each part has one system and tenant."""
     for part in tables.parts("test_rankings"):
         if not part.rows:
             continue
@@ -150,7 +150,7 @@ def _of_queries(queries: pa.Table, system: str, names: Sequence[str], values: Fl
 
 @dataclass(frozen=True)
 class _Scope:
-    """Queries that are looked at together."""
+    """A subset of the queries."""
 
     tenant: str | None
     part: str
@@ -174,7 +174,7 @@ class _Scope:
         return rows
 
     def pairs(self, values: dict[str, Floats], names: Sequence[str], chance: ResamplingSettings) -> list[Row]:
-        """Each later system against each earlier one, by all measures of quality."""
+        """Each later system against each earlier one, by all measures but `Judged`."""
         tested = [at for at, name in enumerate(names) if not name.startswith(JUDGED)]
         rows: list[Row] = []
         systems = list(combinations(values, 2))
@@ -191,22 +191,22 @@ class _Scope:
         return rows
 
     def _interval_columns(self, low: float, high: float) -> Row:
-        """An interval; of one group there is none."""
+        """The interval; null for a single cluster."""
         return {"low": low, "high": high} if self.groups.any() else {"low": None, "high": None}
 
 
-def _scopes(questions: EvaluationQueries) -> Iterator[_Scope]:
-    """Everybody's queries first, then, where there are several, each tenant's; all parts of each that have a query."""
-    several = len(questions.tenants) > 1
-    for tenant in [None, *(questions.tenants if several else [])]:
-        tenant_queries = questions.of_tenant(tenant)
-        for part, chosen in questions.parts().items():
+def _scopes(test_queries: EvaluationQueries) -> Iterator[_Scope]:
+    """All non-empty subsets: of all tenants together, then of each tenant if there are several."""
+    several = len(test_queries.tenants) > 1
+    for tenant in [None, *(test_queries.tenants if several else [])]:
+        tenant_queries = test_queries.of_tenant(tenant)
+        for part, chosen in test_queries.parts().items():
             both = tenant_queries & chosen
             if both.any():
-                _, groups = np.unique(questions.groups[both], return_inverse=True)
+                _, groups = np.unique(test_queries.groups[both], return_inverse=True)
                 yield _Scope(tenant, part, both, groups.astype(np.int64))
 
 
 def _to_bool(values: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """As NumPy; null counts as false."""
+    """As NumPy; null becomes false."""
     return np.asarray(pc.fill_null(values, False).to_numpy(), bool)

@@ -38,7 +38,7 @@ LOG_LABELS = """
     ORDER BY tenant, query_id, text_id
 """
 
-# The hash is that of `chunks`: equal texts share their vectors with a build's.
+# The same hash as in `chunks`, so that equal texts share cached vectors.
 DOCUMENTS_AS_CHUNKS = """
     WITH shown AS (SELECT tenant, doc_id, title, left(text, $characters) AS text FROM documents {kept})
     SELECT tenant, doc_id AS chunk_id, doc_id, CAST(0 AS INTEGER) AS position, CAST(0 AS INTEGER) AS start,
@@ -70,7 +70,7 @@ def of_a_build(tables: Tables, output: Output) -> None:
     output.write("test_queries", queries)
     output.write("test_labels", labels)
     unanswered = held_out - queries.num_rows
-    dropped = {"nothing is relevant to it": unanswered} if unanswered else {}
+    dropped = {"no relevant chunk": unanswered} if unanswered else {}
     output.count(FunnelStep("test_queries", "queries", held_out, "queries", queries.num_rows, dropped))
 
 

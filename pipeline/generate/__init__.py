@@ -1,1 +1,1 @@
-"""Queries for texts that nobody searched for yet: written, sieved, found again and judged."""
+"""Synthetic queries for texts without queries: generated, filtered, round-trip checked and judged."""

@@ -1,4 +1,4 @@
-"""The page beside generated queries: how many stay, why others go, and how like real ones they are."""
+"""The data card of generated queries: outcomes, coverage, and similarity to real queries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from darklode.pipeline.generate.outcomes import OUTCOME
 from darklode.schemas.settings import Settings
 
 READING = """\
-Nothing here is a user's query. All are of the train split, so that none is ever tested by: say of a model that learns
-from them what it gains on real queries. Learn from them beside the run: `darklode adapt RUN THIS …`; their triplets
-have the source `generated` (`adapt.sources`)."""
+These queries are synthetic. All are in the train split; evaluate models trained on them on real queries. Train on them
+together with the run: `darklode adapt RUN THIS …`; their triplets have the source `generated` (`adapt.sources`)."""
 
 KEPT = "SELECT tenant, count(*) FILTER (kept) AS kept, count(*) AS written FROM generated_queries GROUP BY 1 ORDER BY 1"
 REASONS = """
@@ -31,36 +30,36 @@ CHECK = "SELECT tenant, measure, real, generated FROM generation_check"
 
 
 def card(run: Run, settings: Settings, source: str) -> bytes:
-    """The page, in Markdown.
+    """The card, in Markdown.
 
     Args:
-        run: whose stages are complete.
-        settings: in force.
-        source: the run that the texts are of.
+        run: with complete stages.
+        settings: of the run.
+        source: the run of the texts.
     """
     tables = run.tables(OUTCOME.writes[0])
     sections = [
         ("Outcomes", outcomes(run), ""),
-        ("Documents that no query reached", coverage(run), ""),
-        ("Like real queries", run.tables("generation_check").sql(CHECK), ""),
-        ("Some of those that are kept", tables.sql(SOME), ""),
+        ("Document coverage by real queries", coverage(run), ""),
+        ("Similarity to real queries", run.tables("generation_check").sql(CHECK), ""),
+        ("Examples", tables.sql(SOME), ""),
     ]
     head = [f"# Queries by {cell(settings.generate.kind)} for the texts of {cell(source)}", READING]
     return document(head, sections, []).encode()
 
 
 def outcomes(run: Run) -> pa.Table:
-    """How many are kept, and why others are not."""
+    """Number of queries by outcome."""
     return run.tables("generated_queries").sql(REASONS)
 
 
 def coverage(run: Run) -> pa.Table:
-    """Documents, and those that a real query reached, by tenant."""
+    """Number of documents, and of those that are relevant to a real query, by tenant."""
     return run.tables("generation_documents").sql(REACHED)
 
 
 def summary_sentence(run: Run) -> str:
-    """How many are kept, as a sentence."""
+    """Number of queries kept, as a sentence."""
     rows = run.tables("generated_queries").sql(KEPT).to_pylist()
     each = ", ".join(f"{row['kept']:,} of {row['written']:,} queries of {row['tenant']}" for row in rows)
-    return f"{run.store.url} holds {each or 'no query'} to learn from"
+    return f"{run.store.url} holds {each or 'no query'} for training"

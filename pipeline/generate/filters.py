@@ -1,7 +1,4 @@
-"""What goes before any retriever is asked: unreadable, too short or long, foreign, copied, personal, near to others.
-
-Filters in order; a query goes by the first that it does not pass.
-"""
+"""Filters of generated queries; each query is dropped by the first filter that it fails."""
 
 from __future__ import annotations
 
@@ -24,15 +21,15 @@ from darklode.schemas.generation_tables import REAL_QUERIES, SIEVED_QUERIES, WRI
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import QUERIES
 
-SIEVE = Stage(
+FILTER_GENERATED = Stage(
     "sieved_queries", 4, ("chunks", REAL_QUERIES.name, WRITTEN_QUERIES.name), (SIEVED_QUERIES.name, QUERIES.name)
 )
 
 SHORTEST, LONGEST = 5, 95
-"""Percentiles of the words of the tenant's train queries, between which a query's words lie."""
+"""Percentiles of the word counts of the tenant's train queries; queries outside are dropped."""
 
-COPIED = 0.8
-"""Share of a query's words that may follow one another in the text as they do in the query."""
+MAX_COPIED_SHARE = 0.8
+"""Maximum share of a query's words that are one contiguous run in its text."""
 
 Mask = NDArray[np.bool_]
 
@@ -40,9 +37,9 @@ OWN_TEXTS = """
     SELECT c.text FROM written_queries w JOIN chunks c USING (tenant, chunk_id) ORDER BY w.tenant, w.query_id
 """
 
-NEAR_HELD = "SELECT DISTINCT k.n FROM keys k JOIN keys other USING (key) WHERE k.n < $count AND other.n >= $count"
+NEAR_HELD_OUT = "SELECT DISTINCT k.n FROM keys k JOIN keys other USING (key) WHERE k.n < $count AND other.n >= $count"
 
-# Of generated queries near to one another the first stays; one that went before takes no other along.
+# Of near-duplicate generated queries the first one stays; queries dropped by earlier filters do not count.
 NEAR_OTHERS = """
     WITH open AS (FROM keys SEMI JOIN (SELECT unnest($open) AS n) USING (n))
     SELECT DISTINCT k.n FROM open k JOIN open other USING (key) WHERE other.n < k.n
@@ -52,26 +49,27 @@ NEAR_OTHERS = """
 def filter_generated(
     tables: Tables, output: Output, settings: CleanSettings, documents: Tables, *, copies: bool
 ) -> None:
-    """Leave out what no user would ask so, and what would give a test away; all that stays is of the train split.
+    """Drop queries that users would not write, and near-duplicates of held-out queries; the others become train
+    queries.
 
     Args:
-        tables: holds `chunks`, `real_queries` and `written_queries`.
-        output: takes `sieved_queries`, and `queries` with those that stay.
-        settings: which languages are kept.
-        documents: holds the run's `documents`, whose words tell a query's language.
-        copies: whether the writer's queries are copies by nature.
+        tables: `chunks`, `real_queries` and `written_queries`.
+        output: `sieved_queries` with reasons, and `queries` with the remaining ones.
+        settings: accepted languages.
+        documents: the run's `documents`; their words help to identify a query's language.
+        copies: the writer copies its text by design, so copies are not dropped.
     """
     generated = tables.read(WRITTEN_QUERIES.name).sort_by([("tenant", "ascending"), ("query_id", "ascending")])
     candidates = _Candidates(tables, generated, settings, documents)
     filters: list[tuple[str, Callable[[Mask], Mask]]] = [
-        ("unreadable", lambda _: candidates.unreadable),
+        ("unreadable", lambda _: candidates.is_unreadable),
         ("shorter than real queries", lambda _: candidates.words < candidates.bounds[0]),
         ("longer than real queries", lambda _: candidates.words > candidates.bounds[1]),
         ("another language", lambda _: candidates.is_other_language),
-        ("personal data", lambda _: candidates.personal),
-        ("near to a held-out query", lambda _: candidates.near_held),
-        ("near to another one", candidates.near_others),
-        ("not understood without its text", lambda _: candidates.has_dangling_reference),
+        ("personal data", lambda _: candidates.has_personal_data),
+        ("near-duplicate of a held-out query", lambda _: candidates.is_near_held_out),
+        ("near-duplicate of another generated query", candidates.is_near_another),
+        ("not self-contained", lambda _: candidates.has_dangling_reference),
     ]
     if not copies:
         filters.insert(4, ("copied from its text", lambda _: candidates.is_copied))
@@ -90,14 +88,14 @@ def _write(output: Output, candidates: _Candidates, reasons: NDArray[np.object_]
     retained = candidates.with_language.filter(stays)
     count = retained.num_rows
     columns = {name: retained[name] for name in ("tenant", "query_id", "text", "language", "language_score", "n_words")}
-    # Each is a cluster of its own: none is held out.
+    # Each query is its own cluster, since none is held out.
     numbers = pa.array(np.arange(count), pa.int32())
     columns |= {"cluster_id": numbers, "n_represented": pa.repeat(1, count), "split": pa.repeat("train", count)}
     output.write(QUERIES.name, QUERIES.rows(columns))
     gone = generated.filter(pc.invert(stays))
     payload = pc.coalesce(gone["text"], gone["error"])
     output.reject(
-        SIEVE.name,
+        FILTER_GENERATED.name,
         QUERIES.name,
         {
             "tenant": gone["tenant"],
@@ -111,13 +109,15 @@ def _write(output: Output, candidates: _Candidates, reasons: NDArray[np.object_]
         for reason_count in pc.value_counts(reason_column.drop_null()).to_pylist()
     }
     output.count(
-        FunnelStep(SIEVE.name, "written queries", len(reason_column), "queries", count, dict(sorted(counts.items())))
+        FunnelStep(
+            FILTER_GENERATED.name, "written queries", len(reason_column), "queries", count, dict(sorted(counts.items()))
+        )
     )
 
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Written queries, by tenant and id, and what each filter says of them."""
+    """Generated queries, by tenant and id, with a mask per filter."""
 
     tables: Tables
     generated: pa.Table
@@ -129,7 +129,7 @@ class _Candidates:
         return pc.fill_null(self.generated["text"], "").combine_chunks()
 
     @property
-    def unreadable(self) -> Mask:
+    def is_unreadable(self) -> Mask:
         return np.asarray(self.words == 0)
 
     @cached_property
@@ -138,7 +138,7 @@ class _Candidates:
 
     @cached_property
     def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and most words of each; none where its tenant has no train query."""
+        """Minimum and maximum words of each query; unbounded if its tenant has no train query."""
         training_queries = self.tables.sql(
             "SELECT tenant, text FROM real_queries WHERE split = 'train' ORDER BY tenant, query_id"
         )
@@ -159,7 +159,7 @@ class _Candidates:
 
     @property
     def with_language(self) -> pa.Table:
-        """All of them, with language, its score and words."""
+        """All queries with language, language score and word count."""
         return self._language[0].append_column("n_words", pa.array(self.words))
 
     @property
@@ -171,19 +171,19 @@ class _Candidates:
         texts = self.tables.sql(OWN_TEXTS)["text"].to_pylist()
         return np.array(
             [
-                copied_share(query, source_text) > COPIED
+                copied_share(query, source_text) > MAX_COPIED_SHARE
                 for query, source_text in zip(self.texts.to_pylist(), texts, strict=True)
             ]
         )
 
     @property
-    def personal(self) -> Mask:
+    def has_personal_data(self) -> Mask:
         texts = pa.chunked_array([self.texts])
         return np.asarray(pc.not_equal(mask(texts), texts))
 
     @cached_property
     def keys(self) -> pa.Table:
-        """What tells near ones: n and key, of these queries and, from their number on, of the held-out ones."""
+        """Near-duplicate keys (n, key) of these queries and, with n from their number on, of the held-out ones."""
         ours = self.generated.select(["tenant"]).append_column("text", pa.chunked_array([self.texts]))
         held_out_queries = self.tables.sql(
             "SELECT tenant, text FROM real_queries WHERE split <> 'train' ORDER BY tenant, query_id"
@@ -194,12 +194,12 @@ class _Candidates:
             return connection.sql(f"FROM {near_keys(connection, Relation('numbered'))}").to_arrow_table()
 
     @property
-    def near_held(self) -> Mask:
-        """Near to a query of validation or test."""
-        return self._near_mask(NEAR_HELD, count=len(self.words))
+    def is_near_held_out(self) -> Mask:
+        """Near-duplicates of validation or test queries."""
+        return self._near_mask(NEAR_HELD_OUT, count=len(self.words))
 
-    def near_others(self, is_remaining: Mask) -> Mask:
-        """Of those that are left, near to one that comes before."""
+    def is_near_another(self, is_remaining: Mask) -> Mask:
+        """Near-duplicates of an earlier one of the remaining queries."""
         return self._near_mask(NEAR_OTHERS, open=np.flatnonzero(is_remaining).tolist())
 
     def _near_mask(self, query: str, **parameters: object) -> Mask:
@@ -214,7 +214,7 @@ class _Candidates:
 
 
 def copied_share(query: str, text: str) -> float:
-    """The longest run of a query's words that the text has, too, one after the other, as a share of its words."""
+    """Length of the longest contiguous run of a query's words in the text, as a share of the query's words."""
     query_words, text_words = query.lower().split(), text.lower().split()
     if not query_words:
         return 0.0

@@ -1,4 +1,4 @@
-"""The writing: a query for each text, in units that survive a kill."""
+"""The stage `written_queries`: generate one query per text, in resumable units."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES, W
 WRITE = Stage("written_queries", 1, ("chunks", GENERATION_TEXTS.name, REAL_QUERIES.name), (WRITTEN_QUERIES.name,))
 
 AT_ONCE = 256
-"""Texts that are written for together."""
+"""Texts per unit."""
 
 Block = tuple[str, int, int]
-Tell = Callable[[int], None]
+ReportProgress = Callable[[int], None]
 
 ASKED_FOR = """
     SELECT tenant, chunk_id, title, heading, text, md5_number_lower(concat($2, ' ', chunk_id)) AS draw
@@ -35,14 +35,14 @@ EXAMPLES = "SELECT text FROM real_queries WHERE tenant = $1 AND split = 'train' 
 
 @dataclass(frozen=True)
 class WritingShard:
-    """A shard: blocks of some tenants' texts, and who writes for them.
+    """Blocks of texts, and the writer that generates their queries.
 
     Attributes:
-        tables: hold `chunks`, `generation_texts` and `real_queries`.
-        writer: writes.
-        seed: of each text's own draws.
-        blocks: tenant, first row and one past the last of each, in order.
-        basis: names all that what is written depends on.
+        tables: `chunks`, `generation_texts` and `real_queries`.
+        writer: generates queries.
+        seed: of each text's random number.
+        blocks: (tenant, first row, end row), in order.
+        basis: fingerprint of all inputs.
     """
 
     tables: Tables
@@ -54,7 +54,7 @@ class WritingShard:
     @property
     def name(self) -> str:
         tenant, first, _ = self.blocks[0]
-        return f"write for {tenant} from text {first} and {len(self.blocks) - 1} more blocks"
+        return f"generate queries for {tenant} from text {first} and {len(self.blocks) - 1} more blocks"
 
     @property
     def folder(self) -> str:
@@ -62,31 +62,31 @@ class WritingShard:
 
 
 def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: Spread = here, *, seed: int) -> None:
-    """Have a query written for each text, a block of them a unit.
+    """Generate one query per text, one unit per block of texts.
 
-    Examples are train queries alone: what a writer is shown must not be what it is tested by.
+    Few-shot examples are train queries only, so held-out queries do not leak.
 
     Args:
-        tables: holds `chunks`, `generation_texts` and `real_queries`.
-        output: takes `written_queries`; its fact `generator_id` names the writer.
-        writer: writes.
-        spread: where it writes; one that keeps what it wrote is asked ahead there.
-        seed: of each text's own draws.
+        tables: `chunks`, `generation_texts` and `real_queries`.
+        output: `written_queries`; its fact `generator_id` identifies the writer.
+        writer: generates queries.
+        spread: runs shards; for a writer with a cache, shards only fill the cache.
+        seed: of each text's random number.
     """
     basis = key_of(writer.generator_id, seed, *(tables.content(name) for name in WRITE.reads))
     blocks, total, done = _blocks(tables), tables.rows(GENERATION_TEXTS.name), Counter[str]()
     missing = tuple(text_block for text_block in blocks if not output.is_done(_name(text_block), basis))
 
-    def tell(more: int) -> None:
+    def report_progress(more: int) -> None:
         output.progress(done["texts"] + more, total, str(writer.counters or ""))
 
-    pieces = _pieces(WritingShard(tables, writer, seed, missing, output.unit_key("", basis)), spread, tell)
+    pieces = _pieces(WritingShard(tables, writer, seed, missing, output.unit_key("", basis)), spread, report_progress)
     for block in blocks:
         with output.unit(_name(block), basis) as unit:
             if not unit.done:
                 output.write(WRITTEN_QUERIES.name, next(pieces))
         done["texts"] += block[2] - block[1]
-        tell(0)
+        report_progress(0)
     output.facts["generator_id"] = writer.generator_id
     empty = output.so_far(WRITTEN_QUERIES.name).sql("SELECT count(*) AS n FROM written_queries WHERE text IS NULL")
     drop_counts = {"no query": empty["n"][0].as_py()} if empty["n"][0].as_py() else {}
@@ -95,35 +95,35 @@ def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: S
     )
 
 
-def _pieces(every: WritingShard, spread: Spread, tell: Tell) -> Iterator[pa.Table]:
-    """What is written for each block."""
-    if spread is here or not every.blocks:
-        return generate_shard(every, tell)
-    if not every.writer.keeps:
-        return chain.from_iterable(spread(generate_shard, _shards(every, spread.places)))
+def _pieces(whole_shard: WritingShard, spread: Spread, report_progress: ReportProgress) -> Iterator[pa.Table]:
+    """Rows of `written_queries` of each block."""
+    if spread is here or not whole_shard.blocks:
+        return generate_shard(whole_shard, report_progress)
+    if not whole_shard.writer.has_cache:
+        return chain.from_iterable(spread(generate_shard, _shards(whole_shard, spread.places)))
     texts = 0
-    for pieces in spread(run_writer, _shards(every, spread.places)):
+    for pieces in spread(fill_cache, _shards(whole_shard, spread.places)):
         for piece in pieces:
             texts += piece["texts"][0].as_py()
-            tell(texts)
-    return generate_shard(every, tell)
+            report_progress(texts)
+    return generate_shard(whole_shard, report_progress)
 
 
-def generate_shard(shard: WritingShard, tell: Tell = lambda _more: None) -> Pieces:
+def generate_shard(shard: WritingShard, report_progress: ReportProgress = lambda _more: None) -> Pieces:
     """Rows of `written_queries`, a table for each block."""
     for tenant, some in groupby(shard.blocks, itemgetter(0)):
         passages = shard.tables.sql(ASKED_FOR, [tenant, str(shard.seed)])
         examples = shard.tables.sql(EXAMPLES, [tenant])["text"].to_pylist()
         for _, first, end in some:
             block = passages.slice(first, end - first).select(ASKED.names).cast(ASKED)
-            yield _rows(block, shard.writer.write(block, examples, tell), shard.writer.generator_id)
+            yield _rows(block, shard.writer.write(block, examples, report_progress), shard.writer.generator_id)
 
 
-def run_writer(shard: WritingShard) -> Pieces:
-    """Have a writer keep what it writes: how many texts it did. One whose portion is used up leaves the rest."""
+def fill_cache(shard: WritingShard) -> Pieces:
+    """Generate a shard's queries into the writer's cache; yields the number of texts, nothing if its budget ran out."""
     try:
         texts = sum(rows.num_rows for rows in generate_shard(shard))
-    except LimitReached:  # the stage goes on from here, and knows the whole limit
+    except LimitReached:  # the stage continues under the whole limit
         return
     yield pa.table({"texts": [texts]})
 
@@ -141,21 +141,22 @@ def _name(block: Block) -> str:
     return f"{block[0]} {block[1]}"
 
 
-def _shards(every: WritingShard, places: int) -> list[WritingShard]:
-    """Neighbouring blocks, each with its portion of what the writer may use."""
-    count = worked_apart(len(every.blocks), places, every.writer.max_workers)
-    total = sum(end - first for _, first, end in every.blocks)
+def _shards(whole_shard: WritingShard, places: int) -> list[WritingShard]:
+    """Split into contiguous blocks, each with its share of the writer's limits."""
+    count = worked_apart(len(whole_shard.blocks), places, whole_shard.writer.max_workers)
+    total = sum(end - first for _, first, end in whole_shard.blocks)
     shards = []
-    for low, high in split_evenly(len(every.blocks), count):
-        shard_blocks = every.blocks[low:high]
+    for low, high in split_evenly(len(whole_shard.blocks), count):
+        shard_blocks = whole_shard.blocks[low:high]
         share = sum(end - first for _, first, end in shard_blocks) / total
-        shards.append(replace(every, writer=every.writer.portion(share, min(places, count)), blocks=shard_blocks))
+        writer = whole_shard.writer.portion(share, min(places, count))
+        shards.append(replace(whole_shard, writer=writer, blocks=shard_blocks))
     return shards
 
 
 def _rows(passages: pa.Table, queries: pa.Table, generator_id: str) -> pa.Table:
-    assert queries.schema == WRITTEN, "a writer gives rows of WRITTEN"
-    assert queries.num_rows == passages.num_rows, "and one for each text"
+    assert queries.schema == WRITTEN, "a writer returns rows of WRITTEN"
+    assert queries.num_rows == passages.num_rows, "a writer returns one row per text"
     chunk_keys = zip(passages["tenant"].to_pylist(), passages["chunk_id"].to_pylist(), strict=True)
     ids = [
         f"{PREFIX}{hashlib.sha256(repr((*chunk_key, generator_id)).encode()).hexdigest()[:20]}"

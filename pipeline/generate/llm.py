@@ -1,4 +1,4 @@
-"""Queries by a language model behind OpenAI-compatible servers, and its word on whether they stand alone."""
+"""Queries from a language model behind OpenAI-compatible servers, and its check whether they are self-contained."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from darklode.pipeline.base.remote.budget import Counters, SpendingBook
 from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, object_in
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.tokens import cut
-from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
+from darklode.pipeline.generate.llm_settings import LlmWriterSettings
 from darklode.pipeline.generate.port import WRITTEN, QueryWriter
-from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 from darklode.pipeline.judge.llm.judge import endpoint_of
 from darklode.schemas.settings import CacheSettings
 
@@ -35,25 +35,26 @@ REPLIES = RowKind(
     pa.schema([pa.field("reply", pa.string()), pa.field("error", pa.string())]),
     answer="reply",
 )
-"""What a writer answered to a question, which is named by all that it was told."""
+"""A cached reply; `question` is a hash of the prompt and its values."""
 
 
 class LlmWriter(QueryWriter):
-    """Asks once for each text, and once more for each query whether it stands alone; replies are kept as they come.
+    """One call per text, and one per query to check that it is self-contained; replies are cached as they arrive.
 
     Args:
-        settings: of the kind llm.
-        judge: whose model, servers and limits are used.
-        root: of the cache; null: the user's cache folder.
+        settings: of the writer.
+        judge: its model, servers and limits are used.
+        root: of the cache; None: the user's cache folder.
     """
 
-    keeps = True
+    has_cache = True
 
-    def __init__(self, settings: LlmWriterSettings, judge: LlmSettings, root: str | None) -> None:
+    def __init__(self, settings: LlmWriterSettings, judge: LlmJudgeKind, root: str | None) -> None:
         self._settings, self._judge, self._root = settings, judge, root
         self._prompt = ChatPrompt.load("generate", settings.prompt, "examples", "text")
-        self._alone = ChatPrompt.load("generate", "self_contained", "query")
-        identity_text = f"{self._prompt.digest()} {self._alone.digest()} {settings.temperature:g} {settings.examples}"
+        self._self_contained_prompt = ChatPrompt.load("generate", "self_contained", "query")
+        prompts = f"{self._prompt.digest()} {self._self_contained_prompt.digest()}"
+        identity_text = f"{prompts} {settings.temperature:g} {settings.examples}"
         sent = f" {json.dumps(judge.parameters, sort_keys=True)}" if judge.parameters else ""
         model = f"{judge.model} {judge.revision or ''}".strip()
         self.generator_id = f"llm writer 1 {model} {identity_text} {settings.max_text_tokens}{sent}"
@@ -69,7 +70,7 @@ class LlmWriter(QueryWriter):
 
     @cached_property
     def _entries(self) -> Entries:
-        """What is kept of this writer, opened once: to open it is to read every key."""
+        """This writer's cached replies, opened once, because opening reads every key."""
         self._store.merge_small_parts(self.generator_id)
         return self._store.open(self.generator_id)
 
@@ -82,25 +83,27 @@ class LlmWriter(QueryWriter):
         return self._judge.max_workers
 
     def portion(self, share: float, at_once: int) -> LlmWriter:
-        """See `Writer`: its part of the calls under way, and of what is left of the judge's limits."""
+        """With a share of the concurrent calls and of the judge's remaining limits."""
         cache = resolve_cache(CacheSettings(root=self._root))
         return LlmWriter(self._settings, self._judge.portion(cache, share, at_once), cache.root)
 
     def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:
-        """See `Writer`.
+        """Generate queries (see `QueryWriter`).
 
         Raises:
-            DarklodeError: no call can succeed, or a limit is reached. What was answered is kept.
+            DarklodeError: no call succeeds, or a limit is reached; earlier replies stay cached.
         """
-        questions = [self._about(row, examples) for row in texts.to_pylist()]
+        questions = [self._generation_question(row, examples) for row in texts.to_pylist()]
         answers = self._answers(questions, self._settings.temperature, on_progress)
         queries = [None if reply is None else query_in(reply) for reply, _ in answers]
         non_null = [query for query in queries if query is not None]
-        verdicts = iter(self._answers([self._alone_about(query) for query in non_null], 0.0, lambda _done: None))
-        alone = [None if query is None else _parse_self_contained(next(verdicts)[0]) for query in queries]
-        return pa.table([queries, [error for _, error in answers], alone], schema=WRITTEN)
+        verdicts = iter(
+            self._answers([self._self_contained_question(query) for query in non_null], 0.0, lambda _done: None)
+        )
+        self_contained = [None if query is None else _parse_self_contained(next(verdicts)[0]) for query in queries]
+        return pa.table([queries, [error for _, error in answers], self_contained], schema=WRITTEN)
 
-    def _about(self, row: Mapping[str, Any], examples: list[str]) -> Question:
+    def _generation_question(self, row: Mapping[str, Any], examples: list[str]) -> Question:
         draws = np.random.default_rng(row["draw"])
         count = min(self._settings.examples, len(examples))
         shown = [examples[index] for index in draws.choice(len(examples), count, replace=False)] if count else []
@@ -110,8 +113,8 @@ class LlmWriter(QueryWriter):
             self._prompt, {"examples": "\n".join(shown), "text": text}, f"text {row['chunk_id']}", query_in
         )
 
-    def _alone_about(self, query: str) -> Question:
-        return _question(self._alone, {"query": query}, f"query {query[:60]!r}", alone_in)
+    def _self_contained_question(self, query: str) -> Question:
+        return _question(self._self_contained_prompt, {"query": query}, f"query {query[:60]!r}", self_contained_in)
 
     def _answers(
         self, questions: list[Question], temperature: float, on_progress: Callable[[int], None]
@@ -120,7 +123,7 @@ class LlmWriter(QueryWriter):
         entries, keys = self._entries, [question.key for question in questions]
         key_table = pa.table({"question": pa.array(keys, pa.string())})
         if keys and len(entries.find(key_table).rows) < len(keys):
-            entries.refresh()  # others may have asked since
+            entries.refresh()  # another process may have added replies
         known_rows = set(np.array(keys)[entries.find(key_table).rows].tolist()) if keys else set()
         open_ = {question.key: question for question in questions if question.key not in known_rows}
         if open_:
@@ -140,22 +143,22 @@ def _question(prompt: ChatPrompt, shown: Mapping[str, str], name: str, read: Cal
 
 
 def query_in(reply: object) -> str:
-    """The query of a reply.
+    """The query in a reply.
 
     Raises:
-        Unreadable: it holds none.
+        UnreadableReply: the reply has none.
     """
     value = object_in(reply).get("query")
     if not isinstance(value, str) or not value.strip():
-        raise UnreadableReply("query is no text")
+        raise UnreadableReply("query is not a text")
     return " ".join(value.split())
 
 
-def alone_in(reply: object) -> bool:
-    """What a reply says of a query.
+def self_contained_in(reply: object) -> bool:
+    """Whether a reply calls a query self-contained.
 
     Raises:
-        Unreadable: neither true nor false.
+        UnreadableReply: neither true nor false.
     """
     value = object_in(reply).get("self_contained")
     if not isinstance(value, bool):
@@ -164,4 +167,4 @@ def alone_in(reply: object) -> bool:
 
 
 def _parse_self_contained(reply: str | None) -> bool | None:
-    return None if reply is None else alone_in(reply)
+    return None if reply is None else self_contained_in(reply)

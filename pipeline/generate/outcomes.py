@@ -1,4 +1,4 @@
-"""What became of each query, and how those that stay are like real ones."""
+"""The stage `generated_queries`: each query's outcome, and how similar the kept ones are to real queries."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ OUTCOMES = """
            CAST($2 AS VARCHAR) AS generator_id, CAST(r.rank AS INTEGER) AS round_trip_rank,
            v.relevant AS judged, coalesce(t.taught, false) AS kept,
            CASE WHEN taught THEN NULL WHEN s.reason IS NOT NULL THEN s.reason
-                WHEN p.query_id IS NULL THEN 'its own text is not found'
+                WHEN p.query_id IS NULL THEN 'its own text is not retrieved'
                 WHEN v.relevant THEN 'less likely than triplets.min_probability'
-                WHEN NOT v.relevant THEN 'judged not relevant' ELSE 'the judge could not be read' END AS reason
+                WHEN NOT v.relevant THEN 'judged not relevant' ELSE 'unreadable verdict' END AS reason
     FROM written_queries w JOIN sieved_queries s USING (tenant, query_id) LEFT JOIN ranks r USING (tenant, query_id)
     LEFT JOIN pool p USING (tenant, query_id) LEFT JOIN verdicts v USING (tenant, query_id)
     LEFT JOIN taught t USING (tenant, query_id) ORDER BY w.tenant, w.query_id
@@ -46,14 +46,14 @@ REAL = """
 
 
 def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: str, seed: int) -> None:
-    """Write what became of each query, and hold those that stay against the tenant's real train queries.
+    """Write each query's outcome, and compare kept queries with the tenant's real train queries.
 
     Args:
-        tables: all of before.
-        output: takes `generated_queries`, `generation_check` and `generation_clusters`.
+        tables: the tables of all earlier stages.
+        output: `generated_queries`, `generation_check` and `generation_clusters`.
         source: the kind of writer.
-        generator_id: the writer.
-        seed: of what is compared, and of the classifier's folds.
+        generator_id: of the writer.
+        seed: of the samples compared, and of the classifier's folds.
     """
     rows = tables.sql(OUTCOMES, [source, generator_id]).cast(GENERATED_QUERIES.schema)
     output.write(GENERATED_QUERIES.name, rows)
@@ -76,7 +76,7 @@ def write_outcome(tables: Tables, output: Output, *, source: str, generator_id: 
 
 
 def _reject(output: Output, rows: pa.Table, sieved: pa.Table) -> None:
-    """Those that went after the sieve, which told its own."""
+    """Write the queries dropped after the filters to `rejects`."""
     passed = sieved.filter(pc.is_null(sieved["reason"]))["query_id"].combine_chunks()
     gone = rows.filter(pc.and_(pc.is_in(rows["query_id"], passed), pc.invert(rows["kept"])))
     if gone.num_rows:

@@ -1,4 +1,4 @@
-"""What a writer of queries is."""
+"""Interface of query writers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from darklode.pipeline.base.remote.budget import Counters
 
 PREFIX = "generated-"
-"""How the id of a generated query begins, wherever it is taken to."""
+"""Prefix of the ids of generated queries."""
 
 ASKED = pa.schema(
     [
@@ -22,55 +22,55 @@ ASKED = pa.schema(
         ("draw", pa.uint64()),
     ]
 )
-"""A text to write a query for; `draw` is its own random number, the same in every run of one seed."""
+"""A text to generate a query for; `draw` is its random number, fixed by the seed."""
 
 WRITTEN = pa.schema([("text", pa.string()), ("error", pa.string()), ("self_contained", pa.bool_())])
-"""A query, or why there is none; null: its writer was not asked whether it can be understood alone."""
+"""A query, or the reason why there is none; `self_contained` is null if it was not checked."""
 
 
 class QueryWriter(ABC):
-    """Writes one query for a text.
+    """Generates one query per text.
 
     Attributes:
-        generator_id: names all that can change what is written, besides text, examples and draw.
-        keeps: whether what it wrote lies in the cache, where every writer of its id finds it.
+        generator_id: everything that can change a query, besides text, examples and draw.
+        has_cache: replies are cached, so that another writer with this id reuses them.
     """
 
     generator_id: str
-    keeps: bool = False
+    has_cache: bool = False
 
     @abstractmethod
     def write(self, texts: pa.Table, examples: list[str], on_progress: Callable[[int], None]) -> pa.Table:
-        """Rows of `WRITTEN`, one for each text.
+        """Rows of `WRITTEN`, one per text.
 
         Args:
             texts: rows of `ASKED`, of one tenant.
-            examples: the tenant's own train queries, by their id; may be empty.
-            on_progress: is told how many texts are done, now and then.
+            examples: the tenant's train queries, ordered by id; may be empty.
+            on_progress: called with the number of texts done.
         """
 
     @property
     def counters(self) -> Counters | None:
-        """What a remote model was asked so far; None: there is none."""
+        """Calls of a remote model so far; None without one."""
         return None
 
     @property
     def max_workers(self) -> int | None:
-        """How many workers at once it can serve; None: any number."""
+        """Maximum number of concurrent workers; None: no limit."""
         return None
 
     def portion(self, _share: float, _at_once: int) -> QueryWriter:
-        """The same writer for one of several workers.
+        """This writer for one of several workers.
 
         Args:
-            _share: of all that they write, 0 to 1.
-            _at_once: how many write at once.
+            _share: this worker's share of the texts, 0 to 1.
+            _at_once: number of concurrent workers.
         """
         return self
 
 
 def query_table(queries: list[str]) -> pa.Table:
-    """Rows of `WRITTEN` by a writer that is not asked again; an empty query is none."""
-    errors = [None if query else "nothing was written" for query in queries]
+    """Rows of `WRITTEN` from a local writer; an empty query becomes an error."""
+    errors = [None if query else "no query was generated" for query in queries]
     queries_or_null = [query or None for query in queries]
     return pa.table([queries_or_null, errors, [None] * len(queries_or_null)], schema=WRITTEN)

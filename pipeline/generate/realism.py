@@ -1,4 +1,4 @@
-"""How generated queries are like real ones: lengths, questions, letters, and which of their clusters they are near."""
+"""Similarity of generated and real queries: lengths, questions, a classifier two-sample test, and cluster coverage."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from darklode.schemas.generation_tables import GENERATION_CLUSTERS
 
 Ints = NDArray[np.int64]
 
-ASKING = re.compile(r"^(how|what|why|when|where|which|who|can|could|does|do|is|are|should|will)\b|\?", re.IGNORECASE)
-TOLD_APART = "AUC of telling them apart by letters (.5: not at all)"
-COVERED = "share of the clusters of real queries that have one near"
-LEAST = 20
-"""Queries of each kind that a comparison takes."""
+QUESTION = re.compile(r"^(how|what|why|when|where|which|who|can|could|does|do|is|are|should|will)\b|\?", re.IGNORECASE)
+DISCRIMINATION = "AUC of a classifier of real and generated queries (.5: indistinguishable)"
+COVERED = "share of the clusters of real queries with a similar query"
+MIN_QUERIES = 20
+"""Minimum number of real and of generated queries for the classifier."""
 
-MOST = 5000
-"""Queries of each kind that are compared one with another, at most."""
+MAX_QUERIES = 5000
+"""Maximum number of real and of generated queries in pairwise comparisons."""
 
 BLOCK = 500
 FOLDS = 5
@@ -33,7 +33,7 @@ def compare_queries(real: pa.ChunkedArray, generated: pa.ChunkedArray, seed: int
 
     Args:
         real: texts of train queries.
-        generated: texts of queries that are kept.
+        generated: texts of kept queries.
         seed: of the classifier's folds.
     """
     rows = [{"measure": "queries", "real": float(len(real)), "generated": float(len(generated))}]
@@ -41,22 +41,22 @@ def compare_queries(real: pa.ChunkedArray, generated: pa.ChunkedArray, seed: int
         each = [float(np.percentile(count_words(texts), share)) if len(texts) else None for texts in (real, generated)]
         rows.append({"measure": f"words, percentile {share}", "real": each[0], "generated": each[1]})
     each = [_share(texts) for texts in (real, generated)]
-    rows.append({"measure": "share that asks (how, what, …, ?)", "real": each[0], "generated": each[1]})
+    rows.append({"measure": "share of questions (how, what, …, ?)", "real": each[0], "generated": each[1]})
     auc = discrimination_auc(real.to_pylist(), generated.to_pylist(), seed)
-    return [*rows, {"measure": TOLD_APART, "real": None, "generated": auc}]
+    return [*rows, {"measure": DISCRIMINATION, "real": None, "generated": auc}]
 
 
 def _share(texts: pa.ChunkedArray) -> float | None:
-    return float(np.mean([bool(ASKING.search(text)) for text in texts.to_pylist()])) if len(texts) else None
+    return float(np.mean([bool(QUESTION.search(text)) for text in texts.to_pylist()])) if len(texts) else None
 
 
 def discrimination_auc(real: list[str], generated: list[str], seed: int) -> float | None:
-    """AUC of a logistic regression on letters that never saw the query; None: too few of either, or of both.
+    """Cross-validated AUC of a logistic regression on character n-grams; None with fewer than `MIN_QUERIES` of either.
 
     Args:
         real: texts.
         generated: texts.
-        seed: of folds, and of the sample that makes both as many.
+        seed: of the folds, and of the sample that balances the classes.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
@@ -64,7 +64,7 @@ def discrimination_auc(real: list[str], generated: list[str], seed: int) -> floa
     from sklearn.pipeline import make_pipeline
 
     count, draws = min(len(real), len(generated)), np.random.default_rng(seed)
-    if count < LEAST:
+    if count < MIN_QUERIES:
         return None
     texts = [
         texts_of_side[position]
@@ -72,39 +72,39 @@ def discrimination_auc(real: list[str], generated: list[str], seed: int) -> floa
         for position in np.sort(draws.permutation(len(texts_of_side))[:count])
     ]
     right = np.repeat([0, 1], count)
-    model = make_pipeline(_letters(), LogisticRegression(max_iter=1000))
+    model = make_pipeline(_character_ngrams(), LogisticRegression(max_iter=1000))
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     predicted = cross_val_predict(model, texts, right, cv=folds, method="predict_proba")[:, 1]
     return float(roc_auc_score(right, predicted))
 
 
-def _letters() -> Any:
+def _character_ngrams() -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
 
 
 def cluster_coverage(real: pa.Table, generated: pa.Table, seed: int) -> tuple[pa.Table, float | None]:
-    """Which clusters of real queries have a generated one near.
+    """Which clusters of real queries have a similar generated query.
 
-    Near is a cosine of letters' tf-idf from the median of what real queries have with their nearest of another cluster
-    on: as near as one cluster usually lies to the next.
+    Similar: the cosine of character n-gram tf-idf is at least the median, over real queries, of the cosine with the
+    nearest query of another cluster.
 
     Args:
         real: tenant, group and text of a tenant's train queries.
-        generated: query_id and text of its generated queries that are kept.
-        seed: of the sample of either.
+        generated: query_id and text of its kept generated queries.
+        seed: of the samples.
 
     Returns:
-        Rows of `generation_clusters`, and the share of the clusters that have a real query of another one near; None
-        where there are not two, so that nobody knows what is near.
+        Rows of `generation_clusters`, and the share of the clusters with a similar real query of another cluster; None
+        with fewer than two clusters.
     """
     real, generated = _sample_texts(real, seed), _sample_texts(generated, seed)
     if not real.num_rows:
         return GENERATION_CLUSTERS.empty(), None
     groups = real["group"].combine_chunks().dictionary_encode()
     number, names = groups.indices.to_numpy(), groups.dictionary
-    model = _letters().fit([*real["text"].to_pylist(), *generated["text"].to_pylist()])
+    model = _character_ngrams().fit([*real["text"].to_pylist(), *generated["text"].to_pylist()])
     real_vectors, made = (
         model.transform(rows["text"].to_pylist()) if len(rows) else None for rows in (real, generated)
     )
@@ -128,24 +128,24 @@ def cluster_coverage(real: pa.Table, generated: pa.Table, seed: int) -> tuple[pa
 
 
 def shares(clusters: pa.Table, usual: float | None) -> list[dict[str, Any]]:
-    """The row of `generation_check` on what `cluster_coverage` found, without the tenant."""
+    """The row of `generation_check` for the result of `cluster_coverage`, without the tenant."""
     covered_or_null = clusters["covered"].drop_null()
     share = pc.mean(covered_or_null.cast(pa.float64())).as_py() if len(covered_or_null) else None
     return [{"measure": COVERED, "real": usual, "generated": share}]
 
 
 def _sample_texts(rows: pa.Table, seed: int) -> pa.Table:
-    drawn = np.random.default_rng(seed).permutation(rows.num_rows)[:MOST]
+    drawn = np.random.default_rng(seed).permutation(rows.num_rows)[:MAX_QUERIES]
     return rows.take(pa.array(np.sort(drawn)))
 
 
 def _nearest(query_vectors: Any, among: Any, own: Ints | None = None) -> tuple[NDArray[np.float64], Ints]:
-    """The largest cosine of each row with one of `among`, and which: the first of several.
+    """Largest cosine of each row with the rows of `among`, and the index of the first such row.
 
     Args:
         query_vectors: sparse rows of length 1.
-        among: likewise; None: there is none, and all cosines are 0.
-        own: the cluster of each of both, where a row of its own does not count.
+        among: likewise; None: all cosines are 0.
+        own: cluster of each row; rows of the same cluster are excluded.
     """
     n = query_vectors.shape[0]
     best_similarity, nearest_row = np.zeros(n), np.zeros(n, np.int64)

@@ -1,4 +1,4 @@
-"""The round trip: a query stays where some retriever finds the text that it was written for (Promptagator, 3.2)."""
+"""Round-trip filter (Promptagator, 3.2): keep a query if a retriever retrieves the text it was generated from."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ OWN = f"""
 
 
 def round_trip(tables: Tables, output: Output, *, depth: int) -> None:
-    """Write each query with its own text, where that is among the first of a retriever: this pair the judge is asked.
+    """Write each query with its own text to the pool, if some retriever ranks the text in its top `depth`.
 
     Args:
-        tables: holds `queries`, `rankings` and `written_queries`.
-        output: takes `pool`.
-        depth: how many of a list are the first.
+        tables: `queries`, `rankings` and `written_queries`.
+        output: `pool`, which the judge then reads.
+        depth: maximum rank.
     """
     with output.row_group_writer("pool", PART_ROWS) as take:
         for rows in tables.stream(OWN, {"depth": depth}, TABLE_GROUP_ROWS):
             take(POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
     total, n_pairs = tables.rows("queries"), sum(part.rows for part in output.parts["pool"])
-    lost = {"its own text is not found": total - n_pairs} if total > n_pairs else {}
+    lost = {"its own text is not retrieved": total - n_pairs} if total > n_pairs else {}
     output.count(FunnelStep(ROUND_TRIP.name, "queries", total, "queries with their texts", n_pairs, lost))

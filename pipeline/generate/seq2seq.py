@@ -1,4 +1,4 @@
-"""Queries by a sequence-to-sequence model on this machine (Nogueira and Lin 2019, docT5query)."""
+"""Queries from a local sequence-to-sequence model (Nogueira and Lin 2019, docT5query)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pyarrow as pa
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.local import locate, versioned_name
-from darklode.pipeline.generate.kinds.t5 import T5Settings
 from darklode.pipeline.generate.port import QueryWriter, query_table
+from darklode.pipeline.generate.seq2seq_settings import Seq2SeqSettings
 
 
 class Seq2SeqWriter(QueryWriter):
-    """Draws each query by its text's own random number; the same again for the same texts on one machine.
+    """Samples queries, seeded by their texts' random numbers; reproducible for the same texts on one machine.
 
     Args:
         settings: of the kind t5.
 
     Raises:
-        MissingPart: transformers or the model is not here.
+        MissingPart: transformers or the model is missing.
     """
 
-    def __init__(self, settings: T5Settings) -> None:
+    def __init__(self, settings: Seq2SeqSettings) -> None:
         self._settings = settings
         identity_fields = settings.model_dump(
             mode="json", include={"max_tokens", "query_tokens", "top_k", "dtype", "batch_size"}
@@ -41,9 +41,9 @@ class Seq2SeqWriter(QueryWriter):
 
         from darklode.pipeline.base.models.loading import fetch_model
 
-        fetch_model(self._settings)  # this may be another machine than the flow's
+        fetch_model(self._settings)  # in a shard this is another machine than the flow's
         logging: Any = import_module("transformers.utils").logging
-        logging.disable_progress_bar()  # it would break into Darklode's own output
+        logging.disable_progress_bar()  # progress bars would garble Darklode's output
         location = locate(self._settings)
         assert location is not None
         try:
@@ -51,7 +51,7 @@ class Seq2SeqWriter(QueryWriter):
             model = AutoModelForSeq2SeqLM.from_pretrained(location.folder, dtype=getattr(torch, self._settings.dtype))
         except (OSError, ValueError) as error:
             raise MissingPart(
-                f"generate.model {location.name} is no such model: {str(error).splitlines()[0]}"
+                f"generate.model {location.name} is not a sequence-to-sequence model: {str(error).splitlines()[0]}"
             ) from error
         return tokens, model.eval().to(devices(self._settings.device)[0])
 
@@ -71,7 +71,7 @@ class Seq2SeqWriter(QueryWriter):
         settings, (tokens, model) = self._settings, self._load_model
         batch = tokens(texts, truncation=True, max_length=settings.max_tokens, padding=True, return_tensors="pt")
         with torch.random.fork_rng(), torch.inference_mode():
-            torch.manual_seed(draw >> 33)  # a CPU takes 32 bits
+            torch.manual_seed(draw >> 33)  # torch on CPU uses 32 bits of the seed
             drawn = model.generate(
                 **batch.to(model.device), max_new_tokens=settings.query_tokens, do_sample=True, top_k=settings.top_k
             )

@@ -1,4 +1,4 @@
-"""For which texts queries are written, and the run's own queries, which they are held against."""
+"""Choose the texts to generate queries for, and copy the run's real queries for comparison."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ TEXTS = Stage(
     "generation_texts", 3, (), ("chunks", REAL_QUERIES.name, GENERATION_DOCUMENTS.name, GENERATION_TEXTS.name)
 )
 
-# One text of each document that no query reached, then a second one, and so on; a copy of a text is asked for once.
+# Round-robin over documents: one text of each, then a second one, and so on; documents without a positive first.
+# Duplicate texts count once.
 CHOSEN = """
     WITH answering AS (
         SELECT DISTINCT doc_id FROM labels JOIN chunks c ON c.chunk_id = labels.text_id
@@ -26,11 +27,11 @@ CHOSEN = """
                md5_number_lower(concat($seed, ' ', content_hash)) AS draw
         FROM chunks WHERE tenant = $tenant
         QUALIFY row_number() OVER (PARTITION BY content_hash ORDER BY chunk_id) = 1
-    ), turns AS (
-        SELECT *, row_number() OVER (PARTITION BY doc_id ORDER BY draw, chunk_id) AS turn FROM drawn
+    ), numbered AS (
+        SELECT *, row_number() OVER (PARTITION BY doc_id ORDER BY draw, chunk_id) AS round FROM drawn
     )
-    SELECT CAST($tenant AS VARCHAR) AS tenant, chunk_id, doc_id, reached FROM turns
-    ORDER BY reached, turn, draw, chunk_id LIMIT $texts
+    SELECT CAST($tenant AS VARCHAR) AS tenant, chunk_id, doc_id, reached FROM numbered
+    ORDER BY reached, round, draw, chunk_id LIMIT $texts
 """
 
 DOCUMENTS = """
@@ -41,22 +42,24 @@ DOCUMENTS = """
 
 
 def sample_texts(source: TrainingSource, output: Output, *, max_texts: int, seed: int) -> None:
-    """Choose texts: those of documents without a positive first, one of each document, drawn by the seed.
+    """Choose texts at random, round-robin over documents, documents without a positive first.
 
-    Queries that were generated before, and that the run was built with, are none of its users'.
+    Generated queries in the run do not count as real queries.
 
     Args:
         source: a build, or a mined run.
-        output: takes `chunks` as the run has them, `real_queries`, `generation_documents` and `generation_texts`.
-        max_texts: texts of a tenant.
-        seed: of the draw.
+        output: `chunks` of the run, `real_queries`, `generation_documents` and `generation_texts`.
+        max_texts: per tenant.
+        seed: of the sample.
 
     Raises:
-        ArtifactError: the run has no triplets: who asks like its users is not known.
+        ArtifactError: the run has no triplets, so there are no real queries.
     """
     tenants = source.tenants()
     if not tenants:
-        raise ArtifactError("the run has no triplets, so that nobody knows how its users ask; build or mine it first")
+        raise ArtifactError(
+            "the run has no triplets, so there are no real queries to compare with; run build or mine first"
+        )
     for tenant in tenants:
         for rows in source.texts(tenant):
             output.write("chunks", TABLES["chunks"].rows({name: rows[name] for name in rows.column_names}))
@@ -74,10 +77,10 @@ def sample_texts(source: TrainingSource, output: Output, *, max_texts: int, seed
         output.write(GENERATION_DOCUMENTS.name, documents.cast(GENERATION_DOCUMENTS.schema))
         output.write(GENERATION_TEXTS.name, sampled.cast(GENERATION_TEXTS.schema))
     total = chunk_tables.rows("chunks")
-    drop_counts = {"not drawn": total - chosen} if total > chosen else {}
+    drop_counts = {"not sampled": total - chosen} if total > chosen else {}
     output.count(FunnelStep(TEXTS.name, "texts", total, "texts to write for", chosen, drop_counts))
 
 
 def _real_queries(rows: pa.Table) -> pa.Table:
-    """Rows of queries that somebody asked."""
+    """Rows of queries that were not generated."""
     return rows.filter(pc.invert(pc.starts_with(rows["query_id"], PREFIX)))

@@ -1,8 +1,7 @@
 """The stage `calibrate`: compare the judge with human labels before it judges the pool.
 
 Labels are compared by kappa, probabilities by a reliability curve and the expected calibration error; if configured,
-the
-threshold is fitted.
+the threshold is fitted.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ def calibrate(
 
     Each tenant is compared separately. With fewer than `MIN_LABELS` labelled pairs with a probability, or fewer than
     `MIN_OF_EACH` relevant or not relevant ones, labels are compared, but no curve is computed and no threshold fitted.
-    For a
-    judge that learns from labels, cross-validated replies are compared (see `teaching.compare_judges`).
+    For a judge trained on labels, cross-validated replies are compared (`training.compare_judges`).
 
     Args:
         tables: `queries`, `chunks` and `pool`.
@@ -246,8 +244,7 @@ def reliability_curve(probability: NDArray[np.float32], positive: NDArray[np.boo
     """At most ten bins of equal size; equal probabilities are never split, so bins can differ in size or be fewer.
 
     Equal-size bins follow Nguyen and O'Connor (2015): judges give most probabilities near 0 and 1, and bins of equal
-    width
-    would be empty in between.
+    width would be empty in between.
 
     Args:
         probability: shape (n_pairs,), without NaN, n_pairs > 0.
@@ -276,7 +273,10 @@ def _means(values: _Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64])
 
 
 def wilson(hits: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[_Floats, _Floats]:
-    """95 % interval of a proportion (Wilson, 1927), n > 0; it stays within 0 and 1 and is valid for small n."""
+    """95 % Wilson score interval (1927) of proportions, n > 0.
+
+    Vectorized; scipy's `binomtest(...).proportion_ci` takes one proportion and differs in the last bits.
+    """
     share, spread = hits / n, _Z * _Z / n
     middle = (share + spread / 2) / (1 + spread)
     half = np.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)

@@ -1,8 +1,8 @@
 """The embedded judge: a formula over statistics of the corpus, without a model, labels or network.
 
 It weighs three features that mean the same for every query: the share of the query's information that a chunk contains,
-how unlikely that is by chance, and how far the chunk's topic stands out from the corpus. Nothing is relative to the
-query's other candidates, so a query may end without a positive.
+how unlikely that is by chance, and how much the chunk's topic differs from the corpus average. Nothing is relative to
+the query's other candidates, so a query may end without a positive.
 """
 
 from __future__ import annotations
@@ -139,8 +139,7 @@ class Features:
     """Features of each pair, each of shape (n_pairs,).
 
     The first four are from 0 to 1 and distinguish a query's candidates: adaptive judging learns from them. The formula
-    uses
-    the last three, which mean the same for every query.
+    uses the last three, which mean the same for every query.
 
     Attributes:
         coverage: idf-weighted share of the query's terms in the chunk; terms unknown to the corpus don't count.
@@ -148,9 +147,8 @@ class Features:
         bm25: BM25 score ÷ the query's best score in the corpus.
         meaning: LSA cosine with the query and its first ten results ÷ the query's best cosine in the corpus.
         answered: like coverage, but unknown words count as the rarest known ones, and repeated words once.
-        information: summed idf of the query's terms in the best 20 terms of the chunk ÷ log of the number of
-            chunks. At 1,
-            one chunk of the corpus is expected to contain these terms by chance if terms were independent.
+        information: summed idf of the query's terms in the best 20 terms of the chunk ÷ log of the number of chunks. At
+            1, one chunk of the corpus is expected to contain these terms by chance if terms were independent.
         distance: z-score of the LSA cosine among all chunks of the corpus.
     """
 

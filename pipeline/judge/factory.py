@@ -22,7 +22,7 @@ class Judges:
 
     Attributes:
         settings: of the judge.
-        cache: where verdicts are kept.
+        cache: location of the ledger.
         thresholds: fitted thresholds by tenant; others use the threshold of the kind.
     """
 
@@ -60,7 +60,7 @@ class Judges:
 
 
 def configure_judge(settings: Settings) -> JudgeSettings:
-    """The section `judge`, with what other sections say about the judge and its panel."""
+    """The section `judge`, with references to other sections resolved."""
     panel = tuple(as_kind(member, JudgeKind).with_settings(settings) for member in settings.judge.panel)
     judge: Any = as_kind(settings.judge, JudgeKind).with_settings(settings)
     return cast(JudgeSettings, judge.model_copy(update={"panel": panel}))
@@ -78,7 +78,7 @@ def judge_for(
 
     Args:
         settings: of the judge and its panel.
-        cache: where paid replies are kept.
+        cache: location of the ledger.
         thresholds: fitted thresholds by tenant.
     """
     first, *other_builders = [member.builder(cache) for member in members(settings)]

@@ -40,10 +40,8 @@ class RankingFeatures:
     """Features of the pairs of a tenant's pool.
 
     For each retriever score and reciprocal rank (0 if not retrieved); the fused score, log of the best rank and number
-    of
-    retrievers; the features of the embedded judge; log lengths of query and chunk in characters. Memory does not grow
-    with
-    the pool, because DuckDB spills to disk.
+    of retrievers; the features of the embedded judge; log lengths of query and chunk in characters. Memory does not
+    grow with the pool, because DuckDB spills to disk.
 
     Args:
         chunks: the tenant's chunks; the run has `pool` and `rankings`.

@@ -52,7 +52,7 @@ def human_labels(tables: Tables, output: Output, file: str, tenant: str) -> pa.T
         tenant: of rows without a tenant.
 
     Raises:
-        InputError: the file cannot be read, lacks a column, or labels no pair of the pool.
+        InputError: the file cannot be read, a column is missing, or no pair of the pool is labelled.
     """
     labels = read_labels(Path(file).expanduser(), tenant)
     with tables.connect() as connection:
@@ -92,7 +92,7 @@ def read_labels(path: Path, tenant: str) -> pa.Table:
     """The rows as text with line numbers from 1; a row of the wrong width has only line and payload.
 
     Raises:
-        InputError: the file cannot be read, or lacks a column.
+        InputError: the file cannot be read, or a column is missing.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:

@@ -38,7 +38,7 @@ CHANGED = f"""
     FROM human_labels h LEFT JOIN ({JUDGED}) j USING (tenant, query_id, chunk_id)
 """
 
-# A query is without an answer only if every candidate has a label: one that nobody read may answer it.
+# A query counts as unanswered only if every candidate has a label; an unreadable one might be relevant.
 OUTCOMES = """
     WITH labels AS ({labels}),
     found AS (
@@ -48,8 +48,8 @@ OUTCOMES = """
     answered AS (SELECT DISTINCT tenant, query_id, true AS answered FROM labels WHERE relevance > 0),
     outcomes AS (
         SELECT CASE WHEN answered THEN 'answered' WHEN candidates IS NULL THEN 'no candidate found'
-                    WHEN labelled < candidates THEN 'no positive among the candidates with a label'
-                    ELSE 'nothing answers it' END AS outcome
+                    WHEN labelled < candidates THEN 'no positive among the labelled candidates'
+                    ELSE 'no relevant candidate' END AS outcome
         FROM queries LEFT JOIN found USING (tenant, query_id) LEFT JOIN answered USING (tenant, query_id)
     )
     SELECT outcome, count(*) AS queries FROM outcomes GROUP BY outcome ORDER BY outcome
@@ -57,23 +57,20 @@ OUTCOMES = """
 
 
 def write_qrels(tables: Tables, output: Output, settings: LabelSettings) -> None:
-    """Write a relevance for every verdict that could be read, and say whose it is.
+    """Write the relevance of every readable verdict, and its source (judge or human).
 
-    A relevant pair's relevance is the judge's grade, 1 where it gives none; any other's is 0, whatever its grade; a
-    verdict that is null has none. With `human_overrides` a pair that people labelled has their label instead, also
-    where there is no verdict.
-
-    A query none of whose candidates is relevant is an outcome of its own, counted in the funnel.
+    A relevant pair has the judge's grade, or 1 without a grade; other pairs have 0, whatever their grade. Null verdicts
+    get no row. With `human_overrides`, human labels replace verdicts, and are added where there is none.
 
     Args:
-        tables: holds `queries`, `pool` and `verdicts`; with `human_overrides` `human_labels`, too.
-        output: takes `qrels`, a folder a split, by tenant, query_id and chunk_id; its facts count human labels, those
-            of pairs without a label of the judge, and those that overrule it.
-        settings: whether people overrule the judge.
+        tables: `queries`, `pool` and `verdicts`; with `human_overrides` also `human_labels`.
+        output: `qrels`, one folder per split; facts count human labels, those without a verdict, and those that
+            overrule one. The funnel counts queries by outcome.
+        settings: whether human labels override the judge.
     """
     labels = OVERRIDDEN if settings.human_overrides else JUDGED
     total = tables.rows("verdicts")
-    for split in ("train", "validation", "test", ""):  # people may know a query that the run does not
+    for split in ("train", "validation", "test", ""):  # human labels may have queries that the run lacks
         with output.row_group_writer("qrels", PART_ROWS, split) as take:
             for rows in tables.stream(OF_A_SPLIT.format(labels=labels), {"split": split}, TABLE_GROUP_ROWS):
                 take(QRELS.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
@@ -88,7 +85,7 @@ def write_qrels(tables: Tables, output: Output, settings: LabelSettings) -> None
 
 
 def _answers(tables: Tables, labels: str) -> FunnelStep:
-    """Queries in, those with a positive out, and what became of the others."""
+    """Funnel step of queries by outcome."""
     rows = tables.sql(OUTCOMES.format(labels=labels)).to_pylist()
     queries = {row["outcome"]: row["queries"] for row in rows}
     answered = queries.pop("answered", 0)

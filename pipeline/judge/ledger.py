@@ -1,4 +1,4 @@
-"""Verdicts kept across runs by (judge id, query hash, chunk hash): paid for once, whoever asks next.
+"""Verdicts of all runs by (judge id, query hash, chunk hash), so that none is paid for twice.
 
 ROOT/verdicts/<hash of the judge id>/judge.json       the id in words
                                     /NAME.parquet     verdicts that came together; written whole, never changed
@@ -29,20 +29,20 @@ USAGE = pa.schema(
         pa.field("damaged", pa.list_(pa.string())),
     ]
 )
-"""What the ledger holds of a judge.
+"""Contents of the ledger per judge.
 
-`contradicted` is null where no verdict says whether it is; `damaged` names the parts that are not trusted, and why.
+`contradicted` is null if no verdict records it; `damaged` lists ignored parts with the reason.
 """
 
 
 class Ledger(KeyedStore):
-    """Verdicts of any number of judges below one root; any number of processes and machines append at once.
+    """Verdicts of any number of judges; processes and machines may append concurrently.
 
-    Of several verdicts on one pair one stands, the same for every reader of the same parts: the earliest that gave a
-    label, by the time at which its part was written; where none did, the latest.
+    Of several verdicts on a pair, the earliest with a label counts (by write time of its part), else the latest without
+    one; so all readers agree.
 
     Args:
-        root: a folder or an s3:// prefix; null: the user's cache folder, beside the embedding cache.
+        root: a folder or an s3:// prefix; None: the user's cache folder.
 
     Raises:
         ArtifactError: the root is neither.
@@ -52,37 +52,37 @@ class Ledger(KeyedStore):
         super().__init__(root, VERDICTS)
 
     def add(self, judge_id: str, pairs: pa.Table, replies: pa.Table) -> None:
-        """Keep verdicts in a part of their own: whole or not at all.
+        """Append verdicts atomically, as a new part.
 
         Args:
-            judge_id: who gave them.
-            pairs: the pairs, with at least `query_hash` and `chunk_hash`.
+            judge_id: of the judge.
+            pairs: with at least `query_hash` and `chunk_hash`.
             replies: rows of `REPLIES`, in the order of the pairs.
 
         Raises:
             ArtifactError: the part cannot be written.
-            ValueError: other rows than announced, a hash of another form, or a null label without an error.
+            ValueError: replies do not match the pairs, invalid hashes, or a null label without an error.
         """
         check_replies(judge_id, pairs, replies)
         hashes = {name: pairs[name] for name in VERDICTS.key}
         self.append(judge_id, pa.table(hashes | dict(zip(replies.column_names, replies.columns, strict=True))))
 
     def inherit_function(self, judge_id: str, earlier: Earlier | None) -> Callable[[pa.Table], bool]:
-        """Hands a judge's earlier verdicts down: a function of pairs that lack one, true where it found some.
+        """A function that copies verdicts of an earlier version for pairs without one; it returns whether it found any.
 
         Args:
-            judge_id: who inherits.
-            earlier: its earlier version; None: there is nothing to inherit.
+            judge_id: of the present version.
+            earlier: the earlier version; None: the function does nothing.
         """
         if earlier is None:
             return lambda _pairs: False
         parent_ledger = Heritage(self, judge_id, earlier.judge_id)
         return lambda pairs: (
-            bool(parent_ledger) and parent_ledger.hand_down(pairs.filter(pa.array(earlier.alike(pairs))))
+            bool(parent_ledger) and parent_ledger.hand_down(pairs.filter(pa.array(earlier.is_unchanged(pairs))))
         )
 
     def usage(self) -> pa.Table:
-        """One row of `USAGE` per judge, by judge_id; tokens are those of the verdicts that stand."""
+        """One row of `USAGE` per judge, by judge_id; tokens of superseded verdicts are not counted."""
         rows = []
         for judge_id in self.owners():
             entries = self.open(judge_id)

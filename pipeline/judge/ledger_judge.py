@@ -1,4 +1,4 @@
-"""A judge with a ledger: verdicts that were kept are taken from it, the rest is paid for once and kept as it comes."""
+"""A judge with a ledger: known verdicts are read from it, new ones are written to it as they arrive."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from darklode.pipeline.judge.ledger import VERDICTS, Ledger
 from darklode.pipeline.judge.port import Judge, Live, ReplyBatch, StreamingJudge
 
 FLUSH_SECONDS = 0.5
-"""A reply waits no longer than this until it is kept: with the calls under way, what a kill may cost."""
+"""Maximum seconds until a reply is written; a crash loses these replies and the calls in flight."""
 
 
 class LedgerJudge(Judge):
     """A streaming judge with a ledger.
 
-    A null verdict settles its pair once that was tried `attempts` times; one that names no attempts was never a reply
-    (the server refused the pair, say), and settles it at once.
+    A pair with a null verdict is requested again until it had `attempts` attempts over all runs; a null verdict without
+    attempts (e.g. a refused pair) is final.
 
     Args:
-        source: who is asked.
-        ledger: where replies are looked up first, and kept as they arrive.
-        attempts: how often an unreadable reply is worth asking for, over all runs.
+        source: judges pairs that are missing in the ledger.
+        ledger: known verdicts; gets new ones.
+        attempts: maximum attempts with unreadable replies, over all runs.
     """
 
     def __init__(self, source: StreamingJudge, ledger: Ledger, attempts: int = 1) -> None:
         self._source, self._ledger, self._attempts = source, ledger, attempts
         self._entries: Entries | None = None
         self.hits = 0
-        """Pairs that cost no call: the ledger had them, of an earlier version maybe, or they came twice in a batch."""
+        """Number of pairs without a call: in the ledger, also of an earlier version, or duplicates in a batch."""
         self.n_requested = 0
-        """Pairs that the source replied to."""
+        """Number of pairs judged by the source."""
 
     @property
     def judge_id(self) -> str:
-        """The source's."""
+        """The id of the source."""
         return self._source.judge_id
 
     @property
@@ -53,19 +53,19 @@ class LedgerJudge(Judge):
 
     @property
     def live(self) -> Live:
-        """Pairs from the ledger and those answered now; the note is the source's, where it has one."""
+        """Number of pairs from ledger and source; the source's note."""
         return _Live(self)
 
     @property
     def source(self) -> StreamingJudge:
-        """Who is asked."""
+        """The judge of missing pairs."""
         return self._source
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
-        """Reply to each pair (see the port) as the ledger has it at the end, whoever was asked first.
+        """Reply to each pair with the ledger's final verdict, which another process may have written first.
 
         Raises:
-            ArtifactError: a reply cannot be kept.
+            ArtifactError: a verdict cannot be written.
             ValueError: the source left out a pair.
         """
         entries = self._open()
@@ -97,7 +97,7 @@ class LedgerJudge(Judge):
         return self._entries
 
     def _missing(self, pairs: pa.Table, entries_found: Found) -> NDArray[np.int64]:
-        """Rows to ask for, each pair once."""
+        """Rows without a final verdict, equal pairs once."""
         tried = pc.greater_equal(pc.fill_null(entries_found.values["attempts"], self._attempts), self._attempts)
         settled = pc.or_(pc.is_valid(entries_found.values["relevant"]), tried).to_numpy()
         rows = np.delete(np.arange(pairs.num_rows), entries_found.rows[settled])
@@ -133,7 +133,7 @@ class _Live:
 
 
 class _Buffer:
-    """Replies on their way into the ledger."""
+    """Replies that are not yet written to the ledger."""
 
     def __init__(self, owner: LedgerJudge, hashes: pa.Table) -> None:
         self._owner, self._hashes = owner, hashes
@@ -148,7 +148,7 @@ class _Buffer:
             self._owner.n_requested += len(batch.rows)
 
     def release(self) -> tuple[pa.Table, pa.Table]:
-        """The hashes and the replies that wait."""
+        """Remove and return the hashes and replies."""
         waiting, self._waiting = self._waiting, []
         rows = pa.array(np.concatenate([batch.rows for batch in waiting]))
         return self._hashes.take(rows), pa.concat_tables([batch.replies for batch in waiting])

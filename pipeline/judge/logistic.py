@@ -1,4 +1,4 @@
-"""Judges whose probability is logistic in what they measure; the weights ship with them, or people teach them."""
+"""Judges with a logistic model of pair features; the weights are built in, or trained on human labels."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.port import TrainableJudge, replies_of
 
 _DECIMALS = 6
-"""Of probabilities: no unit in the last place decides. Weights have as many significant digits."""
+"""Decimals of probabilities, so that float noise does not decide; also significant digits of weights."""
 
 _PAIRS_AT_ONCE = 1 << 13
 _Floats = NDArray[np.float64]
 
 
 class PairFeatures(Protocol):
-    """What a logistic judge sees of pairs."""
+    """Computes features of pairs."""
 
     @property
     def measure_id(self) -> str:
-        """All that can change a number, in a word."""
+        """Identifies everything that can change a feature."""
 
     def __call__(self, pairs: pa.Table) -> _Floats:
-        """Numbers of each pair, shape (n_pairs, n_features); not a number where nothing is known of it.
+        """Features of each pair, shape (n_pairs, n_features); NaN if unknown.
 
         Args:
             pairs: rows of `PAIRS`.
@@ -42,11 +42,11 @@ class PairFeatures(Protocol):
 
 @dataclass(frozen=True)
 class Logistic:
-    """A probability from measured numbers (Platt 1999, for a single one).
+    """Logistic model of features (with one feature: Platt scaling, 1999).
 
     Attributes:
-        weights: of the features, in their order.
-        intercept: log-odds where all features are 0.
+        weights: one per feature.
+        intercept: log-odds if all features are 0.
     """
 
     weights: tuple[float, ...]
@@ -54,15 +54,15 @@ class Logistic:
 
     @classmethod
     def fit(cls, features: _Floats, positive: NDArray[np.bool_]) -> Self:
-        """Fit to labels of people: a logistic regression over standardized features.
+        """Fit a logistic regression on standardized features to human labels.
 
         The L2 penalty grows with the number of features, so that many features are not overfitted to few labels and a
         single one is hardly shrunk. With 100 labels this raises kappa from 0.16 to 0.19 (homedepot) and from 0.18 to
         0.30 (cranfield), compared with a penalty of 1.
 
         Args:
-            features: shape (n_pairs, n_features), none missing.
-            positive: shape (n_pairs,), of both kinds.
+            features: shape (n_pairs, n_features), without NaN.
+            positive: shape (n_pairs,), with both values.
         """
         from sklearn.linear_model import LogisticRegression
 
@@ -76,7 +76,7 @@ class Logistic:
         return cls(tuple(map(_significant, weights)), _significant(model.intercept_[0] - weights @ middle))
 
     def probability(self, features: _Floats) -> _Floats:
-        """Of each row being relevant, shape (n_pairs,); not a number where a feature is none."""
+        """Probability of relevance, shape (n_pairs,); NaN if a feature is NaN."""
         score = (features * np.array(self.weights)).sum(axis=1) + self.intercept
         return np.asarray(np.round(1 / (1 + np.exp(-score)), _DECIMALS))
 
@@ -86,13 +86,13 @@ def _significant(value: float) -> float:
 
 
 class LogisticJudge(TrainableJudge):
-    """Measures pairs and weighs what it measured.
+    """A judge with a logistic model of pair features.
 
     Args:
-        name: of the judge's kind and version, where its id begins.
-        measure: what it sees of a pair.
-        model: the weights; None: people have to teach it first.
-        threshold: the probability from which a pair is relevant.
+        name: kind and version, the prefix of its id.
+        measure: computes features.
+        model: None: it must be trained first.
+        threshold: minimum probability of a relevant pair.
     """
 
     def __init__(self, name: str, measure: PairFeatures, model: Logistic | None, threshold: float) -> None:
@@ -100,33 +100,33 @@ class LogisticJudge(TrainableJudge):
 
     @property
     def judge_id(self) -> str:
-        """The name, what it measures, a hash of the weights, and the threshold.
+        """Name, features, a hash of the weights, and the threshold.
 
         Raises:
-            SettingsError: it has no weights.
+            SettingsError: the judge is untrained.
         """
         weights = hashlib.sha256(str(self._model).encode()).hexdigest()[:16]
         return f"{self._name}:{self._measure.measure_id}:{weights}:{self._threshold:g}"
 
     def with_training(self, pairs: pa.Table, positive: NDArray[np.bool_]) -> LogisticJudge:
-        """See `Learner`; pairs of which nothing is known teach nothing.
+        """Train on these labels; pairs with unknown features are ignored.
 
         Raises:
-            SettingsError: all of the pairs are relevant, or none is.
+            SettingsError: all pairs have the same label.
         """
         features = self._compute_features(pairs)
         is_finite = np.isfinite(features).all(axis=1)
         if len(np.unique(positive[is_finite])) < 2:
-            raise SettingsError("judge.human: the labels of a fold of the queries are all alike; label more queries")
+            raise SettingsError("judge.human: all labels of a cross-validation fold are equal; label more queries")
         return LogisticJudge(
             self._name, self._measure, Logistic.fit(features[is_finite], positive[is_finite]), self._threshold
         )
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
-        """See the port; grade, raw reply and tokens are always null.
+        """Judge pairs; grade, raw reply and tokens are always null.
 
         Raises:
-            SettingsError: it has no weights.
+            SettingsError: the judge is untrained.
         """
         model = self._model
         probability = model.probability(await asyncio.to_thread(self._compute_features, pairs))
@@ -134,7 +134,7 @@ class LogisticJudge(TrainableJudge):
         columns = {
             "relevant": pa.array(probability >= self._threshold, mask=unknown),
             "probability": pa.array(probability.astype(np.float32), mask=unknown),
-            "error": pc.if_else(pa.array(unknown), "nothing is known of this pair", None).cast(pa.string()),
+            "error": pc.if_else(pa.array(unknown), "no features of this pair are known", None).cast(pa.string()),
         }
         return replies_of(columns, pairs.num_rows)
 
@@ -146,7 +146,7 @@ class LogisticJudge(TrainableJudge):
     def _model(self) -> Logistic:
         if self._fixed_model is None:
             raise SettingsError(
-                f"{self._name} ({self._measure.measure_id}) has no weights yet: give it at least {MIN_LABELS} human "
+                f"{self._name} ({self._measure.measure_id}) is untrained: provide at least {MIN_LABELS} human "
                 f"labels of the pool, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not (judge.human, or --human)"
             )
         return self._fixed_model

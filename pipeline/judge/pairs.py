@@ -1,4 +1,4 @@
-"""The pairs of one tenant's pool as judges read them: DuckDB sorts the ids, the texts are looked up for each block."""
+"""Pairs of a tenant's pool as input of judges: DuckDB sorts ids, texts are looked up block by block."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ _IDS = """
 
 
 def pair_blocks(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Generator[pa.Table, None, None]:
-    """All rows of `PAIRS`, by query_id, then chunk_id, those of `QUERY_BLOCK` queries at a time; see `pool_pairs`."""
+    """All rows of `PAIRS`, by query_id, then chunk_id, `QUERY_BLOCK` queries at a time; see `pool_pairs`."""
     with pool_pairs(tables, chunks, only) as pairs:
         yield from pairs.blocks()
 
 
 @contextmanager
 def pool_pairs(tables: Tables, chunks: TenantChunks, only: pa.Table | None = None) -> Iterator[PoolPairs]:
-    """The pairs of a tenant's pool, to be taken in any order.
+    """The pairs of a tenant's pool, with random access.
 
-    Memory follows the tenant's pairs, 8 bytes each, its queries and its chunk ids; chunk texts lie in a temporary file.
+    Memory: 8 bytes per pair, plus queries and chunk ids; chunk texts are in a temporary file.
 
     Args:
-        tables: holds `queries` and `pool`.
+        tables: `queries` and `pool`.
         chunks: the tenant's chunks.
-        only: leave out pairs of the pool that have no row here, by tenant, query_id and chunk_id; None takes all.
+        only: restrict the pool to these rows of tenant, query_id and chunk_id; None: all pairs.
 
     Raises:
-        ArtifactError: the pool names a query or a chunk that the tenant does not have.
+        ArtifactError: the pool has an unknown query or chunk.
     """
     with tempfile.TemporaryDirectory(prefix="darklode-judge-") as scratch:
         texts = ChunkTexts(chunks, Path(scratch) / "chunks.arrow")
@@ -69,7 +69,7 @@ def pool_pairs(tables: Tables, chunks: TenantChunks, only: pa.Table | None = Non
 
 
 def _create_view(connection: duckdb.DuckDBPyConnection, only: pa.Table | None) -> None:
-    """Make the view `chosen` of the pool, or of those of its pairs that are in `only`."""
+    """Create the view `chosen` of the pool's pairs, restricted to `only`."""
     if only is not None:
         connection.register("wanted", only.select(["tenant", "query_id", "chunk_id"]))
     semi_join = " SEMI JOIN wanted USING (tenant, query_id, chunk_id)" if only is not None else ""
@@ -83,16 +83,16 @@ def _rows(connection: duckdb.DuckDBPyConnection, chunks: TenantChunks) -> NDArra
     row_groups = [np.empty(0, np.int64)]
     for batch in connection.sql(_IDS, params={"tenant": chunks.tenant}).to_arrow_reader(1 << 16):
         ids = pa.Table.from_batches([batch])
-        check_chunks_exist(ids, chunks.tenant, "chunk_id", ids["row"])
+        check_ids_exist(ids, chunks.tenant, "chunk_id", ids["row"])
         row_groups.append(ids["row"].to_numpy())
     return np.concatenate(row_groups)
 
 
 class PoolPairs:
-    """A tenant's pairs by number: by query_id, then chunk_id.
+    """A tenant's pairs by index, ordered by query_id, then chunk_id.
 
     Attributes:
-        starts: the pairs of the i-th query are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
+        starts: the i-th query's pairs are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
         rows: row of each pair's chunk among the tenant's chunks, shape (n_pairs,).
     """
 
@@ -105,7 +105,7 @@ class PoolPairs:
         self._queries, self._texts, self._chunks = queries, texts, chunks
 
     def ids(self, numbers: NDArray[np.int64]) -> pa.Table:
-        """query_id, chunk_id and row of the chunk, for ascending numbers of pairs."""
+        """query_id, chunk_id and row of the chunk, for ascending indices of pairs."""
         query = np.searchsorted(self.starts, numbers, side="right") - 1
         rows = pa.array(self.rows[numbers])
         chunk_ids = self._chunks.chunk_ids.take(rows)
@@ -114,11 +114,11 @@ class PoolPairs:
         )
 
     def take(self, numbers: NDArray[np.int64]) -> pa.Table:
-        """Rows of `PAIRS`, for ascending numbers of pairs."""
+        """Rows of `PAIRS`, for ascending indices of pairs."""
         return pair_rows(self.ids(numbers), self._chunks.tenant, self._queries, self._texts)
 
     def blocks(self, begin: int = 0, end: int | None = None) -> Iterator[pa.Table]:
-        """All pairs, those of `QUERY_BLOCK` queries at a time; or of some of these blocks, by their numbers."""
+        """All pairs, `QUERY_BLOCK` queries at a time; or only the blocks from `begin` to `end` - 1."""
         cuts = [*self.starts[:-1:QUERY_BLOCK], self.starts[-1]]
         return (self.take(np.arange(first, last)) for first, last in list(pairwise(cuts))[begin:end])
 
@@ -151,16 +151,16 @@ def pair_rows(ids: pa.Table, tenant: str, queries: pa.Table, texts: ChunkTexts) 
     """Rows of `PAIRS` in the order of the ids.
 
     Args:
-        ids: query_id, chunk_id, and `row`, the chunk's place among the tenant's.
-        tenant: whose.
-        queries: query_id, query and query_hash of at least the queries of the ids.
+        ids: query_id, chunk_id, and `row`: index of the chunk.
+        tenant: the tenant.
+        queries: query_id, query and query_hash.
         texts: the tenant's chunks.
 
     Raises:
-        ArtifactError: a query is not there.
+        ArtifactError: an unknown query.
     """
     query_row = pc.index_in(ids["query_id"], queries["query_id"])
-    check_chunks_exist(ids, tenant, "query_id", query_row)
+    check_ids_exist(ids, tenant, "query_id", query_row)
     of_query = queries.take(query_row)
     chunks = texts.take(ids["row"].to_numpy())
     columns = {
@@ -176,18 +176,23 @@ def pair_rows(ids: pa.Table, tenant: str, queries: pa.Table, texts: ChunkTexts) 
 
 
 def distinct(texts: pa.ChunkedArray) -> tuple[pa.StringArray, NDArray[np.int64]]:
-    """The distinct texts in the order of their first places, and each row's place among them, shape (n_rows,)."""
+    """Distinct texts in order of first occurrence, and each row's index among them, shape (n_rows,)."""
     coded = texts.combine_chunks().dictionary_encode()
     return coded.dictionary, coded.indices.to_numpy().astype(np.int64)
 
 
-def check_chunks_exist(ids: pa.Table, tenant: str, name: str, chunk_rows: pa.ChunkedArray) -> None:
-    """Refuse ids that were not found.
+def check_ids_exist(ids: pa.Table, tenant: str, name: str, rows: pa.ChunkedArray) -> None:
+    """Raise an error for ids that were not found.
+
+    Args:
+        ids: with the column `name`.
+        tenant: for the message.
+        name: column of the id.
+        rows: row of each id; null if not found.
 
     Raises:
-        ArtifactError: one of `chunk_rows` is null; the message names its id, from the column `name`.
+        ArtifactError: an id was not found.
     """
-    if chunk_rows.null_count:
-        lost = ids[name].filter(pc.is_null(chunk_rows))[0].as_py()
-        message = f"the pool names {name} {lost!r}, which tenant {tenant!r} does not have; build the run anew"
-        raise ArtifactError(message)
+    if rows.null_count:
+        lost = ids[name].filter(pc.is_null(rows))[0].as_py()
+        raise ArtifactError(f"the pool has {name} {lost!r}, which is unknown in tenant {tenant!r}; build the run again")

@@ -1,4 +1,4 @@
-"""Several judges of the same pairs, as one judge: how their replies become one, and how far they agree."""
+"""A panel of judges as one judge: voting on each pair, and agreement of the members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import Judge, Live, replies_of
 
-TIE = "the panel is tied, and not all of its votes have a probability"
+TIE = "the panel is tied, and not all votes have a probability"
 NO_PROBABILITY = "no member of the panel gave a probability"
 _SUMS = ("prompt_tokens", "cached_tokens", "completion_tokens", "attempts")
 _Floats = NDArray[np.float64]
@@ -30,12 +30,12 @@ _Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Vote:
-    """How a panel decides.
+    """Voting rule of a panel.
 
     Attributes:
-        rule: majority counts labels, a tie goes to the mean probability; mean goes by it alone.
-        weights: of the members' probabilities, 0 and more, not all 0; a majority counts heads.
-        threshold: relevant from this mean probability on.
+        rule: `majority` of labels, ties broken by the mean probability; or `mean` probability.
+        weights: of the members' probabilities, >= 0, not all 0; a majority counts labels unweighted.
+        threshold: minimum mean probability of a relevant pair.
     """
 
     rule: Literal["majority", "mean"]
@@ -43,14 +43,14 @@ class Vote:
     threshold: float
 
     def combine(self, member_replies: Sequence[pa.Table]) -> pa.Table:
-        """One reply for each pair: null where nobody's could be read, or where the vote decides nothing.
+        """One reply per pair; null if all members' replies are unreadable, or if the vote is undecided.
 
-        A reply without a label takes no part; one without a probability takes no part in the mean. A label without
-        any is contradicted if a member's is doubted. Tokens and attempts are sums; grades and words stay with the
-        members.
+        Replies without a label are ignored; replies without a probability are ignored in the mean. A label without a
+        mean probability is marked contradicted if a member's label is doubtful. Tokens and attempts are summed; grades
+        and rationales are not combined.
 
         Args:
-            member_replies: rows of `REPLIES` of each member, to the same pairs in the same order.
+            member_replies: rows of `REPLIES` of each member, for the same pairs.
         """
         labels = _stack(member_replies, "relevant", np.nan)
         probability = np.where(np.isnan(labels), np.nan, _stack(member_replies, "probability", np.nan))
@@ -71,7 +71,7 @@ class Vote:
         return replies_of(columns, len(mean))
 
     def _mean(self, probability: _Floats) -> _Floats:
-        """Weighted mean of those that are known; NaN where none of a weight above 0 is."""
+        """Weighted mean of the known probabilities; NaN if their weights sum to 0."""
         weights = np.array(self.weights)[:, None] * ~np.isnan(probability)
         total = weights.sum(axis=0)
         summed = (weights * np.nan_to_num(probability)).sum(axis=0)
@@ -105,7 +105,7 @@ def _any(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def _sum(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Null where all are."""
+    """Sum per row, ignoring nulls; null if all are null."""
     first_known = pc.coalesce(*columns)
     total = pc.fill_null(columns[0], 0)
     for column in columns[1:]:
@@ -114,13 +114,13 @@ def _sum(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 class Panel(Judge):
-    """A judge whose replies are its members' votes; the members ask side by side where they wait for servers.
+    """A judge that combines its members' replies by vote; members run concurrently.
 
-    Source: Verga et al., 2024, for several small models in the place of a large one.
+    Source: Verga et al., 2024 (several small models instead of a large one).
 
     Args:
         members: at least one, in the order of the vote's weights.
-        vote: how their replies become one.
+        vote: combines the replies.
     """
 
     def __init__(self, members: Sequence[Judge], vote: Vote) -> None:
@@ -128,7 +128,7 @@ class Panel(Judge):
 
     @cached_property
     def member_ids(self) -> list[str]:
-        """The members' `judge_id`, in their order.
+        """The members' judge ids, in order.
 
         Raises:
             SettingsError: two members are the same judge.
@@ -141,13 +141,13 @@ class Panel(Judge):
 
     @cached_property
     def judge_id(self) -> str:
-        """Vote, threshold and every member with its weight; see `member_ids`."""
+        """Voting rule, threshold, and each member with its weight."""
         weighed = [f"{weight:g}*{name}" for weight, name in zip(self._vote.weights, self.member_ids, strict=True)]
         return f"panel-1:{self._vote.rule}:{self._vote.threshold:g}:[{' | '.join(weighed)}]"
 
     @property
     def facts(self) -> dict[str, int]:
-        """The members' together."""
+        """Sum of the members' facts."""
         total = Counter[str]()
         for member in self._members:
             total.update(member.facts)
@@ -155,21 +155,21 @@ class Panel(Judge):
 
     @property
     def live(self) -> Live | None:
-        """How far the member is that has answered least, of those that say so."""
+        """Progress of the slowest member that reports any."""
         live_judges = [live for member in self._members if (live := member.live)]
         return min(live_judges, key=lambda live: live.n_answered, default=None)
 
     async def judge(self, pairs: pa.Table) -> pa.Table:
-        """See the port."""
+        """The panel's replies."""
         return self.combine(await self.each(pairs))
 
     async def each(self, pairs: pa.Table) -> list[pa.Table]:
-        """Every member's own replies (see the port), in their order; a failure of one stops the others.
+        """Each member's replies, in order; a failure of one cancels the others.
 
         Raises:
             SettingsError: two members are the same judge.
         """
-        # A formula holds the event loop: it goes first, so that no server waits for it.
+        # The embedded judge blocks the event loop, so it runs before calls to servers start.
         order = sorted(
             range(len(self.member_ids)), key=lambda position: not isinstance(self._members[position], EmbeddedJudge)
         )
@@ -209,10 +209,9 @@ VOTES = """
 
 
 def pairwise_kappa(tables: Tables) -> pa.Table:
-    """One row for each two members, over the pairs that both labelled: the four counts and Cohen's kappa (1960).
+    """One row per two members, over pairs with both labels: confusion counts and Cohen's kappa (1960).
 
-    kappa is null where both say the same of every pair. An embedded judge is fitted on each tenant anew and has an
-    id there of its own.
+    Kappa is null if both always give the same label. An embedded judge is fitted per tenant and has one id per tenant.
     """
     pairwise_counts = tables.sql(PAIRWISE)
     counts = Confusion(*(pairwise_counts[name].to_numpy() for name in _COUNTS))
@@ -220,9 +219,9 @@ def pairwise_kappa(tables: Tables) -> pa.Table:
 
 
 def panel_alpha(tables: Tables) -> pa.Table:
-    """Krippendorff's alpha (nominal) of all members over the pairs that at least two of them labelled.
+    """Krippendorff's alpha (nominal) of all members over pairs with at least two labels.
 
-    One row of pairs, unanimous (how many are labelled alike) and alpha; none where no pair has two labels.
+    One row: pairs, unanimous pairs, alpha; no row if no pair has two labels.
     """
     votes = tables.sql(VOTES)
     yes, no, pairs = (votes[name].to_numpy() for name in ("yes", "no", "pairs"))

@@ -38,7 +38,7 @@ PAIRS = pa.schema(
 )
 """Input of a judge: pairs of one tenant, by query_id, then chunk_id.
 
-With all pairs judged, these are all pairs of up to `QUERY_BLOCK` queries; with adaptive judging, pairs of any queries.
+In full judging, all pairs of up to `QUERY_BLOCK` queries; in adaptive judging, pairs of any queries.
 """
 
 REPLIES = pa.schema([field for field in VERDICTS.schema if field.name not in {*VERDICTS.key}])
@@ -84,10 +84,8 @@ class Judge(Protocol):
     """Decides whether chunks are relevant to queries.
 
     The same pair gets the same reply from the same `judge_id`, whichever batch it is in. `judge` is a coroutine, so
-    that a
-    judge that waits for a server can keep many calls in flight; concurrency, retries and caching are its own concern,
-    and it
-    returns when the whole batch is answered. Subclasses inherit empty facts and no live progress.
+    that a judge that waits for a server can keep many calls in flight; concurrency, retries and caching are its own
+    concern, and it returns when the whole batch is answered. Subclasses inherit empty facts and no live progress.
     """
 
     @property
@@ -112,9 +110,8 @@ class Judge(Protocol):
             pairs: rows of `PAIRS`; a chunk may occur with several queries.
 
         Returns:
-            Rows of `REPLIES` in the order of the pairs. An unreadable reply has a null `relevant` and an `error`:
-                never 0, never
-            left out.
+            Rows of `REPLIES` in the order of the pairs. An unreadable reply has a null `relevant` and an `error`; it is
+            never 0 and never left out.
 
         Raises:
             DarklodeError: the judge cannot continue; units finished before stay on disk.
@@ -153,16 +150,16 @@ class Earlier:
     """An earlier version of a judge.
 
     Attributes:
-        judge_id: under which its verdicts are kept.
-        alike: for rows of `PAIRS`, whether it was shown the same words, shape (n_pairs,).
+        judge_id: key of its verdicts in the ledger.
+        is_unchanged: for rows of `PAIRS`, whether its prompt was the same, shape (n_pairs,).
     """
 
     judge_id: str
-    alike: Callable[[pa.Table], NDArray[np.bool_]]
+    is_unchanged: Callable[[pa.Table], NDArray[np.bool_]]
 
 
 class StreamingJudge(Protocol):
-    """A judge whose replies can be kept one by one: a failure loses none that arrived before."""
+    """A judge whose replies arrive, and are stored, one by one: a failure loses none of the earlier ones."""
 
     @property
     def judge_id(self) -> str:
@@ -175,7 +172,7 @@ class StreamingJudge(Protocol):
 
     @property
     def previous_version(self) -> Earlier | None:
-        """Its earlier version, whose verdicts are valid where it was shown the same words; None if there is none."""
+        """Its earlier version, whose verdicts are valid for pairs with the same prompt; None if there is none."""
         return None
 
     @property

@@ -1,7 +1,7 @@
 """Prefetching of verdicts in shards: replies go into the ledger as they arrive, where the stage finds them.
 
-Whatever a shard could not request, because its portion of a limit was used up, the stage requests itself under the
-whole limit.
+Pairs that a shard did not request, because its share of a limit was used up, are requested by the stage itself under
+the whole limit.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _BLOCKS = f"""
 
 
 @dataclass(frozen=True)
-class Asking:
-    """A shard: blocks of queries, and the judges to ask.
+class JudgingShard:
+    """Blocks of queries, and the judges of their pairs.
 
     Attributes:
         tables: `queries`, `chunks` and `pool`.
-        blocks: tenant, first block, and the block after the last.
+        blocks: (tenant, first block, end block).
         judges: each with its portion of the shared limits.
         cache: location of the ledger.
     """
@@ -81,15 +81,15 @@ def prefetch_verdicts(
     """
     judges = [member for member in members(settings) if isinstance(member, LedgerKind)]
     done, total = Counter[str](), tables.rows("pool")
-    for pieces in spread(ask, _shards(tables, judges, resolve_cache(cache), spread.places) if judges else []):
+    for pieces in spread(judge_shard, _shards(tables, judges, resolve_cache(cache), spread.places) if judges else []):
         for piece in pieces:
             done.update(piece.to_pylist()[0])
-            output.progress(done["pairs"], total, "asking on the cluster")
+            output.progress(done["pairs"], total, "judging on the cluster")
     return done["asked"]
 
 
-def ask(shard: Asking) -> Pieces:
-    """Request the missing replies of a shard, block by block; the result counts its pairs and requests."""
+def judge_shard(shard: JudgingShard) -> Pieces:
+    """Judge a shard's pairs into the ledger, block by block; yields the numbers of pairs and of calls."""
     ledger = Ledger(shard.cache.root)
     judges = [
         LedgerJudge(judge_kind.source(shard.cache), ledger, judge_kind.max_attempts_in_all())
@@ -98,18 +98,18 @@ def ask(shard: Asking) -> Pieces:
     panel, pairs = Panel(judges, Vote("mean", (1.0,) * len(judges), 0.5)), 0
     with Background() as background:
         try:
-            _ = panel.member_ids  # a server may be asked for them: not in the calls' own thread
+            _ = panel.member_ids  # may wait for a server, which must not happen in the event loop's thread
             for tenant, first, last in shard.blocks:
                 with pool_pairs(shard.tables, TenantChunks(shard.tables, tenant)) as pool:
                     for block in pool.blocks(first, last):
                         background.run(panel.each(block), lambda: None)
                         pairs += block.num_rows
-        except LimitReached:  # the stage goes on from here, and knows the whole limit
+        except LimitReached:  # the stage continues under the whole limit
             pass
     yield pa.table({"pairs": [pairs], "asked": [sum(judge.n_requested for judge in judges)]})
 
 
-def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[Asking]:
+def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[JudgingShard]:
     blocks = tables.sql(_BLOCKS).to_pylist()
     count = worked_apart(
         len(blocks),
@@ -122,7 +122,7 @@ def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, 
         own_blocks = blocks[first:last]
         share = sum(judge_kind["pairs"] for judge_kind in own_blocks) / total
         own = tuple(judge_kind.portion(cache, share, min(places, count)) for judge_kind in judges)
-        shards.append(Asking(tables, _ranges(own_blocks), own, cache))
+        shards.append(JudgingShard(tables, _ranges(own_blocks), own, cache))
     return shards
 
 

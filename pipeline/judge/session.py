@@ -1,4 +1,4 @@
-"""Judging within stages: pairs in, checked replies out, in resumable units with progress."""
+"""Run judges inside a stage: resumable units of work, checked replies, and progress."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 
 class JudgingSession:
-    """Runs a stage's judges while its context is open, and reports progress.
+    """Runs a stage's judges in a background event loop and reports progress; a context manager.
 
     Args:
-        output: receives units and progress.
-        total: amount of work.
-        measure: the counter that grows to the total; None: the sum of all counters.
+        output: takes units and progress.
+        total: progress at the end, e.g. the number of pairs.
+        progress_count: which of `counts` grows to `total`; None: their sum.
 
     Attributes:
-        counts: summed facts of the units so far.
+        counts: sums of the facts of all finished units.
     """
 
-    def __init__(self, output: Output, total: int, *, measure: str | None = None) -> None:
+    def __init__(self, output: Output, total: int, *, progress_count: str | None = None) -> None:
         self._output = output
         self._total = total
-        self._measure = measure
+        self._progress_count = progress_count
         self._background = Background()
         self.counts = Counter[str]()
 
@@ -46,13 +46,13 @@ class JudgingSession:
         self._background.__exit__(kind, error, at)
 
     def unit(self, name: str, basis: str, work: Callable[[], Mapping[str, int]], judge: Judge | None = None) -> Unit:
-        """Do a unit of work unless it was done before, and add its facts to the counters.
+        """Run a unit of work, or reuse its result from an earlier run, and add its facts to `counts`.
 
         Args:
             name: of the unit.
-            basis: fingerprint of everything its rows depend on.
-            work: writes the unit's rows and returns counts.
-            judge: whose note is shown with the progress.
+            basis: fingerprint of everything that its rows depend on; another basis runs it again.
+            work: writes the unit's rows and returns its facts.
+            judge: its note is shown with the progress.
         """
         with self._output.unit(name, basis) as unit:
             if not unit.done:
@@ -61,61 +61,64 @@ class JudgingSession:
         self.report(judge)
         return unit
 
-    def replies(self, judge: Judge, pairs: pa.Table, *, ahead: int | None = None) -> pa.Table:
-        """Checked replies to rows of `PAIRS`.
+    def replies(self, judge: Judge, pairs: pa.Table, *, unit_progress: int | None = None) -> pa.Table:
+        """Judge pairs, and check the replies.
 
         Args:
-            judge: the judge.
-            pairs: its input.
-            ahead: progress within the unit at this point; None: one per answered pair.
+            judge: judges.
+            pairs: rows of `PAIRS`.
+            unit_progress: progress within the unit; None: the number of pairs answered so far.
+
+        Returns:
+            Rows of `REPLIES`, in the order of the pairs.
 
         Raises:
-            ValueError: the judge broke its contract, see `check_replies`.
+            ValueError: the replies break the judge's contract (`check_replies`).
         """
-        judge_id = (
-            judge.judge_id
-        )  # it may wait for a server: here a signal ends that, in the judge's own thread none does
-        replies = self.run_coroutine(judge, judge.judge(pairs), ahead=ahead)
+        # Reading the id may wait for a server. In this thread a signal (Ctrl-C) interrupts it, in the event loop's none
+        # does.
+        judge_id = judge.judge_id
+        replies = self.run_coroutine(judge, judge.judge(pairs), unit_progress=unit_progress)
         check_replies(judge_id, pairs, replies)
         return replies
 
-    def run_coroutine(self, judge: Judge, work: Coroutine[Any, Any, T], *, ahead: int | None = None) -> T:
-        """Result of a judge's coroutine, reporting progress meanwhile; `ahead` as for `replies`."""
+    def run_coroutine(self, judge: Judge, work: Coroutine[Any, Any, T], *, unit_progress: int | None = None) -> T:
+        """Run a judge's coroutine and report progress meanwhile; `unit_progress` as for `replies`."""
         live = _live(judge)
         before = live.n_answered if live else 0
 
         def tick() -> None:
             answered = live.n_answered - before if live else 0
-            self.report(judge, answered if ahead is None else ahead)
+            self.report(judge, answered if unit_progress is None else unit_progress)
 
         return self._background.run(work, tick)
 
-    def report(self, judge: Judge | None, ahead: int = 0) -> None:
-        """Report progress: the counters plus `ahead` of the current unit."""
-        done = self.counts.total() if self._measure is None else self.counts[self._measure]
+    def report(self, judge: Judge | None, unit_progress: int = 0) -> None:
+        """Report the progress of finished units plus that of the current one."""
+        done = self.counts.total() if self._progress_count is None else self.counts[self._progress_count]
         live = _live(judge)
-        self._output.progress(done + ahead, self._total, live.note if live else "")
+        self._output.progress(done + unit_progress, self._total, live.note if live else "")
 
 
 def _live(judge: Judge | None) -> Live | None:
     return judge.live if judge else None
 
 
-def facts_of(judges: Iterable[Judge]) -> dict[str, Any]:
-    """What a manifest records of a stage's judges: ids and summed counters."""
-    each = {id(judge): judge for judge in judges}.values()  # one may serve several tenants
-    noted = Counter[str]()
-    for judge in each:
-        noted.update(judge.facts)
-    return {"judge_ids": sorted({judge.judge_id for judge in each}), **noted}
+def judge_facts(judges: Iterable[Judge]) -> dict[str, Any]:
+    """Ids and summed counters of a stage's judges, for its manifest."""
+    distinct_judges = {id(judge): judge for judge in judges}.values()  # one judge may serve several tenants
+    counters = Counter[str]()
+    for judge in distinct_judges:
+        counters.update(judge.facts)
+    return {"judge_ids": sorted({judge.judge_id for judge in distinct_judges}), **counters}
 
 
 def label_counts(relevant: pa.ChunkedArray) -> dict[str, int]:
-    """Number of relevant, not relevant and unreadable (null) labels."""
+    """Number of relevant, not relevant, and unreadable (null) labels."""
     yes = pc.sum(relevant.cast(pa.int32()), min_count=0).as_py()
     return {"relevant": yes, "not_relevant": pc.count(relevant).as_py() - yes, "unreadable": relevant.null_count}
 
 
-def as_numbers(relevant: pa.ChunkedArray) -> NDArray[np.float64]:
-    """1, 0, or NaN for a null label."""
+def labels_as_floats(relevant: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Labels as 1.0 and 0.0, NaN for null; shape (n_pairs,)."""
     return np.asarray(pc.fill_null(relevant.cast(pa.float64()), float("nan")).to_numpy())

@@ -1,4 +1,4 @@
-"""The stage `judge`: verdicts on the pool."""
+"""The stage `judge`: verdicts on the pool's pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from darklode.pipeline.judge.adaptive.rounds import JudgingRounds
 from darklode.pipeline.judge.pairs import PoolPairs, pair_blocks, pool_pairs
 from darklode.pipeline.judge.panel import Panel
 from darklode.pipeline.judge.port import REPLIES, Judge, check_replies
-from darklode.pipeline.judge.session import JudgingSession, as_numbers, facts_of, label_counts
+from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_counts, labels_as_floats
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.tables import PANEL_VERDICTS, STOPPING, UNJUDGED, VERDICTS
 
@@ -42,26 +42,23 @@ def judge(
     judge_for: Callable[[TenantChunks], Judge],
     seed: int = 0,
 ) -> None:
-    """Write a verdict for every pair that is judged.
+    """Write a verdict for every judged pair.
 
-    At full depth these are all pairs of the pool, by query_id, then chunk_id; one unit is a block of queries. At
-    adaptive depth they come in rounds (see `Rounds`), one unit each; what no round asked for goes to `unjudged`, and
-    what is missed, as far as can be told, to `stopping`. A killed run goes on with the next unit, and a unit whose
-    pairs did not change is not judged again as long as `judge_id` stands.
-
-    What a panel's members said is written apart.
+    Full judging covers the pool, one unit per block of queries. Adaptive judging proceeds in rounds (`JudgingRounds`),
+    one unit each; unjudged pairs go to `unjudged`, the estimate of missed positives to `stopping`. A killed run resumes
+    with the next unit; a unit is judged again only if its pairs or the `judge_id` change.
 
     Args:
-        tables: holds `queries`, `chunks` and `pool`; for adaptive depth `rankings`, too.
-        output: takes `verdicts` and `panel_verdicts`; its facts name the judge's kind and ids, a panel's
-            members, and count the labels.
-        settings: the judge's kind, for the record; depth, recall and random_share.
-        judge_for: builds the judge of a tenant from its chunks.
-        seed: of the pairs drawn at random at adaptive depth.
+        tables: `queries`, `chunks` and `pool`; for adaptive judging also `rankings`.
+        output: `verdicts`, and `panel_verdicts` of the members of a panel; its facts name the judge's kind, ids and
+            members, and count labels.
+        settings: kind, depth, recall and random_share.
+        judge_for: builds a tenant's judge.
+        seed: of the random sample of adaptive judging.
 
     Raises:
-        ArtifactError: the pool names a query or chunk that its tenant does not have.
-        ValueError: the judge broke its contract: other rows than `REPLIES`, or no label and no error.
+        ArtifactError: the pool has an unknown query or chunk.
+        ValueError: replies break the judge's contract (`check_replies`).
     """
     judges: list[Judge] = []
     with JudgingSession(output, tables.rows("pool")) as session:
@@ -74,7 +71,7 @@ def judge(
             else:
                 _in_rounds(tables, chunks, own, settings, seed)
     _record(output, session.counts, tables.rows("pool"))
-    output.facts |= {"kind": settings.kind, **facts_of(judges)}
+    output.facts |= {"kind": settings.kind, **judge_facts(judges)}
     members = {member for judge in judges if isinstance(judge, Panel) for member in judge.member_ids}
     if members:
         output.facts["members"] = sorted(members)
@@ -91,13 +88,13 @@ def _in_rounds(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings:
         rounds = JudgingRounds(evidence, recall=settings.recall, random_share=settings.random_share, seed=seed)
         while len(numbers := rounds.next_pairs()):
             unit = judge.unit(pairs.take(numbers), f"{chunks.tenant}/round {rounds.number}")
-            rounds.learn(numbers, as_numbers(judge.output.written(unit, "verdicts")["relevant"]))
-        _mark(judge.output, chunks.tenant, pairs, rounds)
+            rounds.learn(numbers, labels_as_floats(judge.output.written(unit, "verdicts")["relevant"]))
+        _write_unjudged(judge.output, chunks.tenant, pairs, rounds)
     judge.output.write(STOPPING.name, STOPPING.rows({"tenant": [chunks.tenant], **rounds.summary()}))
 
 
-def _mark(output: Output, tenant: str, pairs: PoolPairs, rounds: JudgingRounds) -> None:
-    """Write the unjudged pairs with their expected relevance."""
+def _write_unjudged(output: Output, tenant: str, pairs: PoolPairs, rounds: JudgingRounds) -> None:
+    """Write the unjudged pairs with their predicted probability."""
     unjudged, expected = rounds.unjudged_pairs, rounds.probability
     for start in range(0, len(unjudged), PART_ROWS):
         numbers = unjudged[start : start + PART_ROWS]
@@ -110,9 +107,7 @@ def _mark(output: Output, tenant: str, pairs: PoolPairs, rounds: JudgingRounds) 
 def _record(output: Output, counts: Counter[str], total: int) -> None:
     n_unjudged = total - counts.total()
     output.count(
-        FunnelStep(
-            "judge", "pairs", total, "verdicts", counts.total(), {"left unjudged": n_unjudged} if n_unjudged else {}
-        )
+        FunnelStep("judge", "pairs", total, "verdicts", counts.total(), {"unjudged": n_unjudged} if n_unjudged else {})
     )
     output.facts |= {name: counts[name] for name in ("relevant", "not_relevant", "unreadable")}
 

@@ -42,8 +42,7 @@ def compare_judges(
     """The judge for the pool, and replies to the labelled pairs for comparison with people.
 
     A trainable judge is trained on all labels, but each reply comes from a judge that saw no label of the pair's query:
-    an
-    estimate for new queries.
+    an estimate for new queries.
 
     Args:
         session: runs the judge.

@@ -22,16 +22,13 @@ from darklode.schemas.mining import ClickSettings, LogSettings
 
 CLICK_MODEL_STAGE = Stage("click_model", 2, (), ("click_model", "click_prior"), consults=("impressions", "log_days"))
 
-MOST_ROWS = 2_000_000
-"""Maximum number of distinct (query, document, position) rows the position-based model is fitted on: the most frequent
-of a
-tenant.
-"""
+MAX_ROWS = 2_000_000
+"""Maximum (query, document, position) rows of a tenant to fit the position-based model on, most frequent first."""
 
-ROUNDS = 50
+EM_ITERATIONS = 50
 
-SUREST = 0.99
-"""Maximum probability of a click."""
+MAX_CLICK_PROBABILITY = 0.99
+"""Maximum probability of a click, so that -log(1 - p) stays finite."""
 
 LOG_BOUNDS = (-5.0, 10.0)
 """Bounds of the log shape and rate of the prior: without variation between documents both would diverge."""
@@ -124,12 +121,16 @@ def _tenant_model(connection: duckdb.DuckDBPyConnection, shares: pa.Table, tenan
     expected, shown = own["expected"].to_numpy(), own["exposures"].to_numpy()
     examination_prior = expected / max(expected.max(initial=0), 1e-9)
     if model == "pbm":
-        parameters = {"tenant": tenant, "most": MOST_ROWS}
+        parameters = {"tenant": tenant, "most": MAX_ROWS}
         rows = connection.sql(MOST_SHOWN, params=parameters).fetchnumpy()
         position_index = np.searchsorted(own["position"].to_numpy(), rows["position"])
         examination_prior = examination(rows["pair"], position_index, rows["exposures"], rows["clicks"], expected)
         expected = examination_prior * (expected @ shown) / max(examination_prior @ shown, 1e-9)
-    learned = {"chance": expected, "looked": examination_prior, "risk": -np.log1p(-np.minimum(expected, SUREST))}
+    learned = {
+        "chance": expected,
+        "looked": examination_prior,
+        "risk": -np.log1p(-np.minimum(expected, MAX_CLICK_PROBABILITY)),
+    }
     rounded = {name: np.round(values, 6) for name, values in learned.items()}
     return CLICK_MODEL.rows({name: own[name] for name in ("tenant", "position", "exposures")} | rounded)
 
@@ -148,12 +149,9 @@ def gamma_prior(clicks: _Floats, expected: _Floats, pairs: _Ints) -> tuple[float
     """Shape and rate of the gamma distribution of actual over expected clicks.
 
     Clicks are Poisson with mean ratio · expected, so the posterior of a ratio is gamma with shape + clicks and rate +
-    expected.
-    A search shows at most one click per document: a position with click probability p adds −ln(1 − p) to the
-    expectation, and
-    half of it if there was a click (a Poisson process observed only as zero or more). Shape and rate maximize the
-    marginal
-    likelihood.
+    expected. A search shows at most one click per document: a position with click probability p adds −ln(1 − p) to the
+    expectation, and half of it if there was a click (a Poisson process observed only as zero or more). Shape and rate
+    maximize the marginal likelihood.
 
     Args:
         clicks: of a query and document, shape (n_rows,).
@@ -191,7 +189,7 @@ def examination(pair: _Ints, position_index: _Ints, exposures: _Ints, clicks: _I
     examined = np.clip(first / max(first.max(initial=0), 1e-9), 1e-3, 1)
     drawn = np.full(int(pair.max(initial=-1)) + 1, 0.5)
     shown_at, shown_of = np.bincount(position_index, exposures, len(examined)), np.bincount(pair, exposures, len(drawn))
-    for _ in range(ROUNDS):
+    for _ in range(EM_ITERATIONS):
         theta, alpha = examined[position_index], drawn[pair]
         passed = (exposures - clicks) / np.maximum(1 - theta * alpha, 1e-9)
         expected_examinations = clicks + passed * theta * (1 - alpha)

@@ -30,11 +30,11 @@ def days_until(days: Mapping[str, str], last: date | None) -> dict[str, str]:
 def settled_through(
     first: date, last: date, *, refresh_days: int, late_days: int, requested: date | None
 ) -> date | None:
-    """The last day that planner and click model learn from; None if no day is settled yet.
+    """The last day from which term weights and click model are learned; None if no day is settled yet.
 
     Learning happens once per period of `refresh_days` from the first day on, from the days before the period, without
-    those
-    that may still receive late events. A nightly run, a rebuild and a late day therefore learn from the same days.
+    those that may still receive late events. A nightly run, a rebuild and a late day therefore learn from the same
+    days.
 
     Args:
         first: first day of the log.

@@ -31,8 +31,8 @@ EVIDENCE = Stage(
     consults=("impressions", "log_days"),
 )
 
-# Places that the click model has not seen count as the nearest one above; a click without a place as the first one.
-# Whoever clicked below a document has looked at it.
+# Positions unknown to the click model use the nearest known one above; clicks without a position count as position 1.
+# With negatives `skipped`, a document counts as examined only if it or a lower one was clicked.
 EVIDENCE_OF_A_DAY = """
     WITH clicked AS (
         SELECT tenant, search_id, max(position) AS lowest FROM {people} WHERE clicked GROUP BY tenant, search_id
@@ -107,9 +107,7 @@ def evidence(tables: Tables, output: Output, click: ClickSettings, logs: LogSett
 
 
 def _contains(output: Output, unit: Unit, day: str) -> list[str]:
-    """Fingerprints of earlier versions of the day's evidence that this version only adds to: nothing was removed
-    since.
-    """
+    """Fingerprints of earlier versions of the day's evidence of which this version lost no rows."""
     earlier = output.previous_tables("click_evidence")
     parts = earlier.by_day("click_evidence").get(day) if earlier else None
     if not earlier or not parts:
@@ -191,7 +189,7 @@ SHOWN = """
     FROM {impressions} GROUP BY tenant, search_id, query_id, doc_id
 """
 
-# A session without a name is nobody's: nothing can be said of how much one user searched.
+# Rows without a session_id cannot be attributed to a user, so they are never bots.
 BOTS = """
     WITH hasty AS (
         SELECT tenant, session_id, 'bot: too many searches a minute' AS reason

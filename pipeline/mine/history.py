@@ -14,10 +14,10 @@ from darklode.pipeline.mine.association.stage import ASSOCIATE
 from darklode.pipeline.mine.days import Days, days_until, digests, settled_through
 from darklode.pipeline.mine.evidence import EVIDENCE
 from darklode.pipeline.mine.relevance.stage import RELEVANCE
-from darklode.pipeline.mine.term_weighting.port import PLAN_QUERIES
+from darklode.pipeline.mine.term_weighting.port import WEIGHT_TERMS
 
 SETTLED = "the settled days"
-BEFORE_PAIRS = (PLAN_QUERIES, ASSOCIATE, RELEVANCE)
+BEFORE_PAIRS = (WEIGHT_TERMS, ASSOCIATE, RELEVANCE)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class History:
         return dict(self._facts(INGEST_LOGS).get("sources", {}))
 
     def learned_through(self) -> date | None:
-        """The last day that planner and click model learn from; never in the test period."""
+        """Last day from which term weights and click model are learned; never in the test period."""
         days = [date.fromisoformat(day) for day in self.admitted_days()]
         days = [day for day in days if self.test_from is None or day < self.test_from]
         if not days:

@@ -1,4 +1,4 @@
-"""Multi-hop pairs: evidence borrowed from associated queries, merged with a query's own."""
+"""Multi-hop pairs: a query's own evidence merged with that of its associated queries (lenders)."""
 
 from typing import Literal
 
@@ -28,7 +28,7 @@ LENDERS = """
     SELECT * EXCLUDE (place) FROM ranked WHERE $most = 0 OR place <= $most
 """
 
-# The same positive may be lent by many of a kind: the first day counts, then the best match.
+# Of several lenders of one positive, the earliest day counts, then the best match.
 FOUND = """
     WITH evidence AS (
         SELECT tenant, query_id, 'click' AS kind, positive_id, negative_id, CAST(NULL AS FLOAT) AS positive_score,
@@ -58,7 +58,7 @@ STRONGEST = """
     ) = 1
 """
 
-# What was clicked at all is no negative, even where it was not enough for a positive.
+# A clicked document is never a negative, even if it has too few clicks for a positive.
 AGAINST = """
     SELECT tenant, query_id, positive_id AS doc_id FROM {found}
     UNION SELECT tenant, query_id, doc_id FROM {opened} SEMI JOIN {borrowers} USING (tenant, query_id)
@@ -81,7 +81,7 @@ PAIRS = """
 """
 
 
-def loans_to(connection: duckdb.DuckDBPyConnection, borrowers: Relation, *, before: str) -> Relation:
+def find_loans(connection: duckdb.DuckDBPyConnection, borrowers: Relation, *, before: str) -> Relation:
     """Associations by which queries borrow: tenant, query_id, via_query_id, kind, terms, score, date.
 
     Args:
@@ -108,34 +108,31 @@ def multi_hop(
 ) -> Relation:
     """All pairs of the borrowers, own and borrowed, in the columns of `mined_pairs`.
 
-    A positive wins over a negative from any source: a document that is a positive of a query, own or borrowed, or was
-    clicked
-    for it, is never a negative of its pairs; the negative is then drawn again from the query whose evidence made the
-    pair. A
-    borrowed positive that the borrower's users only skipped stays a positive.
+    A positive wins over a negative, whatever their sources: a document that is a positive of a query, or was clicked
+    for it, is never a negative of its pairs. Its replacement is drawn from the query whose evidence made the pair. A
+    borrowed positive that the borrower's users skipped stays a positive.
 
     Args:
         connection: with the tables that `hop` reads; has the relations.
         borrowers: tenant and query_id.
-        loans: of `loans_to`.
-        hop: makes the pairs of borrowers and lenders.
-        max_associations: lenders per query and kind, best match first; 0: all.
-        merge: all: a row for each query, positive and source; strongest: for each query and positive the first of own
-            clicks, own relevance, borrowed clicks, borrowed relevance.
+        loans: result of `find_loans`.
+        hop: makes the one-hop pairs of borrowers and lenders.
+        max_associations: maximum lenders per query and kind, best match first; 0: all.
+        merge: `all`: one row per query, positive and source. `strongest`: one row per query and positive, from the
+            first of own clicks, own relevance, borrowed clicks, borrowed relevance.
 
-    Source: ScalingNote, 4.1: by ClickA(q1←q2), q2's click data serve q1; by RelA, relevance data serve both ways; all
-    four
-    are merged.
+    Source: ScalingNote, 4.1: ClickA(q1←q2) lends q2's click data to q1; RelA lends relevance data both ways; all four
+    sources are merged.
     """
     queries = with_lenders(connection, borrowers, loans)
     one_hop = hop.pairs(connection, queries)
     evidence = {"click": one_hop.click, "relevance": one_hop.relevance}
     lenders = materialize(connection, LENDERS, {"most": max_associations, "seed": hop.seed}, loans=loans, **evidence)
-    borrowed = materialize(connection, FOUND, lenders=lenders, borrowers=borrowers, **evidence)
-    against = materialize(connection, AGAINST, found=borrowed, opened=one_hop.opened, borrowers=borrowers)
-    merged = borrowed if merge == "all" else materialize(connection, STRONGEST, found=borrowed)
+    all_sources = materialize(connection, FOUND, lenders=lenders, borrowers=borrowers, **evidence)
+    against = materialize(connection, AGAINST, found=all_sources, opened=one_hop.opened, borrowers=borrowers)
+    merged = all_sources if merge == "all" else materialize(connection, STRONGEST, found=all_sources)
     contradicted = materialize(connection, CONTRADICTED, merged=merged, against=against)
-    contradicting = hop.contradicting_pairs(connection, one_hop, contradicted, against)
-    pairs = materialize(connection, PAIRS, merged=merged, contradicted=contradicted, others=contradicting)
-    drop(connection, lenders, against, contradicted, contradicting, *one_hop, *{borrowed, merged})
+    redrawn = hop.redraw_negatives(connection, one_hop, contradicted, against)
+    pairs = materialize(connection, PAIRS, merged=merged, contradicted=contradicted, others=redrawn)
+    drop(connection, lenders, against, contradicted, redrawn, *one_hop, *{all_sources, merged})
     return pairs

@@ -1,4 +1,4 @@
-"""What the log says of a query itself: the documents clicked for it, and what the ranker found for it."""
+"""One-hop pairs: a query's own clicked documents, and its own best document by the ranker (ScalingNote, 4.1)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import duckdb
 from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.schemas.mining import ClickSettings
 
-# $before is the day from which on the log is test data. Decimals add up to the same sum in any order.
+# $before is the first day of the test period. Sums of decimals do not depend on the order of summation.
 TOTALS = """
     SELECT tenant, query_id, doc_id, sum(exposures) AS exposures, sum(clicks) AS clicks, sum(satisfied) AS satisfied,
            CAST(sum(CAST(expected AS DECIMAL(18, 9))) AS DOUBLE) AS expected,
@@ -22,16 +22,16 @@ TOTALS = """
     GROUP BY tenant, query_id, doc_id
 """
 
-# What clicks ÷ expected clicks reaches at least, at the confidence that the normal quantile $deviate stands for: the
-# quantile of a gamma distribution, up to a confidence of 0.9 within 6 % where there is a click.
-LEAST_RATIO = """
+# Lower confidence bound of clicks ÷ expected clicks: the Wilson-Hilferty approximation of a gamma quantile, $deviate
+# being the normal quantile. Within 6 % of the exact value up to a confidence of 0.9 if there is a click.
+RATIO_LOWER_BOUND = """
     (p.shape + satisfied) / (p.rate + expected) * pow(greatest(0, 1 - 1 / (9 * (p.shape + satisfied))
         + CAST($deviate AS DOUBLE) / (3 * sqrt(p.shape + satisfied))), 3)
 """
 
 CLICKED = f"""
     SELECT tenant, query_id, doc_id AS positive_id, date, lot FROM {{totals}} LEFT JOIN click_prior p USING (tenant)
-    WHERE satisfied >= $min_clicks AND coalesce({LEAST_RATIO} >= $min_ratio, true)
+    WHERE satisfied >= $min_clicks AND coalesce({RATIO_LOWER_BOUND} >= $min_ratio, true)
 """
 
 SKIPPED = """
@@ -43,8 +43,9 @@ SKIPPED = """
 
 OPENED = "SELECT tenant, query_id, doc_id FROM {totals} WHERE clicks > 0"
 
-# The drawn negative of a positive is the one whose lot is nearest to the positive's: any is as likely, and a document
-# that joins them changes the draw only where it is nearer. By day, those shown by then come first, whatever their lots.
+# A positive's negative is the candidate whose random number is nearest by XOR: every candidate is equally likely, and a
+# new candidate changes the choice only if it is nearer. With $by_day, candidates shown by the positive's day come
+# first.
 PLACE = """{{
     'day': CASE WHEN $by_day THEN greatest(s.shown_on, c.date) ELSE c.date END, 'lot': xor(c.lot, s.lot), 'id': s.doc_id
 }}"""
@@ -69,9 +70,9 @@ RELEVANCE_PAIRS = """
     SELECT *, negatives[1][1] AS negative_id, negatives[1][2] AS negative_score FROM left_over
 """
 
-REST = "FROM {queries} ANTI JOIN {known} USING (tenant, query_id)"
+QUERIES_LEFT = "FROM {queries} ANTI JOIN {known} USING (tenant, query_id)"
 
-OTHERS = f"""
+REDRAWN = f"""
     SELECT w.tenant, w.query_id, w.positive_id, w.source, arg_min(s.doc_id, {PLACE}) AS negative_id,
            CAST(NULL AS FLOAT) AS negative_score
     FROM {{wanted}} w
@@ -94,15 +95,15 @@ OTHERS = f"""
 
 
 class OneHopPairs(NamedTuple):
-    """Pairs of queries by their own evidence, whose negative may be null, and what else may be drawn.
+    """Pairs from queries' own evidence, with a possibly null negative, and the other negative candidates.
 
     Attributes:
-        queries: tenant, query_id: whose pairs these are.
+        queries: tenant, query_id.
         click: tenant, query_id, positive_id, negative_id, date, lot.
         relevance: tenant, query_id, positive_id, positive_score, negative_id, negative_score, date, and `negatives`:
-            all that may be drawn as (id, score), in the order of the draw.
-        skipped: tenant, query_id, doc_id, shown_on, lot: what a click's negative is drawn from.
-        opened: tenant, query_id, doc_id: what was clicked at all.
+            all candidates as (id, score), in random order.
+        skipped: tenant, query_id, doc_id, shown_on, lot: negative candidates for clicks.
+        opened: tenant, query_id, doc_id: documents with any click.
     """
 
     queries: Relation
@@ -114,13 +115,13 @@ class OneHopPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class OneHop:
-    """How the queries' own evidence becomes pairs.
+    """Makes pairs from queries' own evidence.
 
     Args:
         settings: what counts as a positive and as a negative.
-        before: ISO date; evidence from that day on is not looked at.
-        seed: of the draws.
-        previous: pairs of some of the queries, made before; `pairs` makes those of the others and adds them to these.
+        before: ISO date; evidence of that day and later is ignored.
+        seed: of the sampling of negatives.
+        previous: pairs of some of the queries; `pairs` adds those of the others.
 
     Source: ScalingNote, 4.1.
     """
@@ -132,25 +133,26 @@ class OneHop:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """All that can change a pair."""
+        """Everything that can change a pair."""
         return self.settings.decisive() | {"before": self.before, "seed": self.seed}
 
     def pairs(self, connection: duckdb.DuckDBPyConnection, queries: Relation) -> OneHopPairs:
-        """Pair each query with the documents clicked for it, and with the one that the ranker put first.
+        """Pair each query with its clicked documents, and with the ranker's best document.
 
-        Clicked documents are positives; each gets one document that was exposed and never clicked, drawn at random:
-        from all days, or by day from those exposed by then, and where there are none from the first later day that has
-        any. The ranker's negative is the first of its draw that nobody clicked.
+        Each clicked positive gets one random negative that was exposed but never clicked: from all days, or with
+        `negatives_from: day` from the days up to the click, else from the next day with a candidate. The ranker's
+        negative is the first candidate, in random order, that nobody clicked.
 
         Args:
             connection: with the tables click_evidence, click_prior, relevance_evidence and log_queries.
             queries: tenant and query_id.
 
-        Source: of the bound on clicks ÷ expected clicks: DuMouchel (1999); its quantile: Wilson and Hilferty (1931).
+        Source: ScalingNote, 4.1. Bound on clicks ÷ expected clicks: DuMouchel (1999); its quantile: Wilson and Hilferty
+        (1931).
         """
         if self.previous is None:
             return self._make_pairs(connection, queries)
-        remaining_queries = materialize(connection, REST, queries=queries, known=self.previous.queries)
+        remaining_queries = materialize(connection, QUERIES_LEFT, queries=queries, known=self.previous.queries)
         new = self._make_pairs(connection, remaining_queries)
         for earlier_rows, more in zip(self.previous[1:], new[1:], strict=True):
             connection.execute(f"INSERT INTO {earlier_rows} FROM {more}")
@@ -170,19 +172,19 @@ class OneHop:
         drop(connection, totals, clicked)
         return OneHopPairs(queries, click, relevance, skipped, opened)
 
-    def contradicting_pairs(
-        self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, query_relation: Relation, against: Relation
+    def redraw_negatives(
+        self, connection: duckdb.DuckDBPyConnection, pairs: OneHopPairs, contradicted: Relation, against: Relation
     ) -> Relation:
-        """Draw negatives anew: tenant, query_id, positive_id, source, negative_id, negative_score.
+        """Choose other negatives: tenant, query_id, positive_id, source, negative_id, negative_score.
 
         Args:
-            connection: holds the relations.
-            pairs: of `pairs`.
-            query_relation: tenant, query_id, positive_id, source, and `from_id`: the query with the evidence.
-            against: tenant, query_id, doc_id: what is no negative of a query. Where nothing else is left to draw, a
-                pair has no row.
+            connection: has the relations.
+            pairs: result of `pairs`.
+            contradicted: tenant, query_id, positive_id, source, and `from_id`: the query with the evidence.
+            against: tenant, query_id, doc_id: documents that must not be negatives. A pair without another candidate
+                gets no row.
         """
-        return materialize(connection, OTHERS, self._draw, wanted=query_relation, against=against, **pairs._asdict())
+        return materialize(connection, REDRAWN, self._draw, wanted=contradicted, against=against, **pairs._asdict())
 
     @property
     def _draw(self) -> dict[str, object]:

@@ -1,6 +1,6 @@
-"""From evidence and associations to pairs: a night looks again only at the queries that its evidence touched.
+"""The stage `mined_pairs`: pairs from evidence and associations, updated incrementally.
 
-These are the queries with new evidence, and those that borrow from one whose own pairs changed.
+A nightly run recomputes only queries with new evidence, and queries that borrow from one whose own pairs changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from darklode.pipeline.base.relations import Relation, drop, materialize, view
 from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.mine.days import digests
 from darklode.pipeline.mine.incremental_write import COLUMNS, write_all, write_changes
-from darklode.pipeline.mine.multi_hop import loans_to, multi_hop
+from darklode.pipeline.mine.multi_hop import find_loans, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop, OneHopPairs
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import Merge, MiningSettings
@@ -30,7 +30,7 @@ PAIRS_STAGE = Stage(
 )
 
 
-def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
+def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
     tables: Tables,
     output: Output,
     hop: OneHop,
@@ -40,26 +40,25 @@ def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
     contains: Mapping[str, Sequence[str]],
     spread: Spread = here,
 ) -> None:
-    """Pair each query with its positives by click and relevance, its own and those lent to it.
+    """Write each query's pairs from clicks and relevance, one-hop and multi-hop.
 
-    What the stage wrote before is kept for queries that nothing has touched since; the pairs are the same as if all
-    were made anew.
+    Pairs of unaffected queries are kept; the result equals that of a full recomputation.
 
     Args:
-        tables: what the stage reads.
-        output: takes `mined_pairs`, a partition a day, and its patch.
-        hop: makes the queries' own pairs.
-        mining: which sources a pair may have, and when a day's files are written anew.
-        max_associations: lenders of a query and kind; 0: all.
-        contains: by day, the digests of earlier versions of its evidence that the present one only adds to.
-        spread: where all pairs are made, if they are made anew.
+        tables: inputs of the stage.
+        output: `mined_pairs`, one partition per day, and its patch.
+        hop: makes one-hop pairs.
+        mining: how sources are merged, and when a day's files are rewritten.
+        max_associations: maximum lenders per query and kind; 0: all.
+        contains: by day, fingerprints of earlier versions of its evidence of which the present version lost no rows.
+        spread: where a full recomputation runs.
     """
     days, mark = tables.by_day("click_evidence"), output.unit_key("all", digest(tables.parts("click_prior")))
     read = digests(days)
     share = mining.patch_share
     facts = output.earlier_facts
     earlier_pairs = output.previous_tables("mined_pairs") if facts.get("mark") == mark else None
-    news = None if earlier_pairs is None else news_of(facts["read"], read, contains)
+    news = None if earlier_pairs is None else find_changed_evidence(facts["read"], read, contains)
     with tables.connect() as connection:
         if earlier_pairs is None or news is None:
             write_all(
@@ -74,18 +73,20 @@ def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
                 connection, delta, view(connection, earlier_pairs, "mined_pairs"), news, hop
             )
             pairs = _pairs(connection, query_relation, replace(hop, previous=own), max_associations, mining.merge)
-            write_changes(connection, output, earlier_pairs, query_relation=query_relation, pairs=pairs, share=share)
+            write_changes(
+                connection, output, earlier_pairs, recomputed_queries=query_relation, pairs=pairs, share=share
+            )
     output.facts |= {"mark": mark, "read": read}
     rows = output.rows("mined_pairs")
     output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", rows))
 
 
 SHARD_QUERIES = 1 << 12
-"""Queries in a shard, at least: each shard reads the tables."""
+"""Minimum number of queries in a shard: each shard reads the tables."""
 
 
 class PairSettings(NamedTuple):
-    """How all pairs are made, and where."""
+    """Settings of a full recomputation."""
 
     hop: OneHop
     max_associations: int
@@ -95,7 +96,7 @@ class PairSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class PairShard:
-    """A shard: the queries that come in one place of `shards`, in order of tenant and query_id."""
+    """Shard `shard` (from 1) of `shards`: a contiguous share of the queries, ordered by tenant and query_id."""
 
     tables: Tables
     hop: OneHop
@@ -111,7 +112,7 @@ class PairShard:
 
 
 def make_pairs(shard: PairShard) -> Pieces:
-    """All pairs of a shard's queries, in no order."""
+    """All pairs of a shard's queries, in undefined order."""
     with shard.tables.connect() as connection:
         parameters = {"before": shard.hop.before, "shard": shard.shard, "shards": shard.shards}
         pairs = _pairs(
@@ -120,18 +121,22 @@ def make_pairs(shard: PairShard) -> Pieces:
         yield from pieces(connection, f"SELECT {COLUMNS} FROM {pairs}", {}, ANSWER_ROWS)
 
 
-def _all_pairs(connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, making: PairSettings) -> Relation:
-    """The pairs of all queries, made where there is room."""
-    hop, max_associations, merge, spread = making
+def _all_pairs(
+    connection: duckdb.DuckDBPyConnection, tables: Tables, output: Output, settings: PairSettings
+) -> Relation:
+    """The pairs of all queries, computed in shards where `spread` allows."""
+    hop, max_associations, merge, spread = settings
     shards = min(spread.places, tables.rows("log_queries") // SHARD_QUERIES)
     if shards < 2:
         return _pairs(connection, all_queries(connection, hop), hop, max_associations, merge)
     contents = key_of(*(tables.content(table) for table in PAIRS_STAGE.reads))
-    places = [f"progress/{PAIRS_STAGE.name}/{output.unit_key(f'{n} of {shards}', contents)}" for n in range(shards)]
-    every = [PairShard(tables, hop, max_associations, merge, n + 1, shards, folder) for n, folder in enumerate(places)]
+    folders = [f"progress/{PAIRS_STAGE.name}/{output.unit_key(f'{n} of {shards}', contents)}" for n in range(shards)]
+    pair_shards = [
+        PairShard(tables, hop, max_associations, merge, n + 1, shards, folder) for n, folder in enumerate(folders)
+    ]
     connection.register("piece", MINED_PAIRS.empty())
     pieces = materialize(connection, f"SELECT {COLUMNS} FROM piece")
-    for rows in chain.from_iterable(spread(make_pairs, every)):
+    for rows in chain.from_iterable(spread(make_pairs, pair_shards)):
         connection.register("piece", rows)
         connection.execute(f"INSERT INTO {pieces} SELECT {COLUMNS} FROM piece")
     connection.unregister("piece")
@@ -141,12 +146,12 @@ def _all_pairs(connection: duckdb.DuckDBPyConnection, tables: Tables, output: Ou
 def _pairs(
     connection: duckdb.DuckDBPyConnection, query_relation: Relation, hop: OneHop, max_associations: int, merge: Merge
 ) -> Relation:
-    """All pairs of the queries that are wanted."""
-    loans = loans_to(connection, query_relation, before=hop.before)
+    """All pairs of the given queries."""
+    loans = find_loans(connection, query_relation, before=hop.before)
     return multi_hop(connection, query_relation, loans, hop, max_associations=max_associations, merge=merge)
 
 
-EVERYTHING = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"
+ALL_QUERIES = "SELECT tenant, query_id FROM log_queries WHERE date < CAST($before AS DATE)"
 
 SHARE = """
     SELECT tenant, query_id FROM (
@@ -157,7 +162,7 @@ SHARE = """
 
 SEEN = "SELECT DISTINCT tenant, query_id FROM {delta} WHERE date < CAST($before AS DATE)"
 
-# A lender changed when its positives did, or the day from which on it lends them: a late day can make a query older.
+# A lender changed if its positives changed, or the first day it lends them: a late day can predate a query's first day.
 CHANGED = """
     WITH before AS (
         SELECT tenant, query_id, positive_id, date
@@ -174,7 +179,8 @@ CHANGED = """
     )
 """
 
-# A lent negative is the lender's own draw, unless the borrower speaks against that: then any exposure may matter.
+# A borrowed negative is the lender's own negative, unless it contradicts a positive of the borrower: then any exposure
+# of the lender may matter.
 TOUCHED = """
     WITH drawn AS (
         SELECT tenant, query_id AS via_query_id, positive_id, 'click_multi_hop' AS source, negative_id FROM {click}
@@ -195,51 +201,51 @@ TOUCHED = """
 
 @dataclass(frozen=True)
 class ChangedEvidence:
-    """What came since the pairs were last made: days that are new, or to whose evidence something was added."""
+    """Days that are new, or whose evidence grew, since the pairs were last made."""
 
     days: tuple[str, ...]
 
 
-def news_of(
+def find_changed_evidence(
     before: Mapping[str, str], now: Mapping[str, str], contains: Mapping[str, Sequence[str]]
 ) -> ChangedEvidence | None:
-    """Compare the days' digests; None where evidence went away, so that everything has to be made anew.
+    """Compare the days' fingerprints; None if evidence disappeared, so that all pairs must be recomputed.
 
     Args:
-        before: digest of each day's evidence when the pairs were last made.
-        now: the same now.
-        contains: by day, the digests of earlier versions that the present one only adds to.
+        before: fingerprint of each day's evidence when the pairs were last made.
+        now: present fingerprints.
+        contains: by day, fingerprints of earlier versions of which the present one lost no rows.
     """
     lost = [day for day, digest in before.items() if now.get(day) != digest and digest not in contains.get(day, ())]
     return None if lost else ChangedEvidence(tuple(day for day, digest in now.items() if before.get(day) != digest))
 
 
 def all_queries(connection: duckdb.DuckDBPyConnection, hop: OneHop) -> Relation:
-    """All queries: tenant and query_id."""
-    return materialize(connection, EVERYTHING, {"before": hop.before})
+    """All queries before the test period: tenant and query_id."""
+    return materialize(connection, ALL_QUERIES, {"before": hop.before})
 
 
 def touched_queries(
     connection: duckdb.DuckDBPyConnection, delta: Relation, earlier: Relation, news: ChangedEvidence, hop: OneHop
 ) -> tuple[Relation, OneHopPairs]:
-    """The queries whose pairs may have changed, as tenant and query_id: too many do no harm, too few would.
+    """Queries whose pairs may have changed (tenant, query_id; may include unchanged ones), and their one-hop pairs.
 
-    With them the own pairs of those that have new evidence, so that no query's evidence is summed up twice.
+    One-hop pairs of queries with new evidence are returned so that they are not computed twice.
 
     Args:
         connection: with the tables that `hop` reads, and associations.
         delta: `click_evidence` of the days in `news`.
-        earlier: the pairs as they were made last.
-        news: what came since then.
-        hop: makes the touched queries' own pairs, to see which of them lend something else now.
+        earlier: the pairs of the last run.
+        news: what changed since.
+        hop: makes one-hop pairs, to detect lenders whose pairs changed.
     """
     seen_queries = materialize(connection, SEEN, {"before": hop.before}, delta=delta)
-    one_hop = hop.pairs(connection, seen_queries)
+    one_hop_pairs = hop.pairs(connection, seen_queries)
     days = {"days": list(news.days)}
-    changed = materialize(connection, CHANGED, days, earlier=earlier, seen=seen_queries, click=one_hop.click)
+    changed = materialize(connection, CHANGED, days, earlier=earlier, seen=seen_queries, click=one_hop_pairs.click)
     before = {"before": hop.before}
     touched_relation = materialize(
-        connection, TOUCHED, before, seen=seen_queries, changed=changed, earlier=earlier, **one_hop._asdict()
+        connection, TOUCHED, before, seen=seen_queries, changed=changed, earlier=earlier, **one_hop_pairs._asdict()
     )
     drop(connection, changed)
-    return touched_relation, one_hop
+    return touched_relation, one_hop_pairs

@@ -1,8 +1,8 @@
-"""On which side each query of the log stands: near-duplicates on one, whatever night they come.
+"""Train/validation split of a growing log: near-duplicate queries are in the same split.
 
-A query joins the earliest query that it is near to, and goes where the chain of these began; one that is near to
-nobody earlier begins a chain of its own, whose side is drawn. So a later query never moves an earlier one. A query that
-is near to earlier ones of both sides would carry words across: it stands on neither, and makes no triplet.
+A query joins the cluster of the earliest query that it is a near-duplicate of; without one it starts a cluster, whose
+split is drawn at random. A later query therefore never moves an earlier one. A query with near-duplicates in both
+splits would leak, so it is in neither and makes no triplet.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ NUMBERED = """
 """
 OF_NEW = "SELECT * FROM {numbered} WHERE n >= $new"
 
-# Keys of earlier queries lie in files by day: of these, what a new one has as well.
+# Keys of earlier queries are in files by day; only those that a new query shares are needed.
 SHARED = """
     SELECT d.first + place AS n, key FROM (FROM {kept} SEMI JOIN {new} USING (key))
     JOIN (SELECT date, min(n) AS first FROM {numbered} GROUP BY date) d USING (date)
@@ -42,12 +42,12 @@ NEAREST = """
     GROUP BY n ORDER BY n
 """
 
-STANDING = """
+KNOWN_CLUSTERS = """
     SELECT q.n, c.n AS root FROM known k JOIN {numbered} q USING (tenant, query_id)
     JOIN {numbered} c ON c.tenant = k.tenant AND c.query_id = k.cluster_id
 """
 
-SIDED = """
+QUERY_SPLITS = """
     SELECT q.*, CASE WHEN r.near < q.n THEN r.near END AS near, c.query_id AS cluster_id,
            CASE WHEN q.date >= CAST($test_from AS DATE) THEN 'test'
                 WHEN md5_number_lower(concat_ws(chr(0), $seed, 'split', c.tenant, c.query_id)) / $lots < $validation
@@ -56,7 +56,7 @@ SIDED = """
     WHERE q.n >= $new OR q.n IN (SELECT n FROM {keys})
 """
 
-TORN = """
+IN_BOTH_SPLITS = """
     WITH firsts AS (
         SELECT key, min(n) FILTER (side = 'train') AS train, min(n) FILTER (side = 'validation') AS validation
         FROM {keys} JOIN {sided} USING (n) GROUP BY key
@@ -81,13 +81,13 @@ BOUNDS = "SELECT min(n) AS first, max(n) + 1 AS end FROM {numbered} WHERE date =
 
 
 @dataclass(frozen=True)
-class SplitSides:
-    """How sides are drawn.
+class SplitRule:
+    """How clusters are assigned to splits.
 
     Attributes:
-        validation_share: share of the chains that are for validation (ScalingNote, 4.1: 9:1).
-        test_from: queries first searched on that day or later are test data; None: none are.
-        seed: of the draw.
+        validation_share: share of the clusters in validation (ScalingNote, 4.1: 9:1).
+        test_from: queries first searched on that day or later are test data; None: no test period.
+        seed: of the assignment.
     """
 
     validation_share: float
@@ -95,8 +95,8 @@ class SplitSides:
     seed: int
 
     @property
-    def given(self) -> dict[str, object]:
-        """The parameters of `SIDED`."""
+    def parameters(self) -> dict[str, object]:
+        """SQL parameters of `QUERY_SPLITS`."""
         return {
             "validation": self.validation_share,
             "test_from": self.test_from or date.max,
@@ -106,54 +106,54 @@ class SplitSides:
 
 
 def mined_splits(tables: Tables, output: Output, *, validation_share: float, test_from: date | None, seed: int) -> None:
-    """Write the cluster, the side and the keys of each query, each day's queries in a unit of its own.
+    """Write each query's cluster, split and near-duplicate keys, one unit per day.
 
-    A day's sides hang on the queries up to it: a new day leaves the earlier ones as they are, a late one redoes its own
-    and all after it.
+    A day depends on all queries up to it: a new day leaves earlier days unchanged, a late day recomputes itself and all
+    later ones.
 
     Args:
-        tables: holds `log_queries`.
-        output: takes `query_clusters` and `query_keys`.
-        validation_share: see `SplitSides`.
-        test_from: see `SplitSides`.
-        seed: see `SplitSides`.
+        tables: `log_queries`.
+        output: `query_clusters` and `query_keys`.
+        validation_share, test_from, seed: see `SplitRule`.
     """
     chain = chain_fingerprints(digests(tables.by_day("log_queries")))
-    previous, standing = (
-        [TABLES["query_clusters"].empty()],
-        [day for day, basis in chain.items() if output.is_done(day, basis)],
-    )
-    for day in standing:
+    previous = [TABLES["query_clusters"].empty()]
+    done_days = [day for day, basis in chain.items() if output.is_done(day, basis)]
+    for day in done_days:
         with output.unit(day, chain[day]) as unit:
             previous.append(output.written(unit, "query_clusters"))
-    missing = [day for day in chain if day not in standing]
+    missing = [day for day in chain if day not in done_days]
     if missing:
         with tables.connect() as connection:
             connection.register("known", pa.concat_tables(previous).select(["tenant", "query_id", "cluster_id"]))
             known_keys = view(connection, output.so_far("query_keys"), "query_keys")
-            sided = _assign_sides(connection, known_keys, missing[0], SplitSides(validation_share, test_from, seed))
+            rule = SplitRule(validation_share, test_from, seed)
+            relations = _assign_splits(connection, known_keys, missing[0], rule)
             for day in missing:
-                bounds = connection.sql(BOUNDS.format(**sided), params={"day": day}).to_arrow_table().to_pylist()[0]
+                bounds = connection.sql(BOUNDS.format(**relations), params={"day": day}).to_arrow_table().to_pylist()[0]
                 with output.unit(day, chain[day]):
-                    output.write_answer("query_clusters", connection, OF_A_DAY.format(**sided), {"day": day})
-                    output.write_answer("query_keys", connection, KEYS_OF_A_DAY.format(**sided), {"day": day, **bounds})
+                    output.write_answer("query_clusters", connection, OF_A_DAY.format(**relations), {"day": day})
+                    output.write_answer(
+                        "query_keys", connection, KEYS_OF_A_DAY.format(**relations), {"day": day, **bounds}
+                    )
     rows = sum(part.rows for part in output.parts["query_clusters"])
     output.count(FunnelStep("mined_splits", "queries", tables.rows("log_queries"), "queries", rows))
 
 
-def _assign_sides(
-    connection: duckdb.DuckDBPyConnection, known_keys: Relation, first: str, sides: SplitSides
+def _assign_splits(
+    connection: duckdb.DuckDBPyConnection, known_keys: Relation, first: str, rule: SplitRule
 ) -> dict[str, Relation]:
-    """The queries with their sides, those that stand on neither, and the new ones' keys.
+    """Assign new queries to clusters and splits.
 
     Args:
         connection: with the table log_queries, and `known`: the clusters of the queries before `first`.
         known_keys: `query_keys` of these.
-        first: the day from which on queries are new.
-        sides: how sides are drawn.
+        first: first day of new queries.
+        rule: how clusters are assigned to splits.
 
     Returns:
-        `numbered`, `sided` (of the new queries, and of those that share a key with one), `torn` and `new`.
+        Relations by name: `numbered`, `sided` (splits of the new queries, and of those that share a key with one),
+            `torn` (near-duplicates in both splits) and `new` (keys of new queries).
     """
     numbered = materialize(connection, NUMBERED)
     before = f"SELECT count(*) FROM {numbered} WHERE date < CAST($first AS DATE)"
@@ -161,25 +161,33 @@ def _assign_sides(
     new_keys = near_keys(connection, materialize(connection, OF_NEW, new, numbered=numbered))
     keys = materialize(connection, SHARED, kept=known_keys, new=new_keys, numbered=numbered)
     nearest_rows = connection.sql(NEAREST.format(new=new_keys, keys=keys)).to_arrow_table()
-    standing = connection.sql(STANDING.format(numbered=numbered)).to_arrow_table()
+    known_clusters = connection.sql(KNOWN_CLUSTERS.format(numbered=numbered)).to_arrow_table()
     size = connection.sql(f"SELECT count(*) FROM {numbered}").fetchall()[0][0]
-    parents = chains(size, [(standing["n"], standing["root"]), (nearest_rows["n"], nearest_rows["near"])])
-    connection.register("roots", pa.table({"n": np.arange(size), "near": parents, "root": roots(parents)}))
-    sided = materialize(connection, SIDED, sides.given | new, numbered=numbered, keys=keys)
-    torn = materialize(connection, TORN, keys=keys, new=new_keys, sided=sided)
+    links = [(known_clusters["n"], known_clusters["root"]), (nearest_rows["n"], nearest_rows["near"])]
+    parents = build_parents(size, links)
+    connection.register("roots", pa.table({"n": np.arange(size), "near": parents, "root": find_roots(parents)}))
+    sided = materialize(connection, QUERY_SPLITS, rule.parameters | new, numbered=numbered, keys=keys)
+    torn = materialize(connection, IN_BOTH_SPLITS, keys=keys, new=new_keys, sided=sided)
     return {"numbered": numbered, "sided": sided, "torn": torn, "new": new_keys}
 
 
-def chains(size: int, links: Sequence[tuple[pa.ChunkedArray, pa.ChunkedArray]]) -> NDArray[np.int64]:
-    """For each of `size` queries the earlier one that it joins, its own number where there is none; from pairs."""
+def build_parents(size: int, links: Sequence[tuple[pa.ChunkedArray, pa.ChunkedArray]]) -> NDArray[np.int64]:
+    """The earlier query that each query joins, itself if there is none, shape (size,).
+
+    Args:
+        size: number of queries.
+        links: pairs of arrays: a query, and the earlier query it joins.
+    """
     parents = np.arange(size)
     for rows, joined in links:
         parents[rows.to_numpy()] = joined.to_numpy()
     return parents
 
 
-def roots(parents: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each chain began: a parent is never later than its child, so doubling the steps ends."""
+def find_roots(parents: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first query of each query's cluster, by pointer doubling; it ends, since a parent never comes after its
+    child.
+    """
     while not np.array_equal(further := parents[parents], parents):
         parents = further
     return parents

@@ -1,17 +1,17 @@
-"""Tiers small, median and large: nested shares of the pairs, drawn once and for all (ScalingNote, Table 1).
+"""Tiers small, median and large: nested random shares of the pairs (ScalingNote, Table 1).
 
-By pair and not by query: a few queries have most of the pairs, so that which of them were drawn would decide on a
-tier's size.
+Pairs are sampled, not queries: a few queries have most of the pairs, so sampling queries would make the tiers' sizes
+random.
 """
 
 LOTS = 2**64
 
 TIERS = ("small", "median", "large")
-"""Each holds those before it."""
+"""Each tier contains the smaller ones."""
 
 
 def tier_of(pair: str) -> str:
-    """SQL for the smallest tier that holds a query and its positive, by whatever sources.
+    """SQL of the smallest tier that contains a (query, positive), whatever its sources.
 
     Its parameters are `$seed`, `$lots` (`LOTS`), `$small` and `$median`: the seed, and the tiers' shares of the pairs.
 

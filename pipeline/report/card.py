@@ -12,7 +12,7 @@ from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.caveats import mined_caveats
 from darklode.pipeline.validate.gate import release, release_outcome
-from darklode.pipeline.validate.stage import stale
+from darklode.pipeline.validate.stage import is_stale
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TRIPLETS
 
@@ -87,7 +87,7 @@ def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
         settings: the settings in force.
         warnings: what the reader must know, each a sentence; printed before everything else.
     """
-    outdated = stale(run)
+    outdated = is_stale(run)
     with all_tables(run).open_local() as tables:
         head = [*_warnings(tables, warnings), *([STALE] if outdated else [])]
         shown = [*_tables(run, tables, settings), *([] if outdated else _validation(tables))]
@@ -263,7 +263,7 @@ def _mined_configs(run: Run) -> Files:
 def _learned_section(run: Run) -> str:
     manifests = run.manifests()
     lines = []
-    for stage, label in (("fit_planner", "planner"), ("click_model", "click model")):
+    for stage, label in (("fit_term_weights", "planner"), ("click_model", "click model")):
         facts = manifests[stage].facts if stage in manifests else {}
         if "version" in facts:
             through = facts["through"]

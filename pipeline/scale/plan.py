@@ -28,7 +28,7 @@ KEY_BYTES = 16
 """Of a vector in the embedding cache, beside its numbers."""
 SPREAD = (
     "chunk", "embed", "fit ", "search ", "judge llm", "triplets",
-    "click_evidence", "plan_queries", "associate", "mined_pairs", "semantic_ids",
+    "click_evidence", "weight_terms", "associate", "mined_pairs", "semantic_ids",
 )  # fmt: skip
 """Stages whose work for one tenant is spread over machines where `runner.kind` is ray; all others take a process."""
 

@@ -15,8 +15,8 @@ from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import Relation
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import (
-    LARGEST_LOSS,
     LEVEL,
+    MAX_LOSS,
     MIN_CLUSTERS,
     ResamplingSettings,
     compare_paired,
@@ -94,7 +94,7 @@ def fall_summary(above: Mapping[str, Any]) -> str:
     Args:
         above: the difference plus `MARGIN`, as `Difference.row` gives it, of at least `MIN_CLUSTERS` clusters.
     """
-    low, high = max(LARGEST_LOSS, above["low"] - MARGIN), above["high"] - MARGIN
+    low, high = max(MAX_LOSS, above["low"] - MARGIN), above["high"] - MARGIN
     between = f"{MEASURE} {above['difference'] - MARGIN:+.3f} ({low:+.3f} to {high:+.3f}, p {above['p']:.3f})"
     if is_above_zero({**above, "low": -above["high"]}):
         return f"would fall by more than {MARGIN}: {between}"

@@ -1,11 +1,12 @@
-"""Which held-out queries share a positive with training: a model can retrieve these from memory."""
+"""Which held-out queries share a positive with training, so that a model may have memorized it."""
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.schemas.tables import TABLES
 
 HELD_OUT = Stage("held_out", 2, ("triplets",), ("held_out",))
 
-# A copy of a chunk is the same positive; a document of a log is itself. Joined at once, queries could meet all chunks.
+# Chunks with equal text are the same positive. Materialized first: in one join, queries could be joined with all
+# chunks.
 JUDGED = """
     WITH labelled AS MATERIALIZED (
         SELECT tenant, query_id, chunk_id, split FROM qrels JOIN queries USING (tenant, query_id)

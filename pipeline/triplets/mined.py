@@ -1,4 +1,4 @@
-"""From pairs to triplets: texts joined in, one folder per tenant, day, source and split."""
+"""The stage `mined_triplets`: join texts to mined pairs; one folder per tenant, day, source and split."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ REFUTED = """
 """
 NO_VERDICTS = "(SELECT tenant, query_id, positive_id, NULL AS relevant FROM mined_pairs LIMIT 0)"
 
-# A positive belongs to the side of the first query that had it, so that a later pair takes it from no earlier one.
+# A positive belongs to the split of the first query that had it, so that later pairs cannot change earlier triplets.
 OWNERS = """
     CREATE TEMP TABLE owners AS
     SELECT p.tenant, p.positive_id, arg_min(c.split, {{'date': p.date, 'query': p.query_id}}) AS owner
@@ -71,17 +71,17 @@ OWNERS_BY_DAY = """
     FROM {pairs} p JOIN owners o USING (tenant, positive_id) GROUP BY p.date
 """
 
-WEIGHED = """
-    CREATE OR REPLACE TEMP TABLE weighed AS
+CHECKED = """
+    CREATE OR REPLACE TEMP TABLE checked AS
     SELECT p.*, c.split,
-           CASE WHEN r.query_id IS NOT NULL THEN 'refuted by the judge'
-                WHEN c.split IS NULL THEN 'near to queries of both sides'
-                WHEN o.owner <> c.split THEN 'positive of the other side' END AS reason
+           CASE WHEN r.query_id IS NOT NULL THEN 'rejected by the judge'
+                WHEN c.split IS NULL THEN 'near-duplicate of queries in both splits'
+                WHEN o.owner <> c.split THEN 'positive of the other split' END AS reason
     FROM {pairs} p JOIN query_clusters c USING (tenant, query_id)
     LEFT JOIN owners o USING (tenant, positive_id)
     LEFT JOIN refuted r USING (tenant, query_id, positive_id)
 """
-LEFT_OUT = "SELECT reason, count(*) FROM weighed WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
+LEFT_OUT = "SELECT reason, count(*) FROM checked WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
 
 NAME = TRIPLET_ID.format(of="p.")
 
@@ -104,12 +104,12 @@ JOINED = f"""
 ACCEPTED = """
     CREATE OR REPLACE TEMP TABLE accepted AS
     SELECT *, row_number() OVER (ORDER BY tenant, source, query_id, positive_id) - 1 AS number
-    FROM weighed WHERE reason IS NULL
+    FROM checked WHERE reason IS NULL
 """
 
 IN_ORDER = f"SELECT {', '.join(TRIPLETS.schema.names)} FROM ({JOINED}) ORDER BY number"
 
-# The triplets that the days' files were given for these pairs.
+# Ids of the triplets that the days' files have for these pairs.
 NAMES = f"""
     SELECT p.tenant, {NAME} AS triplet_id, p.date FROM accepted p
     SEMI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
@@ -123,8 +123,7 @@ def mined_triplets(
     """Write a triplet for each pair whose positive has a text; unchanged days are kept.
 
     A document is its title and the beginning of its text. Negatives without a text, or with the positive's text, are
-    dropped;
-    a shortfall is never filled. The patch of the pairs becomes the patch of the triplets.
+    dropped and not replaced. The patch of the pairs becomes the patch of the triplets.
 
     Args:
         tables: with `mined_verdicts`, a pair that the judge rejected makes no triplet.
@@ -148,7 +147,7 @@ def mined_triplets(
         connection.execute(REFUTED.format(verdicts="mined_verdicts" if verified else NO_VERDICTS))
         connection.execute(OWNERS.format(wanted=apart))
         owners = connection.sql(OWNERS_BY_DAY.format(pairs=view(connection, files, "mined_pairs"))) if apart else None
-        bases = _with_sides(tables, bases, dict(owners.fetchall()) if owners else {})
+        bases = _with_splits(tables, bases, dict(owners.fetchall()) if owners else {})
         titled = {"titled": passages.text_form == "title_heading_text"}
         connection.execute(TEXTS, titled | {"characters": settings.text_characters})
         for number, (day, basis) in enumerate(bases.items()):
@@ -188,18 +187,18 @@ def _bases(tables: Tables, output: Output, verdicts: str) -> dict[str, str]:
     return {day: key_of(base_parts[day][0], texts[day], verdicts) for day in days}
 
 
-def _with_sides(tables: Tables, bases: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
-    """Adds what splits depend on: queries up to the day and, if positives are kept apart, positives."""
+def _with_splits(tables: Tables, bases: Mapping[str, str], owners: Mapping[str, str]) -> dict[str, str]:
+    """Add the inputs of the splits: clusters up to the day and, with `apart`, owners of positives."""
     chain = chain_fingerprints(digests(tables.by_day("query_clusters")))
-    side_fingerprints = {day: chain[max(chain_day for chain_day in chain if chain_day <= day)] for day in bases}
-    return {day: key_of(basis, side_fingerprints[day], owners.get(day, "")) for day, basis in bases.items()}
+    split_fingerprints = {day: chain[max(chain_day for chain_day in chain if chain_day <= day)] for day in bases}
+    return {day: key_of(basis, split_fingerprints[day], owners.get(day, "")) for day, basis in bases.items()}
 
 
 def _day(
     connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation, parameters: Mapping[str, object]
 ) -> dict[str, int]:
     """Write the triplets of a day; returns dropped pairs by reason."""
-    left_out = _weigh(connection, str(pairs))
+    left_out = _check_pairs(connection, str(pairs))
     same = (run for rows in _joined_rows(connection, parameters) for run in _runs(rows))
     for (tenant, source, day), some in groupby(same, itemgetter(0)):
         shared = {"tenant": tenant, "date": day, "source": source}
@@ -216,17 +215,17 @@ def _patch(connection: duckdb.DuckDBPyConnection, output: Output, parameters: Ma
 
     Pairs are selected as for whole days, so that a patched day equals a rewritten one.
     """
-    left_out = Counter(_weigh(connection, MINED_PAIRS.changed_column))
+    left_out = Counter(_check_pairs(connection, MINED_PAIRS.changed_column))
     for rows in _joined_rows(connection, parameters):
         output.write(TRIPLETS.changed_column, rows)
-    left_out.subtract(_weigh(connection, MINED_PAIRS.removed_column))
+    left_out.subtract(_check_pairs(connection, MINED_PAIRS.removed_column))
     output.write_answer(TRIPLETS.removed_column, connection, NAMES, {})
     return left_out
 
 
-def _weigh(connection: duckdb.DuckDBPyConnection, pairs: str) -> dict[str, int]:
+def _check_pairs(connection: duckdb.DuckDBPyConnection, pairs: str) -> dict[str, int]:
     """Select the pairs that make triplets (`accepted`); returns the others by reason."""
-    for statement in (WEIGHED, ACCEPTED):
+    for statement in (CHECKED, ACCEPTED):
         connection.execute(statement.format(pairs=pairs))
     return dict(connection.sql(LEFT_OUT).fetchall())
 

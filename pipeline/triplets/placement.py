@@ -1,5 +1,4 @@
-"""Check that triplets are in the folder of their tenant, source, split and day; a triplet's id is a hash of the first
-two.
+"""Check that triplets are in the folder of their tenant, source, split and day, and have the right id.
 
 Versions before 0.1.0 stored these in folder names only (`tenant=acme/…`), and some rows were in the folder of another
 tenant or source.
@@ -21,7 +20,7 @@ TRIPLET_ID = "substr(sha256(concat_ws(chr(0), {of}tenant, {of}query_id, {of}posi
 MISPLACED = "belong to another tenant, source, split or day than their folder"
 
 REBUILD_TRIPLETS = (
-    "run `darklode mine` on this run again to write them anew, then make exports, adapters and towers from it again"
+    "run `darklode mine` on this run again to rewrite them, then recreate its exports, adapters and towers"
 )
 
 COUNT_MISPLACED = f"""

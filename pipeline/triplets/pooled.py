@@ -27,15 +27,14 @@ _BY_QUERY = ("rankings", "pool", "verdicts", "qrels")
 SHARD_QUERIES = 1024
 """Minimum number of queries in a shard: each shard reads the tables."""
 
-# What a shard sees of the tables: its own queries, which follow one another in the order of the triplets, and the texts
-# that may be asked for.
-MINE = """
-    CREATE TEMP TABLE mine AS SELECT tenant, query_id FROM (
+# A shard's view of the tables: its contiguous share of the queries, and the texts that they may need.
+SHARD_QUERIES_SQL = """
+    CREATE TEMP TABLE shard_queries AS SELECT tenant, query_id FROM (
         SELECT tenant, query_id, ntile($shards) OVER (ORDER BY split, tenant, query_id) AS shard
         FROM queries WHERE split <> 'test'
     ) WHERE shard = $shard
 """
-OWN = "CREATE VIEW {table} AS SELECT * FROM every_{table} SEMI JOIN mine USING (tenant, query_id)"
+OWN = "CREATE VIEW {table} AS SELECT * FROM every_{table} SEMI JOIN shard_queries USING (tenant, query_id)"
 NEEDED = """
     CREATE TEMP TABLE needed AS
     SELECT tenant, chunk_id FROM pool UNION SELECT tenant, chunk_id FROM rankings
@@ -45,7 +44,8 @@ OWN_TEXTS = "CREATE VIEW chunks AS SELECT * FROM every_chunks SEMI JOIN needed U
 
 TEXTS = "CREATE TEMP TABLE texts AS SELECT tenant, chunk_id, doc_id, sha256(text) AS text_hash FROM chunks"
 
-# What is held out against whom: training gives way to validation and test, validation to test. Copies count.
+# Positives of test queries are excluded from train and validation, those of validation queries from train. Chunks with
+# equal text count as one.
 HELD = """
     CREATE TEMP TABLE held AS
     SELECT tenant, text_hash, bool_or(split = 'test') AS by_test, bool_or(split = 'validation') AS by_validation
@@ -53,8 +53,8 @@ HELD = """
     WHERE $apart AND relevance > 0 GROUP BY tenant, text_hash
 """
 
-# A label of people's is sure, and so is one without a probability: what is unknown is not small. One that the judge
-# itself doubts is not.
+# `min_probability` applies to judge labels with a probability, or marked as doubtful; human labels, and labels without
+# a probability, pass.
 LABELLED = f"""
     CREATE TEMP TABLE labelled AS
     SELECT tenant, query_id, chunk_id, text_hash, split, fused_score, source, relevance, probability,
@@ -66,7 +66,7 @@ LABELLED = f"""
     WHERE split <> 'test'
 """
 
-# One row per relevant text: its copies share one label, people's before the judge's, relevant before not relevant.
+# One row per relevant text: duplicates share one label, human before judge, relevant before not relevant.
 RELEVANT = """
     CREATE TEMP TABLE relevant AS
     WITH distinct_texts AS (
@@ -82,7 +82,7 @@ RELEVANT = """
     ) AS place FROM distinct_texts WHERE relevance > 0
 """
 
-# Letters and digits outside of Markdown headings and links; a CJK character says as much as three letters.
+# Letters and digits outside Markdown headings and links; a CJK character counts as three letters.
 HEADINGS_AND_LINKS = r"(?m)^[ \t]*#{1,6}[ \t].*$|!?\[[^\]]*\]\([^)]*\)|https?://\S+"
 CJK = r"[^\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"
 BARE = rf"""
@@ -97,7 +97,7 @@ BARE = rf"""
           + 2 * length(regexp_replace(content, '{CJK}', '', 'g')) < $min_letters
 """
 
-# NV-Retriever's positive-aware mining: a chunk that nobody judged is a negative only below the positive's ceiling.
+# Positive-aware mining (NV-Retriever): an unjudged chunk is a negative only if its score is below the ceiling.
 POSITIVES = """
     CREATE TEMP TABLE positives AS
     SELECT tenant, query_id, chunk_id AS positive_id, split, fused_score AS positive_score,
@@ -112,8 +112,8 @@ ANSWERING = """
     SEMI JOIN relevant USING (tenant, query_id, text_hash) WHERE NOT $same_document
 """
 
-# Only what the judge called not relevant, never what it could not read or was not asked. A text that equals one which
-# answers the query is none of its negatives, and no text is a negative twice.
+# Only chunks judged not relevant; never unreadable or unjudged ones. Duplicates of a relevant text are excluded, and
+# each text is a negative once.
 JUDGED = """
     CREATE TEMP TABLE judged AS
     WITH found AS (
@@ -129,8 +129,8 @@ JUDGED = """
     FROM found QUALIFY place <= $negatives
 """
 
-# Beyond the pool, and only for queries whose judged negatives do not suffice. A copy of a pool member without a label
-# is as open as that member is.
+# From beyond the pool, only for queries with too few judged negatives. Duplicates of an unlabelled pool member are
+# excluded, since they may be relevant.
 MINED = """
     CREATE TEMP TABLE mined AS
     WITH short AS (
@@ -158,7 +158,7 @@ MINED = """
     FROM found JOIN short USING (tenant, query_id)
 """
 
-# A query's mined chunks are numbered by falling score: those below a ceiling follow one another from `start` on.
+# A query's mined chunks are numbered by descending score, so those below a ceiling are contiguous from `start` on.
 NEGATIVES = """
     CREATE TEMP TABLE negatives AS
     WITH steps AS (
@@ -224,7 +224,7 @@ BLOCK_OF_TRIPLETS = """
 
 @dataclass(frozen=True)
 class TripletShard:
-    """One of `shards` shards of the queries, in the order of the triplets."""
+    """Shard `shard` (from 1) of `shards`: a contiguous share of the queries in triplet order."""
 
     tables: Tables
     settings: TripletSettings
@@ -253,15 +253,12 @@ def triplets(
     source: str = "pooled",
     spread: Spread = here,
 ) -> None:
-    """Write one triplet per positive of a train or validation query that is likely enough to learn from.
+    """Write one triplet per sufficiently likely positive of a train or validation query.
 
     Chunks with the same text share a label and make one positive. Positives in order: human labels, then grade,
-    probability
-    and fused score; at most `max_positives` per query. Dropped are positives below `min_probability` or doubted by the
-    judge
-    (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, unless labelled by people; if
-    positives
-    are kept `apart`, also those that answer a test query and, in training, a validation query.
+    probability and fused score; at most `max_positives` per query. Dropped are positives below `min_probability` or
+    doubted by the judge (see `LIKELIHOOD`), and texts with fewer than `min_letters` letters and digits, unless labelled
+    by people; if positives are kept `apart`, also those that answer a test query and, in training, a validation query.
     Negatives, hardest first: pool members judged not relevant; then chunks beyond the pool whose fused score is below
     s⁺ − |s⁺|·margin. None is from a document with a relevant chunk, unless `same_document` allows it. Dropped rows and
     shortfalls are counted; nothing is filled with random text. Scores are fused retrieval scores on one scale.
@@ -305,7 +302,7 @@ def make_triplets(share: TripletShard) -> Pieces:
 
 @contextmanager
 def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with the shard's rows."""
+    """A connection with the shard's views."""
     with scratch() as connection:
         share.tables.view(connection, "queries", "queries")
         if share.shards == 1:
@@ -320,7 +317,7 @@ def _open_shard(share: TripletShard) -> Iterator[duckdb.DuckDBPyConnection]:
 def _restrict(connection: duckdb.DuckDBPyConnection, share: TripletShard) -> None:
     for table in ("chunks", *_BY_QUERY):
         share.tables.view(connection, f"every_{table}", table)
-    connection.execute(MINE, {"shard": share.shard, "shards": share.shards})
+    connection.execute(SHARD_QUERIES_SQL, {"shard": share.shard, "shards": share.shards})
     for table in _BY_QUERY:
         connection.execute(OWN.format(table=table))
     connection.execute(NEEDED)

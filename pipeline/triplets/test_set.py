@@ -1,4 +1,4 @@
-"""The test set of a later period: its queries, how new they are to training, and a pool with distractors."""
+"""The stage `mined_test`: test queries of a later period, their novelty, and a pool with distractors."""
 
 from datetime import date
 
@@ -6,7 +6,7 @@ import duckdb
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.relations import Relation, materialize
-from darklode.pipeline.mine.multi_hop import STRONGEST, loans_to, multi_hop
+from darklode.pipeline.mine.multi_hop import STRONGEST, find_loans, multi_hop
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import MiningSettings
 from darklode.schemas.tables import TABLES
@@ -27,9 +27,9 @@ TEST_SET = Stage(
     ("mined_test", "mined_test_pool"),
 )
 
-ASKED = "SELECT DISTINCT tenant, query_id FROM click_evidence"
+TEST_QUERIES = "SELECT DISTINCT tenant, query_id FROM click_evidence"
 
-# A lender that training knows would lend what the model was trained on.
+# A lender from the training period would lend positives that the model was trained on.
 NEW_LENDERS = """
     FROM {loans} SEMI JOIN (
         SELECT tenant, query_id AS via_query_id FROM log_queries WHERE date >= CAST($test_from AS DATE)
@@ -37,7 +37,7 @@ NEW_LENDERS = """
     WHERE $lent
 """
 
-# What a query of the training period was paired with by the ranker was there before the test period.
+# Relevance pairs of training-period queries existed before the test period.
 LATER = "FROM {every} WHERE date >= CAST($test_from AS DATE)"
 
 FOUND = """
@@ -84,11 +84,10 @@ def test_set(
         tables: inputs of the stage.
         output: `mined_test` and `mined_test_pool`.
         hop: makes the queries' own pairs, as for training but of all days.
-        settings: first day of the test period (None: no test set), whether its queries share evidence, and the
-            number of
-            distractors per tenant (None: all documents).
+        settings: first day of the test period (None: no test set), whether its queries share evidence, and the number
+            of distractors per tenant (None: all documents).
         apart: drop queries that share a positive with training.
-        lenders: maximum per query and kind, among queries unknown to training; 0: all.
+        lenders: maximum lenders per query and kind, among queries of the test period; 0: all.
 
     Source: ScalingNote, 4.1.2.
     """
@@ -96,13 +95,13 @@ def test_set(
         return
     period = {"test_from": settings.test_from}
     with _later_tables(tables, settings.test_from).connect() as connection:
-        test_queries = materialize(connection, ASKED)
+        test_queries = materialize(connection, TEST_QUERIES)
         lending = {**period, "lent": settings.test_multi_hop}
-        lent = materialize(
-            connection, NEW_LENDERS, lending, loans=loans_to(connection, test_queries, before=hop.before)
-        )
-        every = multi_hop(connection, test_queries, lent, hop, max_associations=lenders, merge="all")
-        strongest = materialize(connection, STRONGEST, found=materialize(connection, LATER, period, every=every))
+        all_loans = find_loans(connection, test_queries, before=hop.before)
+        loans = materialize(connection, NEW_LENDERS, lending, loans=all_loans)
+        all_pairs = multi_hop(connection, test_queries, loans, hop, max_associations=lenders, merge="all")
+        later = materialize(connection, LATER, period, every=all_pairs)
+        strongest = materialize(connection, STRONGEST, found=later)
         test_pairs = materialize(connection, FOUND, strongest=strongest)
         pairs = materialize(connection, PAIRS, period, found=test_pairs)
         output.count(_step(connection, test_queries, pairs, apart=apart))

@@ -1,1 +1,1 @@
-"""The judge of a run against people: whom to ask what, estimates for the run from the sample, and the release gate."""
+"""Human validation of a run's judge: sampling, review, estimates for the whole run, and the release gate."""

@@ -1,4 +1,4 @@
-"""Estimates for the run from the labelled pairs of its strata, and bootstrap intervals of sums over queries."""
+"""Stratified estimates for the whole run from a labelled sample, and bootstrap intervals over queries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LabelledStrata:
-    """Strata of some part of the run, neighbours beside one another.
+    """Strata of a part of the run, adjacent ones next to each other.
 
     Attributes:
-        pairs: pairs of the run, shape (n_strata,).
-        is_found: the judge found them relevant, shape (n_strata,).
-        labelled: labelled pairs of each query, shape (n_queries, n_strata).
-        relevant: those of them that people found relevant, same shape.
+        pairs: number of pairs in the run, shape (n_strata,).
+        is_found: the judge's label is relevant, shape (n_strata,).
+        labelled: number of labelled pairs per query, shape (n_queries, n_strata).
+        relevant: number of them labelled relevant by people, same shape.
     """
 
     pairs: _Counts
@@ -31,28 +31,28 @@ class LabelledStrata:
     relevant: _Counts
 
     @property
-    def n(self) -> _Counts:
-        """Labelled pairs of each stratum."""
+    def n_labelled(self) -> _Counts:
+        """Number of labelled pairs per stratum."""
         return np.asarray(self.labelled.sum(axis=0))
 
     @property
-    def x(self) -> _Counts:
-        """Relevant ones."""
+    def n_relevant(self) -> _Counts:
+        """Number of pairs labelled relevant per stratum."""
         return np.asarray(self.relevant.sum(axis=0))
 
-    def is_fully_known(self, side: bool) -> bool:
-        """Whether anything is labelled of what the judge found, or did not find; nothing to label is known, too."""
+    def is_estimable(self, side: bool) -> bool:
+        """Whether the judge's positives (or negatives) have a label, or there are none to label."""
         in_side = self.is_found == side
-        return bool(self.n[in_side].sum() > 0 or not self.pairs[in_side].sum())
+        return bool(self.n_labelled[in_side].sum() > 0 or not self.pairs[in_side].sum())
 
 
 def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
-    """Give the pairs of strata without a label to the nearest stratum that has one, on the same side of the verdict.
+    """Merge strata without labels into the nearest stratum with labels and the same verdict.
 
     Returns:
-        The strata that have labels, and for each of the given strata which of them it went to, -1 where there is none.
+        The strata with labels, and for each given stratum the index of the one that it was merged into, or -1.
     """
-    n = strata.n
+    n = strata.n_labelled
     non_empty = np.flatnonzero(n)
     to = np.full(len(n), -1)
     for side in (True, False):
@@ -68,7 +68,7 @@ def merge_empty(strata: LabelledStrata) -> tuple[LabelledStrata, _Counts]:
 
 DRAWS = 10_000
 PRIOR = 0.5
-"""Pseudo-labels for relevant, and as many against, shared by the strata on one side of the verdict."""
+"""Prior pseudo-counts of relevant, and of not relevant, shared by the strata with the same verdict."""
 
 _Floats = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ class IntervalEstimate:
     high: float
 
     def columns(self, name: str) -> dict[str, float | None]:
-        """The columns `name`, `name_low` and `name_high`; what is unknown is null."""
+        """The columns `name`, `name_low` and `name_high`; null if unknown."""
         values = {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
         return {column: value if math.isfinite(value) else None for column, value in values.items()}
 
@@ -92,7 +92,7 @@ UNKNOWN = IntervalEstimate(float("nan"), float("nan"), float("nan"))
 
 @dataclass(frozen=True)
 class RunEstimates:
-    """Precision and recall (0 to 1) of the judge over the run, and the positives it missed (pairs)."""
+    """Precision and recall (0 to 1) of the judge over the run, and the number of positives it missed."""
 
     precision: IntervalEstimate
     recall: IntervalEstimate
@@ -104,35 +104,33 @@ def estimate(
 ) -> RunEstimates:
     """Estimate the judge's precision and recall over all pairs of the strata.
 
-    The values are stratified sums: of each stratum, its pairs times the share of its labelled pairs that is relevant.
-    The intervals come from a beta-binomial posterior (Webber, 2013): in each stratum the share has a beta distribution,
-    in which the sample counts as `n` ÷ design effect labels (Korn & Graubard, 1998), and the pairs without a label a
-    binomial one. The prior is half a label for relevant and half against, as Webber recommends, but shared by all
-    strata of a side: half a label for each would add up over thin strata to more positives than there are. Where no
-    missed positive was seen recall may be 1, and where none of the judge's positives was wrong precision may be (Brown,
-    Cai & DasGupta, 2001).
+    Values are stratified sums: each stratum's pairs × the relevant share of its labels. Intervals come from a
+    beta-binomial posterior (Webber, 2013): a stratum's share is beta distributed with an effective sample size of `n` ÷
+    design effect (Korn & Graubard, 1998), and its unlabelled pairs are binomial. The prior is half a label relevant and
+    half not, as Webber recommends, but shared by all strata with the same verdict: per stratum it would add up to too
+    many positives over many thin strata. If no missed positive was seen, the upper end of recall is 1; if no false
+    positive was seen, that of precision is (Brown, Cai & DasGupta, 2001).
 
     Args:
-        strata: may have strata without labels; see `merge_empty`.
-        queries_share: share of the queries that were sampled, 0 to 1: how far labels of one query are like one another
-            matters only where other queries were left out.
-        random: of the posterior draws.
-        draws: how many.
+        strata: may include strata without labels; see `merge_empty`.
+        queries_share: share of the queries in the sample, 0 to 1; the design effect vanishes as it approaches 1.
+        random: for the posterior draws.
+        draws: number of posterior draws.
     """
-    fully_known = {side: strata.is_fully_known(side) for side in (True, False)}
+    estimable = {side: strata.is_estimable(side) for side in (True, False)}
     merged, _ = merge_empty(strata)
     drawn, counted = _draw_positives(merged, queries_share, random, draws), _known_positives(merged)
-    seen_missed = int(merged.x[~merged.is_found].sum())
-    seen_false = int((merged.n - merged.x)[merged.is_found].sum())
+    seen_missed = int(merged.n_relevant[~merged.is_found].sum())
+    seen_false = int((merged.n_labelled - merged.n_relevant)[merged.is_found].sum())
     precision = missed = recall = UNKNOWN
     size = int(merged.pairs[merged.is_found].sum())
-    if fully_known[True] and size:
+    if estimable[True] and size:
         low, high = np.percentile(drawn[True] / size, ENDS)
         precision = IntervalEstimate(counted[True] / size, float(low), float(high) if seen_false else 1.0)
-    if fully_known[False]:
+    if estimable[False]:
         low, high = np.percentile(drawn[False], ENDS)
         missed = IntervalEstimate(counted[False], float(low) if seen_missed else 0.0, float(high))
-    if all(fully_known.values()) and counted[True] + counted[False] > 0:
+    if all(estimable.values()) and counted[True] + counted[False] > 0:
         low, high = np.percentile(drawn[True] / (drawn[True] + drawn[False]), ENDS)
         value = counted[True] / (counted[True] + counted[False])
         recall = IntervalEstimate(value, float(low) if counted[True] else 0.0, float(high) if seen_missed else 1.0)
@@ -140,42 +138,41 @@ def estimate(
 
 
 def _known_positives(strata: LabelledStrata) -> dict[bool, float]:
-    """Estimated positives that the judge found (True), and that it did not."""
-    positives = strata.pairs * strata.x / strata.n
+    """Estimated number of positives among the judge's positives (True) and negatives (False)."""
+    positives = strata.pairs * strata.n_relevant / strata.n_labelled
     return {side: float(positives[strata.is_found == side].sum()) for side in (True, False)}
 
 
 def _draw_positives(
     strata: LabelledStrata, queries_share: float, random: np.random.Generator, draws: int
 ) -> dict[bool, _Floats]:
-    """Draws of the same from the posterior, shape (draws,)."""
+    """Posterior draws of the same, shape (draws,) each."""
     positives = {}
     for side in (True, False):
         own = np.flatnonzero(strata.is_found == side)
         effect = design_effect(strata, own, queries_share)
-        n, x, pairs = strata.n[own] / effect, strata.x[own] / effect, strata.pairs[own]
+        n, x, pairs = strata.n_labelled[own] / effect, strata.n_relevant[own] / effect, strata.pairs[own]
         prior = PRIOR / max(len(own), 1)
         shares = random.beta(x + prior, n - x + prior, size=(draws, len(own)))
-        unlabelled = random.binomial(np.maximum(pairs - strata.n[own], 0), shares)
-        positives[side] = strata.x[own].sum() + unlabelled.sum(axis=1).astype(np.float64)
+        unlabelled = random.binomial(np.maximum(pairs - strata.n_labelled[own], 0), shares)
+        positives[side] = strata.n_relevant[own].sum() + unlabelled.sum(axis=1).astype(np.float64)
     return positives
 
 
 def design_effect(strata: LabelledStrata, own: NDArray[np.int64], queries_share: float) -> float:
-    """How many times the variance of the estimated positives is what labels of unrelated pairs would give; at least 1.
+    """Design effect of the estimated positives: their variance ÷ that of independent labels, at least 1.
 
-    The variance over queries of the strata's weighted residuals, over the stratified binomial one, and what few
-    queries leave unknown about it (Korn & Graubard, 1998). It is 1 where no label differs from the others of its
-    stratum: then nothing can be said of it.
+    Between-query variance of weighted residuals ÷ stratified binomial variance, with a t correction for few queries
+    (Korn & Graubard, 1998). It is 1 if all labels within each stratum are equal, which says nothing about it.
 
     Args:
-        strata: all have labels.
-        own: the strata to look at.
-        queries_share: of the queries that were sampled.
+        strata: all with labels.
+        own: indices of the strata to use.
+        queries_share: share of the queries in the sample.
     """
     from scipy.stats import t as student
 
-    n, x = strata.n[own], strata.x[own]
+    n, x = strata.n_labelled[own], strata.n_relevant[own]
     weight, share = strata.pairs[own] / n, x / n
     residuals = (strata.relevant[:, own] - strata.labelled[:, own] * share) @ weight
     queries = int((strata.labelled[:, own].sum(axis=1) > 0).sum())
@@ -189,7 +186,7 @@ def design_effect(strata: LabelledStrata, own: NDArray[np.int64], queries_share:
 
 
 def bootstrap(counts: _Floats, figure: Callable[[_Floats], _Floats], resamples: int, seed: int) -> IntervalEstimate:
-    """The figure of all queries, with its interval over resamples of the queries; see `base.bootstrap.interval`."""
+    """A statistic of all queries with its bootstrap interval over queries; see `base.bootstrap.interval`."""
     value = float(figure(counts.sum(axis=0)))
     if len(counts) < 2 or not np.isfinite(value):
         return IntervalEstimate(value, float("nan"), float("nan"))

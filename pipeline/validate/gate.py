@@ -1,4 +1,4 @@
-"""The release gate: whether the judge is good enough for its labels to be published."""
+"""The release gate: whether the judge is good enough to publish its labels."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from darklode.schemas.settings import ValidationSettings
 GATE = Stage("gate", 1, ("validation",), (RELEASE.name,))
 
 FIGURES = {"kappa": "min_kappa", "null_rate": "max_null_rate", "recall": "min_recall"}
-"""The figures that can be asked for, and the settings that ask."""
+"""Figures with a limit, and the settings of the limits."""
 
 
 def gate(tables: Tables, output: Output, settings: ValidationSettings) -> None:
-    """Write what was asked of the judge over all tenants, and whether it was reached; what is unknown was not.
+    """Write whether the judge meets the limits over all tenants; an unknown figure fails its limit.
 
     Args:
-        tables: holds `validation`.
-        output: takes `release`, one row for each of `FIGURES`.
+        tables: `validation`.
+        output: `release`, one row per figure.
         settings: min_kappa, max_null_rate, min_recall.
     """
     rows = tables.sql("SELECT kappa, null_rate, recall FROM validation WHERE tenant IS NULL AND retriever IS NULL")
@@ -41,40 +41,40 @@ def _meets_limit(setting: str, value: float, limit: float) -> bool:
 
 
 def release(tables: Tables) -> list[dict[str, Any]]:
-    """Rows of `release`."""
+    """Rows of the table `release`."""
     rows: list[dict[str, Any]] = tables.sql("SELECT * FROM release ORDER BY figure").to_pylist()
     return rows
 
 
 def release_outcome(rows: Iterable[Mapping[str, Any]]) -> str:
-    """`published`, `held back` or `not asked`, from rows of `release`."""
+    """`published`, `held back`, or `not asked` without limits; from rows of `release`."""
     passed = {row["passed"] for row in rows} - {None}
     return "held back" if False in passed else "published" if passed else "not asked"
 
 
 def require_release(rows: Iterable[Mapping[str, Any]], url: str) -> None:
-    """Refuse a run that was held back.
+    """Raise an error for a run that was held back.
 
     Args:
         rows: of `release`.
         url: of the run, for the message.
 
     Raises:
-        NotPublishable: a figure was not reached; the message names each of them.
+        NotPublishable: a limit is not met; the message names all of them.
     """
     failed = [format_failure(row) for row in rows if row["passed"] is False]
     if failed:
         raise NotPublishable(
-            f"{url} may not be published: {'; '.join(failed)}. Read the disagreements, then change the judge, its "
-            "prompt or its threshold and build again, or have more pairs reviewed"
+            f"{url} cannot be published: {'; '.join(failed)}. Inspect the disagreements, then change the judge, its "
+            "prompt or its threshold and build again, or review more pairs"
         )
 
 
 def format_failure(row: Mapping[str, Any]) -> str:
-    """What was found of a figure, and what was asked, in words."""
+    """A failed figure and its limit, in words."""
     setting = FIGURES[row["figure"]]
-    value_text = "unknown, since too little is labelled" if row["value"] is None else f"{row['value']:.3f}"
+    value_text = "unknown (too few labels)" if row["value"] is None else f"{row['value']:.3f}"
     if row["value"] is None and row["figure"] == "null_rate":
-        value_text = "unknown, since nothing was judged"
+        value_text = "unknown (no verdicts)"
     bound = "at most" if setting.startswith("max") else "at least"
-    return f"{row['figure']} is {value_text}, and {setting} asks for {bound} {row['asked']:g}"
+    return f"{row['figure']} is {value_text}, but validation.{setting} requires {bound} {row['asked']:g}"

@@ -1,4 +1,4 @@
-"""The human label of a pair, what most of its reviewers said; and the reviewers' answers as a table."""
+"""Human labels of pairs by majority of reviewers, and reviewers' answers as a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Floats = NDArray[np.float64]
 _Counts = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 
-# Of several grades it is the middle one of those who found the pair relevant, the lower of two.
+# The grade of a relevant pair is the (lower) median of the relevant grades.
 LABELS = """
     SELECT tenant, query_id, chunk_id, yes, no, shown,
            CASE WHEN yes > no THEN grade WHEN no > yes THEN 0 END AS relevance
@@ -48,20 +48,20 @@ REVIEWED = f"""
 
 @dataclass(frozen=True)
 class ReviewedPairs:
-    """Pairs that somebody answered, by key; each of shape (n_pairs,).
+    """Reviewed pairs, by key; each of shape (n_pairs,).
 
     Attributes:
-        tenant: its name.
-        query: number of the pair's query, from 0.
-        stratum: position of the pair's stratum, -1 where the sample does not hold the pair.
-        votes: answers that were no skips.
+        tenant: name.
+        query: query index, from 0.
+        stratum: position of the pair's stratum, -1 if the pair is not in the sample.
+        votes: number of answers except skips.
         shown: a reviewer could see the judge's verdict.
-        relevance: the human label, -1 where there is none.
-        read: the judge's verdict could be read; only then `relevant` says what it was.
+        relevance: human label, -1 if there is none.
+        read: the judge's verdict is readable; `relevant` is valid only then.
         relevant: the judge's label.
-        probability: the judge's, NaN where it gave none.
-        grade: the judge's, NaN where it gave none.
-        found_by: shape (n_pairs, n_retrievers).
+        probability: the judge's, NaN if missing.
+        grade: the judge's, NaN if missing.
+        found_by: retrievers of the pair, shape (n_pairs, n_retrievers).
     """
 
     tenant: NDArray[np.object_]
@@ -78,11 +78,11 @@ class ReviewedPairs:
 
     @classmethod
     def from_tables(cls, tables: Tables, retrievers: list[str]) -> ReviewedPairs:
-        """Read them.
+        """Read from a run's tables.
 
         Args:
-            tables: holds `reviews`, `review_sample`, `review_strata`, `pool` and `verdicts`.
-            retrievers: the columns of `found_by`.
+            tables: `reviews`, `review_sample`, `review_strata`, `pool` and `verdicts`.
+            retrievers: columns of `found_by`.
         """
         rows = tables.sql(REVIEWED)
         return cls(
@@ -100,17 +100,17 @@ class ReviewedPairs:
         )
 
     def take(self, rows: _Flags) -> ReviewedPairs:
-        """Some of the pairs."""
+        """The pairs in a mask."""
         return ReviewedPairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @property
     def is_labelled(self) -> _Flags:
-        """Pairs with a human label."""
+        """Whether each pair has a human label."""
         return np.asarray(self.relevance >= 0)
 
     @property
     def positive(self) -> _Flags:
-        """Relevant to people."""
+        """Whether each pair is labelled relevant by people."""
         return np.asarray(self.relevance > 0)
 
 
@@ -125,10 +125,10 @@ def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
 
 
 def labels_csv(tables: Tables) -> str:
-    """The human labels as the CSV that `judge.human` takes; ties and skipped pairs have none.
+    """Human labels as CSV for `judge.human`; without ties and skipped pairs.
 
     Args:
-        tables: holds `reviews`.
+        tables: `reviews`.
     """
     rows = tables.sql(
         f"SELECT tenant, query_id, chunk_id, relevance FROM ({LABELS}) WHERE relevance IS NOT NULL "
@@ -147,43 +147,43 @@ REVIEWS_STAGE = Stage("reviews", 1, (), (REVIEWS.name,))
 
 
 def answers_fingerprint(store: Store) -> str:
-    """Identify a run's answers: each is a file that never changes."""
+    """Fingerprint of a run's answers; each is an immutable file."""
     return key_of(sorted(store.sizes(FOLDER).items()))
 
 
 def require_answers(run: Run) -> None:
-    """Make sure that every answer that was there when the run was last validated still is: nothing deletes one.
+    """Check that all answers of the last validation still exist.
 
     Raises:
-        ArtifactError: answers are missing, or a file of the journal is no answer.
+        ArtifactError: answers are missing, or a journal file is invalid.
     """
     try:
         manifest = run.manifest(REVIEWS_STAGE)
         reviews = run.tables(REVIEWS.name).read(REVIEWS.name).to_pylist() if manifest else []
-    except ArtifactError:  # a damaged manifest or part is reported as such
+    except ArtifactError:  # damaged manifests and parts are reported elsewhere
         manifest, reviews = None, []
-    answers = AnswerJournal(run.store).read()  # last: an answer may be given, and validated, meanwhile
+    answers = AnswerJournal(run.store).read()  # read last, since answers may be added and validated meanwhile
     known_answers = {(*answer.key, answer.answered_at.astimezone(UTC)) for answer in answers}
     keys = [(*(row[name] for name in KEY), row["answered_at"].astimezone(UTC)) for row in reviews]
     before = sum(step.rows_in for step in manifest.funnel) if manifest else 0
     missing = max(sum(key not in known_answers for key in keys), before - len(answers))
     if missing:
-        message = f"{run.store.path(FOLDER)} lacks {missing:,} of {before:,} answers that were validated"
-        raise ArtifactError(f"{message}; restore the folder from a backup: nothing else holds what people said")
+        message = f"{run.store.path(FOLDER)} is missing {missing:,} of {before:,} validated answers"
+        raise ArtifactError(f"{message}; restore the folder from a backup: there is no other copy")
 
 
 def write_reviews(store: Store, output: Output) -> None:
-    """Write each reviewer's last answer to each pair, unless it was taken back.
+    """Write each reviewer's last answer to each pair, except retracted ones.
 
     Args:
-        store: the run's files, with its journal.
-        output: takes `reviews`.
+        store: with the journal.
+        output: `reviews`.
 
     Raises:
-        ArtifactError: a file of the journal is no answer.
+        ArtifactError: a journal file is invalid.
     """
     answers = AnswerJournal(store).read()
     rows = current_answers(answers)
     output.write(REVIEWS.name, rows)
-    dropped = {"replaced or taken back": len(answers) - len(rows)} if len(answers) > len(rows) else {}
-    output.count(FunnelStep("reviews", "answers", len(answers), "standing answers", len(rows), dropped))
+    dropped = {"replaced or retracted": len(answers) - len(rows)} if len(answers) > len(rows) else {}
+    output.count(FunnelStep("reviews", "answers", len(answers), "current answers", len(rows), dropped))

@@ -1,4 +1,4 @@
-"""The figures of one part of the run, a row of `validation`: of the whole, a tenant, or what a retriever found."""
+"""Validation metrics of a scope of the run (all, a tenant, or a retriever's pairs): one row of `validation`."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Scope:
-    """A part of the run, and what people said of it.
+    """A part of the run, and its reviewed pairs.
 
     Attributes:
-        tenant: None: all.
-        tenants: those of the part.
-        retriever: None: all pairs, whoever found them.
-        pairs: pairs of the run in each stratum, shape (n_strata,).
-        verdict: what the judge said of each stratum, shape (n_strata,).
-        reviewed: pairs of the part that somebody reviewed.
-        queries: queries of its tenants.
+        tenant: None: all tenants.
+        tenants: names.
+        retriever: None: pairs of all retrievers.
+        pairs: number of pairs in the run per stratum, shape (n_strata,).
+        verdict: of each stratum, shape (n_strata,).
+        reviewed: reviewed pairs.
+        queries: number of queries.
     """
 
     tenant: str | None
@@ -69,11 +69,11 @@ class Scope:
         return self.reviewed.take(self.reviewed.is_labelled & (self.reviewed.stratum >= 0))
 
     def size(self, *verdicts: str) -> int:
-        """Pairs of the run with one of these verdicts."""
+        """Number of pairs in the run with these verdicts."""
         return int(self.pairs[np.isin(self.verdict, verdicts)].sum())
 
     def strata(self, verdicts: tuple[str, ...]) -> LabelledStrata:
-        """The strata of some verdicts, with the labels of each query."""
+        """Strata with these verdicts, and labels per query."""
         own, sample = np.flatnonzero(np.isin(self.verdict, verdicts) & (self.pairs > 0)), self.sample
         stratum_position = np.full(len(self.pairs), -1)
         stratum_position[own] = np.arange(len(own))
@@ -88,10 +88,10 @@ class Scope:
 
 
 def scopes(tables: Tables) -> Iterator[Scope]:
-    """All tenants together, each tenant where there are several, and each retriever.
+    """All tenants together, each tenant if there are several, and each retriever.
 
     Args:
-        tables: holds `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
+        tables: `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
     """
     strata, queries = tables.sql(STRATA), tables.sql(QUERIES)
     of_tenant = dict(zip(queries["tenant"].to_pylist(), queries["n"].to_pylist(), strict=True))
@@ -129,12 +129,12 @@ ALL = (*JUDGED, "unjudged")
 _Floats = NDArray[np.float64]
 
 
-def figures(scope: Scope, threshold: float | None, resamples: int, seed: int) -> dict[str, object]:
+def validation_row(scope: Scope, threshold: float | None, resamples: int, seed: int) -> dict[str, object]:
     """One row of `validation`.
 
     Args:
         scope: the part of the run.
-        threshold: the judge's in force there.
+        threshold: of the judge; None if tenants differ.
         resamples: of the queries, for each bootstrap interval.
         seed: of the intervals and folds.
     """
@@ -176,14 +176,14 @@ def figures(scope: Scope, threshold: float | None, resamples: int, seed: int) ->
 
 
 def run_kappa(strata: LabelledStrata, resamples: int, seed: int) -> IntervalEstimate:
-    """Cohen's kappa over all pairs of the strata, whose shares of relevant pairs are those of the labelled ones.
+    """Cohen's kappa over all pairs of the run, extrapolated from the labelled shares of the strata.
 
-    A resample without a label of some stratum keeps the stratum's share.
+    In a resample without a label in some stratum, the stratum keeps its share.
     """
-    if not (strata.is_fully_known(True) and strata.is_fully_known(False)):
+    if not (strata.is_estimable(True) and strata.is_estimable(False)):
         return UNKNOWN
     merged, _ = merge_empty(strata)
-    mean_label, n = merged.x / np.maximum(merged.n, 1), len(merged.pairs)
+    mean_label, n = merged.n_relevant / np.maximum(merged.n_labelled, 1), len(merged.pairs)
 
     def kappa(sums: _Floats) -> _Floats:
         labelled, relevant = sums[..., :n], sums[..., n:]
@@ -196,7 +196,7 @@ def run_kappa(strata: LabelledStrata, resamples: int, seed: int) -> IntervalEsti
 
 
 def _sample_kappa(readable: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
-    code = 2 * ~readable.relevant + ~readable.positive  # in the order of `Confusion` but for the two kinds of errors
+    code = 2 * ~readable.relevant + ~readable.positive  # cells in the order of `Confusion`
 
     def kappa(sums: _Floats) -> _Floats:
         hits, false, missed, true_negatives = (sums[..., cell] for cell in range(4))
@@ -206,7 +206,7 @@ def _sample_kappa(readable: ReviewedPairs, resamples: int, seed: int) -> Interva
 
 
 def _weighted_kappa(scope: Scope, readable: ReviewedPairs, resamples: int, seed: int) -> IntervalEstimate:
-    """Quadratic-weighted kappa (Cohen, 1968); what is not relevant is grade 0, whatever grade the judge gave."""
+    """Quadratic-weighted kappa (Cohen, 1968); not relevant counts as grade 0, whatever the judge's grade."""
     rows = np.isfinite(readable.grade) | ~readable.relevant
     graded = readable.take(rows)
     judge = np.where(graded.relevant, np.maximum(np.nan_to_num(graded.grade), 1), 0).astype(np.int64)
@@ -224,11 +224,11 @@ def _weighted_kappa(scope: Scope, readable: ReviewedPairs, resamples: int, seed:
 
 
 def weights(scope: Scope, pairs: ReviewedPairs) -> _Floats:
-    """How many pairs of the scope each labelled pair stands for."""
+    """Number of pairs of the scope that each labelled pair represents, shape (n_pairs,)."""
     own = np.flatnonzero(np.isin(scope.verdict, READ) & (scope.pairs > 0))
     merged, to = merge_empty(scope.strata(READ))
     weight_of = np.zeros(len(scope.pairs))
-    weight_of[own[to >= 0]] = (merged.pairs / np.maximum(merged.n, 1))[to[to >= 0]]
+    weight_of[own[to >= 0]] = (merged.pairs / np.maximum(merged.n_labelled, 1))[to[to >= 0]]
     return np.asarray(weight_of[pairs.stratum])
 
 

@@ -1,4 +1,4 @@
-"""The stage that draws the sample for review."""
+"""The stage `review_sample`: draw a stratified sample of pairs for human review."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from darklode.schemas.review_tables import REVIEW_SAMPLE, REVIEW_STRATA
 from darklode.schemas.settings import ReviewSettings
 
 REVIEW_SAMPLE_STAGE = Stage("review_sample", 1, ("pool", "verdicts"), ("review_sample", "review_strata"))
-"""With `judge.depth` adaptive it reads `unjudged` besides."""
+"""With adaptive judging it also reads `unjudged`."""
 
 
 def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, seed: int) -> None:
-    """Draw some queries of each tenant, and a stratified sample of their candidates; see `strata.stratify`.
+    """Sample queries of each tenant, then pairs of these queries, stratified (`strata.stratify`).
 
-    A pair stands for `pairs` ÷ `sampled` of its stratum in the whole run, not only in the sampled queries. Pairs are
-    reviewed query by query, queries and their pairs in random order: the order tells a reviewer nothing, and whoever
-    stops early has labelled a random part of the queries. All draws depend on the seed and on ids alone.
-
-    Sources: DevRev-Search, 3.3 (10 % of the queries validated by people); Ohlsson, 1998 (permanent random numbers).
+    A sampled pair represents `pairs` ÷ `sampled` pairs of its stratum in the whole run. Pairs are reviewed query by
+    query in random order, so the order reveals nothing, and an unfinished review is still a random sample of queries.
+    Sampling depends on the seed and ids only.
 
     Args:
-        tables: holds `pool` and `verdicts`; where pairs were left unjudged, `unjudged` too.
-        output: takes `review_sample` and `review_strata`.
-        settings: share of the queries, number of pairs, share that all reviewers label.
-        seed: of all draws.
+        tables: `pool` and `verdicts`; with adaptive judging also `unjudged`.
+        output: `review_sample` and `review_strata`.
+        settings: share of queries, number of pairs, share of pairs that all reviewers label.
+        seed: of the sample.
+
+    Sources: DevRev-Search, 3.3 (10 % of the queries validated by people); Ohlsson, 1998 (permanent random numbers).
     """
     with tables.connect() as connection:
         connection.execute(sql.CHOSEN, {"seed": str(seed), "share": settings.query_share})
@@ -61,7 +61,7 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
 
 
 def _pairs(tables: Tables, pool: str) -> str:
-    """Every pair of the pool, or of a part of it, with what strata look at."""
+    """SQL of the pool's pairs, or a part of them, with the columns that define strata."""
     if "unjudged" not in tables:
         return sql.PAIRS.format(pool=pool, probability="v.probability", unjudged="")
     joined = "LEFT JOIN unjudged u USING (tenant, query_id, chunk_id)"
@@ -76,7 +76,7 @@ def _cells(cell_rows: pa.Table, tenants: pa.DictionaryArray) -> Cells:
 def _plan(
     connection: duckdb.DuckDBPyConnection, cell_rows: pa.Table, cells: Cells, chosen: list[Stratum], tenants: list[str]
 ) -> None:
-    """Make `cells` (which stratum each belongs to), `strata` and `planned` tables of the connection."""
+    """Create the tables `cells` (with strata), `strata` and `planned`."""
     number = np.empty(cell_rows.num_rows, np.int64)
     for stratum_number, stratum in enumerate(chosen):
         number[stratum.cells] = stratum_number
@@ -93,7 +93,7 @@ def _plan(
 
 
 def _name(number: int, stratum: Stratum, cells: Cells, tenants: list[str]) -> str:
-    """What a person calls the stratum; the number keeps names apart."""
+    """Readable name of a stratum; its number makes it unique."""
     tenant = "several tenants" if stratum.tenant is None else tenants[stratum.tenant]
     probabilities = cells.permille[stratum.cells][cells.permille[stratum.cells] >= 0] / 1000
     band = f", {probabilities.min():.3f} to {probabilities.max():.3f}" if len(probabilities) else ""
@@ -111,7 +111,7 @@ def _write(
     output.write("review_strata", REVIEW_STRATA.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
 
 
-# A number for each row that no other row, order of rows or version of DuckDB can change.
+# A random number per row, independent of other rows, row order and DuckDB's version.
 DRAW = "md5_number_lower(concat_ws(chr(0), $seed, '{what}', {columns}))"
 
 CHOSEN = f"""
@@ -154,9 +154,9 @@ PLANNED = """
 
 START = DRAW.format(what="start", columns="number, who")
 
-# Within a stratum the draw is spread over who found a pair: the one retriever, or so many. Each of these groups is laid
-# out evenly from a place of its own, and the first so many of all are drawn (Ohlsson, 1998). A pair keeps its number in
-# every draw, so that a run which was built again asks about mostly the same pairs.
+# Within a stratum, the sample is spread over groups of pairs: by the retriever, or the number of retrievers, that found
+# them. Each group is laid out evenly from its own random start, and the first `sampled` of all are taken (Ohlsson,
+# 1998). A pair keeps its random number, so that a rebuilt run samples mostly the same pairs.
 DRAWN = f"""
     CREATE TEMP TABLE drawn AS
     WITH candidates AS (

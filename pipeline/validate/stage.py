@@ -1,4 +1,4 @@
-"""The stage that holds the judge of a run against those who reviewed a sample of it, and these against each other."""
+"""The stage `validate`: compare the judge with reviewers, and reviewers with each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from darklode.pipeline.base.agreement import Confusion, alpha, cohens_kappa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables, digest
 from darklode.pipeline.validate.estimates import bootstrap
 from darklode.pipeline.validate.labels import LABELS
-from darklode.pipeline.validate.metrics import Scope, figures, scopes
+from darklode.pipeline.validate.metrics import Scope, scopes, validation_row
 from darklode.schemas.review_tables import DISAGREEMENTS, REVIEWER_AGREEMENT, VALIDATION
 from darklode.schemas.settings import ValidationSettings
 
@@ -38,10 +38,10 @@ DIFFERENT = f"""
 
 
 def disagreements(tables: Tables) -> pa.Table:
-    """Rows of `disagreements`, those that stand for most pairs first.
+    """Rows of `disagreements`, highest weight first.
 
     Args:
-        tables: holds `reviews`, `review_sample`, `review_strata` and `verdicts`.
+        tables: `reviews`, `review_sample`, `review_strata` and `verdicts`.
     """
     rows = tables.sql(DIFFERENT)
     return DISAGREEMENTS.rows(dict(zip(rows.column_names, rows.columns, strict=True)))
@@ -63,23 +63,23 @@ def validate(
     thresholds: Mapping[str, float],
     seed: int,
 ) -> None:
-    """Estimate for the whole run what the labels of the sample say; see `interval.estimate` and `figures`.
+    """Extrapolate the sample's labels to the whole run (`estimates.estimate`, `metrics.validation_row`).
 
-    The label of a pair is what most reviewers said, skips aside; on a tie it has none. Only pairs of the standing
-    sample enter estimates; answers are kept by pair, so that they count again when a later sample holds the pair.
-    Nothing is written where the run has no sample.
+    A pair's label is the majority of its reviewers, without skips; a tie gives none. Estimates use pairs of the current
+    sample only; answers to other pairs are kept and count again if a later sample contains the pair. Without a sample
+    nothing is written.
 
     Args:
-        tables: holds `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
-        output: takes `validation`, `reviewer_agreement` and `disagreements`.
+        tables: `queries`, `pool`, `verdicts`, `review_sample`, `review_strata` and `reviews`.
+        output: `validation`, `reviewer_agreement` and `disagreements`.
         settings: number of resamples.
-        thresholds: of the judge, by tenant; a tenant that is missing has none.
+        thresholds: of the judge, by tenant.
         seed: of the intervals and folds.
     """
     if not tables.rows("review_strata"):
         return
     rows = [
-        figures(scope, _threshold(scope, thresholds), settings.bootstrap, seed + number)
+        validation_row(scope, _threshold(scope, thresholds), settings.bootstrap, seed + number)
         for number, scope in enumerate(scopes(tables))
     ]
     output.write("validation", pa.Table.from_pylist(rows, schema=VALIDATION.schema))
@@ -97,13 +97,13 @@ def _threshold(scope: Scope, thresholds: Mapping[str, float]) -> float | None:
     return thresholds_used.pop() if len(thresholds_used) == 1 else None
 
 
-def stale(run: Run) -> bool:
-    """Whether a run's validation is of other verdicts than those it has by now."""
+def is_stale(run: Run) -> bool:
+    """Whether a run's verdicts changed since its validation."""
     manifest, parts = run.manifests().get("validate"), run.parts()
     return manifest is not None and manifest.inputs.get("verdicts") != digest(parts.get("verdicts", []))
 
 
-# The four counts of each two reviewers, query by query.
+# Confusion counts of every two reviewers, by query.
 PAIRWISE = """
     SELECT one.reviewer, two.reviewer AS other, count(*) FILTER (one.relevance > 0 AND two.relevance > 0) AS both,
            count(*) FILTER (one.relevance > 0 AND two.relevance = 0) AS first,
@@ -126,10 +126,10 @@ _Floats = NDArray[np.float64]
 
 
 def reviewer_agreement(tables: Tables, resamples: int, seed: int) -> pa.Table:
-    """Rows of `reviewer_agreement`: each two reviewers with a pair in common, then all; none where nobody shares one.
+    """Rows of `reviewer_agreement`: every two reviewers with common pairs, then all reviewers.
 
     Args:
-        tables: holds `reviews`.
+        tables: `reviews`.
         resamples: of the queries, for each interval.
         seed: of the resampling.
     """

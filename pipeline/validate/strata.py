@@ -1,4 +1,4 @@
-"""Strata: pairs of one verdict and of like probability, found by one retriever or several, and how many are drawn."""
+"""Stratification of pairs by verdict, probability and number of retrievers, and allocation of the sample."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _Counts = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
 
-def allot(total: int, shares: _Floats, capacity: _Counts) -> _Counts:
-    """Whole numbers in proportion to `shares`, none above `capacity`, that add up to `total`, or to all there is.
+def allocate(total: int, shares: _Floats, capacity: _Counts) -> _Counts:
+    """Integers proportional to `shares`, at most `capacity`, that sum to `total` (or to the total capacity).
 
-    What one cannot take goes to the others; remainders go to the largest fractions, the first of equal ones.
+    Excess over a capacity is redistributed; remainders go to the largest fractions, ties to the first.
 
     Args:
-        total: from 0.
-        shares: from 0, shape (n,); what has none gets something only once the others are full.
-        capacity: from 0, shape (n,).
+        total: >= 0.
+        shares: >= 0, shape (n,); a zero share gets something only after the others are full.
+        capacity: >= 0, shape (n,).
     """
     n_remaining = min(total, int(capacity.sum()))
     allotted = np.zeros(len(capacity), np.int64)
@@ -44,26 +44,26 @@ def _round_to_total(quota: _Floats, total: int) -> _Counts:
     return floors
 
 
-LEAST = 5
-"""Pairs of a stratum in the sample; strata that would have fewer are merged with their neighbours."""
-LEAST_OF_TENANT = 20
-"""Tenants that would have fewer share their strata."""
-MOST_BANDS = 4
+MIN_PER_STRATUM = 5
+"""Minimum sampled pairs of a stratum; smaller strata are merged with adjacent ones."""
+MIN_PER_TENANT = 20
+"""Minimum sampled pairs of a tenant; smaller tenants share strata."""
+MAX_BANDS = 4
 VERDICTS = ("relevant", "not relevant", "unreadable", "unjudged")
 FOUND = ("one", "several")
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Groups of pairs that are alike in all that strata look at; each of shape (n_cells,).
+    """Groups of pairs with equal stratification values; each of shape (n_cells,).
 
     Attributes:
-        tenant: number of the tenant, from 0.
-        verdict: place in `VERDICTS`.
-        found_by: place in `FOUND`.
-        permille: the probability, rounded; -1 where there is none.
-        pairs: pairs of the run.
-        candidates: pairs of the sampled queries.
+        tenant: index of the tenant.
+        verdict: index in `VERDICTS`.
+        found_by: index in `FOUND`.
+        permille: probability × 1000, rounded; -1 if missing.
+        pairs: number of pairs in the run.
+        candidates: number of pairs of the sampled queries.
     """
 
     tenant: _Counts
@@ -76,7 +76,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Stratum:
-    """Cells that are sampled together, and how many of their pairs are drawn; no tenant: several share it."""
+    """Cells sampled together, and the number of sampled pairs; tenant None: shared by several."""
 
     tenant: int | None
     verdict: int
@@ -85,21 +85,20 @@ class Stratum:
 
 
 def stratify(cells: Cells, pairs: int) -> list[Stratum]:
-    """Form strata and say how many pairs are drawn of each.
+    """Form strata and allocate the sample.
 
-    - Tenants share the pairs by the square root of their own numbers of pairs: between equal numbers, which serve each
-      tenant's estimate best, and proportional ones, which serve that of the whole (Bankier, 1988). Tenants with less
-      than `LEAST_OF_TENANT` have common strata.
-    - Half of a tenant's pairs are what the judge found relevant: precision is a share of them, and they are few. The
-      rest tells of missed positives.
-    - Within a verdict, bands of probability halve toward the threshold, and each is parted by who found its pairs:
-      one retriever or several. Strata get pairs by the square root of their sizes, so that the share that is drawn
-      grows toward the threshold, where judges err; yet most pairs go to the large far bands, because one missed
-      positive there stands for many.
+    - Tenants get pairs by the square root of their size: a compromise between equal allocation (best for each tenant)
+      and proportional allocation (best for the whole; Bankier, 1988). Tenants with less than `MIN_PER_TENANT` share
+      strata.
+    - Half of a tenant's sample are the judge's positives, which are few and determine precision; the rest determines
+      missed positives.
+    - Within a verdict, probability bands halve in size toward the threshold; each is split by one or several
+      retrievers. Strata get pairs by the square root of their size, so the sampling rate grows toward the threshold,
+      where judges err; still, most pairs go to the large far bands, where one missed positive represents many.
 
     Args:
-        cells: what there is.
-        pairs: how many pairs to draw; fewer where the sampled queries have fewer.
+        cells: all cells.
+        pairs: size of the sample; less if the sampled queries have fewer.
     """
     strata: list[Stratum] = []
     for tenant, rows, budget in _tenants(cells, pairs):
@@ -110,10 +109,10 @@ def stratify(cells: Cells, pairs: int) -> list[Stratum]:
 
 
 def _tenants(cells: Cells, pairs: int) -> list[tuple[int | None, _Counts, int]]:
-    """Each tenant, or the small ones together (None), with its cells and its number of pairs."""
+    """Each tenant, and small tenants together (None), with their cells and sample sizes."""
     size = np.bincount(cells.tenant, cells.pairs)
-    quota = allot(pairs, np.sqrt(size), np.bincount(cells.tenant, cells.candidates).astype(np.int64))
-    small = quota < LEAST_OF_TENANT
+    quota = allocate(pairs, np.sqrt(size), np.bincount(cells.tenant, cells.candidates).astype(np.int64))
+    small = quota < MIN_PER_TENANT
     if small.sum() == 1:
         small[:] = False
     alone = [
@@ -130,26 +129,26 @@ def _verdicts(cells: Cells, rows: _Counts, budget: int) -> list[tuple[int, int]]
     shares = np.sqrt(size)
     remaining_share = shares[1:].sum()
     shares[0] = (remaining_share or 1.0) if size[0] else 0.0
-    return [(verdict, n) for verdict, n in enumerate(allot(budget, shares, capacity).tolist()) if size[verdict]]
+    return [(verdict, n) for verdict, n in enumerate(allocate(budget, shares, capacity).tolist()) if size[verdict]]
 
 
 def _bands(cells: Cells, rows: _Counts, budget: int) -> list[tuple[_Counts, int]]:
-    """Strata of one verdict as their cells and how many pairs are drawn, the nearest to the threshold first."""
-    band = _band(cells, rows, int(np.clip(budget // (2 * len(FOUND) * LEAST), 1, MOST_BANDS)))
+    """Strata of one verdict (cells, sample size), nearest to the threshold first."""
+    band = _band(cells, rows, int(np.clip(budget // (2 * len(FOUND) * MIN_PER_STRATUM), 1, MAX_BANDS)))
     key = band * len(FOUND) + cells.found_by[rows]
     strata = [(set(band[key == band_key]), rows[key == band_key]) for band_key in np.unique(key)]
     while True:
         size = np.array([cells.pairs[own].sum() for _, own in strata])
         capacity = np.array([cells.candidates[own].sum() for _, own in strata])
-        drawn = allot(budget, np.sqrt(size), capacity)
+        drawn = allocate(budget, np.sqrt(size), capacity)
         poorest = int(drawn.argmin())
-        if drawn[poorest] >= LEAST or len(strata) == 1:
+        if drawn[poorest] >= MIN_PER_STRATUM or len(strata) == 1:
             return [(own, int(n)) for (_, own), n in zip(strata, drawn, strict=True)]
         _merge(strata, poorest, drawn)
 
 
 def _merge(strata: list[tuple[set[int], _Counts]], position: int, drawn: _Counts) -> None:
-    """Give a stratum's cells to a neighbour: one of the same band, else the smaller one."""
+    """Merge a stratum into an adjacent one: preferably of the same band, else the smaller one."""
     bands, cells = strata[position]
     beside = [other for other in (position - 1, position + 1) if 0 <= other < len(strata)]
     other = min(beside, key=lambda stratum: (not bands & strata[stratum][0], drawn[stratum]))
@@ -158,7 +157,9 @@ def _merge(strata: list[tuple[set[int], _Counts]], position: int, drawn: _Counts
 
 
 def _band(cells: Cells, rows: _Counts, bands: int) -> _Counts:
-    """0 for the pairs nearest to the threshold; each band is as large as all nearer ones, and none parts a value."""
+    """Band of each cell, 0 nearest to the threshold; each band is as large as all nearer ones, and equal values stay
+    together.
+    """
     far = cells.permille[rows] if VERDICTS[cells.verdict[rows[0]]] == "relevant" else -cells.permille[rows]
     far = np.where(cells.permille[rows] < 0, np.iinfo(np.int64).max, far)
     values, band_index = np.unique(far, return_inverse=True)

@@ -38,13 +38,13 @@ def test_the_sample_is_in_nobodys_way_and_nothing_is_written(tmp_path: Path) -> 
     ("wish", "first", "said"),
     [
         (DecisionRequest(accept=["2026-03-02"], discard=["default:20260303"]), None, None),
-        (DecisionRequest(accept=["2026-04-01"]), None, "the log holds no day 2026-04-01; `darklode status RUN` lists"),
-        (DecisionRequest(discard=["2026-03-05"]), date(2026, 3, 1), "the log holds no day 2026-03-05"),
-        (DecisionRequest(accept=["yesterday"]), None, "'yesterday' is no day; write 2026-03-11"),
+        (DecisionRequest(accept=["2026-04-01"]), None, "the log has no day 2026-04-01; `darklode status RUN` lists"),
+        (DecisionRequest(discard=["2026-03-05"]), date(2026, 3, 1), "the log has no day 2026-03-05"),
+        (DecisionRequest(accept=["yesterday"]), None, "'yesterday' is not a date; write 2026-03-11"),
         (
             DecisionRequest(accept=["2026-03-02"], discard=["2026-03-02"]),
             None,
-            "cannot be accepted and discarded at once",
+            "both accepted and discarded",
         ),
     ],
 )
@@ -66,7 +66,7 @@ def test_a_day_that_the_run_has_read_may_be_decided_when_its_file_is_gone(run: R
     given = (str(tmp_path / "log"), str(SAMPLE), run.store.url, load_settings())
     for day, errors in ((FIRST, 0), (date(2026, 4, 1), 0), (date(2026, 4, 2), 1)):
         checks = of_mine(*given, wish=DecisionRequest(discard=[day.isoformat()]))
-        assert len([one for one in run_checks(checks).errors if "holds no day" in str(one)]) == errors
+        assert len([one for one in run_checks(checks).errors if "has no day" in str(one)]) == errors
 
 
 def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:

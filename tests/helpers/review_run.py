@@ -19,7 +19,7 @@ from darklode.pipeline.base.terms import Analyzer
 from darklode.pipeline.validate.review.assignment import ReviewSession
 from darklode.pipeline.validate.review.grades import BINARY, Scale
 from darklode.pipeline.validate.review.journal import AnswerJournal
-from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, ReviewPairs, open_deck
+from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, ReviewPairs, open_review_pairs
 from darklode.schemas.review_tables import REVIEW_SAMPLE
 from darklode.schemas.tables import TABLES
 from helpers.pages import serving
@@ -145,7 +145,7 @@ def _put(run: Run, table: str, **columns: object) -> None:
 @contextmanager
 def opened(run: Run, *, show_judge: bool = False) -> Iterator[ReviewPairs]:
     """The deck of a run."""
-    with open_deck(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=show_judge) as deck:
+    with open_review_pairs(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=show_judge) as deck:
         yield deck
 
 

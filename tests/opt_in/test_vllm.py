@@ -31,7 +31,6 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote.call_errors import Response
 from darklode.pipeline.base.remote.endpoint import Http
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.batch_files import iterate_unjudged
@@ -39,6 +38,7 @@ from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.logprobs import content_tokens, label_probabilities
 from darklode.pipeline.judge.llm.prompt import PairText
 from darklode.pipeline.judge.llm.reply_parsing import read
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
 from darklode.schemas.settings import Settings
 from helpers import judge_tables
@@ -271,7 +271,7 @@ def test_an_unknown_model_is_named(judge_of: Callable[..., LlmJudge]) -> None:
 
 def test_a_form_that_the_server_ignores_is_not_taken(judge_of: Callable[..., LlmJudge]) -> None:
     ignored = {"structured_outputs": None, "guided_choice": ["yes", "no"]}  # vLLM before 0.12 obeyed it
-    with pytest.raises(DarklodeError, match=r"choice allows; of the last one, it answered '.+': the reply"):
+    with pytest.raises(DarklodeError, match=r"choice; last attempt: it answered '.+': the reply"):
         judge_of(mode="choice", parameters=ignored).judge_id  # noqa: B018
 
 

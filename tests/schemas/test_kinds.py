@@ -60,7 +60,7 @@ def test_another_packages_kinds_come_after_our_own_and_never_in_their_place(regi
     )  # another group: loads are kept
     assert group.names() == ["llm", "log", "table", "broken", "colour"]
     assert group.load("colour").__name__ == "rgb_to_hls"
-    assert group.load("log").__name__ == "LogPlannerSettings"
+    assert group.load("log").__name__ == "LogTermWeighterKind"
     with pytest.raises(
         UnknownKind, match=r"kind broken cannot be loaded from no_such_module:KIND of theirs: ModuleNot"
     ):

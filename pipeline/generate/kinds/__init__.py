@@ -1,4 +1,4 @@
-"""Who writes queries, a file each: a kind's settings, how it is built and what it lacks here."""
+"""Kinds of query writers, one per file: settings, construction, and what is missing on this machine."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class GeneratorKind(GenerateSettings):
-    """Settings of one kind of writer.
+    """Settings of a kind of writer, and its factory.
 
     Attributes:
-        COPIES: whether its queries are words of the text by nature, so that no copy is left out.
+        COPIES: its queries copy the text by design, so copies are not dropped.
     """
 
     COPIES: ClassVar[bool] = False
 
     @abstractmethod
     def writer(self, settings: Settings) -> QueryWriter:
-        """The writer.
+        """Build the writer.
 
         Args:
-            settings: all of them: seed, cache, and the judge, whose servers may be asked.
+            settings: all sections: seed, cache, and the judge, whose servers may be used.
         """

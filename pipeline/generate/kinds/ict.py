@@ -1,4 +1,4 @@
-"""A sentence of the text asks for it: the inverse cloze task (Lee, Chang and Toutanova 2019)."""
+"""Inverse cloze task (Lee, Chang and Toutanova 2019): a sentence of the text is the query for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class IctSettings(GeneratorKind):
-    """A sentence of the text; it stays in it, since documents are frozen."""
+    """Inverse cloze task: a sentence of the text, which also stays in the text, since documents are frozen."""
 
     COPIES: ClassVar[bool] = True
     kind: Literal["ict"] = "ict"
@@ -26,7 +26,7 @@ class IctSettings(GeneratorKind):
 
 
 class InverseClozeWriter(QueryWriter):
-    """Takes a sentence of four words or more, or all of the text where there is none."""
+    """A random sentence of at least four words, or the whole text without one."""
 
     generator_id = "ict 1"
 

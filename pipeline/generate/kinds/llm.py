@@ -1,48 +1,38 @@
-"""The writer that is a language model: the judge's own, at the judge's servers, within its limits."""
+"""The LLM query writer as a kind: the judge's model, at the judge's servers, within the judge's limits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.generate.kinds import GeneratorKind
-from darklode.schemas.paths import PathField
+from darklode.pipeline.generate.llm_settings import LlmWriterSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.generate.llm import LlmWriter
     from darklode.schemas.settings import Settings
 
 
-class LlmWriterSettings(GeneratorKind):
+class LlmWriterKind(LlmWriterSettings, GeneratorKind):
     """The model of `judge.kind: llm`; servers, key, prices and limits are the judge's."""
 
-    kind: Literal["llm"] = "llm"
-    prompt: Annotated[str, PathField(or_name=True, names=("default",))] = Field(
-        "default", description="default, or a folder like those of prompts/generate"
-    )
-    examples: int = Field(8, ge=0, description="real train queries that are shown with each text, drawn by the seed")
-    temperature: float = Field(0.7, ge=0, description="of the sampling")
-    max_text_tokens: int = Field(1024, gt=0, description="longer texts are cut to it (by a careful estimate)")
-
     def writer(self, settings: Settings) -> LlmWriter:
-        """See `GeneratorKind`.
+        """Build the writer.
 
         Raises:
-            SettingsError: the judge is no language model.
+            SettingsError: the judge is not a language model.
         """
         from darklode.pipeline.generate.llm import LlmWriter
         from darklode.pipeline.judge.factory import configure_judge
-        from darklode.pipeline.judge.kinds.llm import LlmSettings
+        from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 
         judge = configure_judge(settings)
-        if not isinstance(judge, LlmSettings):
+        if not isinstance(judge, LlmJudgeKind):
             raise SettingsError(
-                f"generate.kind llm asks the judge's model, and judge.kind is {judge.kind}: set judge.kind=llm, "
+                f"generate.kind llm uses the judge's model, but judge.kind is {judge.kind}: set judge.kind=llm, "
                 "judge.model and judge.base_url"
             )
         return LlmWriter(self, judge, settings.cache.root)
 
 
-KIND = LlmWriterSettings
+KIND = LlmWriterKind

@@ -1,30 +1,19 @@
-"""The writer that is a sequence-to-sequence model on this machine, such as docT5query."""
+"""The docT5query writer as a kind: a local sequence-to-sequence model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from darklode.pipeline.generate.kinds import GeneratorKind
-from darklode.schemas.paths import FolderOrName
-from darklode.schemas.pooling import LocalModel
+from darklode.pipeline.generate.seq2seq_settings import Seq2SeqSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.generate.seq2seq import Seq2SeqWriter
     from darklode.schemas.settings import Settings
 
 
-class T5Settings(LocalModel, GeneratorKind):
-    """A sequence-to-sequence model of transformers that was trained to ask for a text."""
-
-    kind: Literal["t5"] = "t5"
-    model: FolderOrName[str] = Field(
-        "castorini/doc2query-t5-base-msmarco", description="on the hub, a local folder, or package:NAME here"
-    )
-    max_tokens: int | None = Field(512, gt=0, description="longer texts are cut; null: the model's own limit")
-    query_tokens: int = Field(64, gt=0, description="of a query, at most")
-    top_k: int = Field(10, gt=0, description="tokens that each step draws from (docT5query: 10)")
+class T5Kind(Seq2SeqSettings, GeneratorKind):
+    """A sequence-to-sequence model of transformers, trained to generate queries (docT5query)."""
 
     def writer(self, settings: Settings) -> Seq2SeqWriter:  # noqa: ARG002 (of the port)
         from darklode.pipeline.base.models.loading import fetch_model
@@ -39,4 +28,4 @@ class T5Settings(LocalModel, GeneratorKind):
         return missing_for(self)
 
 
-KIND = T5Settings
+KIND = T5Kind

@@ -1,4 +1,1 @@
-"""Which pairs of a pool to judge next, and when enough positives are found: `rounds.Rounds`.
-
-docs/guides/adaptive-judging.md explains the method.
-"""
+"""Adaptive judging: which pairs to judge next, and when to stop (`rounds.JudgingRounds`, docs/guides/adaptive-judging.md)."""

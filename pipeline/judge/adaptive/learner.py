@@ -1,6 +1,7 @@
-"""What the verdicts so far say about the pairs that have none.
+"""Predict the relevance of unjudged pairs from the verdicts so far.
 
-Two logistic regressions: a linear one over all queries, and one in a kernel for each query, on top of the first.
+Two stages: a linear logistic regression over all queries, then a kernel logistic regression per query with the first as
+offset.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 RIDGE = 3.0
-_STEPS = 12  # of Newton, at most
-_LIMIT = 20.0  # of log-odds, lest exp overflow
+_STEPS = 12  # maximum Newton steps
+_LIMIT = 20.0  # of log-odds, so that exp does not overflow
 _Floats = NDArray[np.float64]
 
 
@@ -27,7 +28,7 @@ def fit_linear(features: _Floats, labels: _Floats) -> _Floats:
     """Weights of a ridge logistic regression, by Newton's method, shape (n_features,).
 
     Args:
-        features: shape (n_rows, n_features); the first column, of ones, is hardly shrunk.
+        features: shape (n_rows, n_features); the first column, the intercept, is hardly penalized.
         labels: 0 or 1, shape (n_rows,).
     """
     ridge = np.full(features.shape[1], RIDGE)
@@ -46,15 +47,15 @@ def fit_linear(features: _Floats, labels: _Floats) -> _Floats:
 
 
 def fit_kernel(kernel: _Floats, labels: _Floats, offset: _Floats) -> _Floats:
-    """Dual weights of a kernel logistic regression around `offset`, shape (n_rows,).
+    """Dual weights of a kernel logistic regression with an offset, shape (n_rows,).
 
-    A row of the kernel with new pairs times these weights is what is added to their offset. This is the mode of a
-    Gaussian process classifier (Rasmussen & Williams 2006, algorithm 3.1).
+    Log-odds of a new pair: its offset plus its kernel row times these weights. This is the posterior mode of a Gaussian
+    process classifier (Rasmussen & Williams 2006, algorithm 3.1).
 
     Args:
         kernel: of the judged pairs, positive semidefinite, shape (n_rows, n_rows).
         labels: 0 or 1, shape (n_rows,).
-        offset: log-odds before this query's own verdicts are seen, shape (n_rows,).
+        offset: log-odds without this query's verdicts, shape (n_rows,).
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -79,20 +80,19 @@ def sigmoid(log_odds: _Floats) -> _Floats:
 
 
 PRIOR, NEAR, TERMS = 1.0, 1.0, 15.0
-"""Variances of a query's own log-odds: for all its pairs together, by scores, and by the chunks' terms."""
+"""Kernel variances: constant per query, linear in retrieval scores, linear in the chunks' terms."""
 
-KEPT = 1 << 27
-"""Most cells of the queries' kernels that are kept between fits, 4 bytes each; larger ones are computed anew."""
+MAX_KERNEL_CELLS = 1 << 27
+"""Maximum total cells of kernel matrices cached between fits, 4 bytes each; beyond it they are recomputed."""
 
 
 class ActiveLearner:
-    """Log-odds of being relevant, in two steps.
+    """Two-stage estimator of the log-odds of relevance.
 
-    A logistic regression over all queries weighs the pair's features, and what queries with alike first finds have
-    learnt of the chunk's terms. What it says is the offset of a kernel logistic regression for each query, which
-    compares the pairs with the query's own verdicts: nothing judged, nothing added. The kernel is linear in the
-    terms of the chunks; sharper ones, and features such as the greatest similarity to a positive, starved the queries
-    whose first calls found nothing.
+    A logistic regression over all queries uses the pair's features, and term weights learned by queries with similar
+    top results. Its log-odds are the offset of a kernel logistic regression per query, which adds nothing to a query
+    without verdicts. The kernel is linear in terms: sharper kernels, and features such as the maximum similarity to a
+    positive, starved queries whose first calls found no positive.
 
     Args:
         evidence: of one tenant.
@@ -100,26 +100,28 @@ class ActiveLearner:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._lent = np.zeros(evidence.n_pairs)
+        self._shared_weights = np.zeros(evidence.n_pairs)
         self._kernels: dict[int, NDArray[np.float32]] = {}
-        self._keeps = int(np.square(np.diff(evidence.starts)).sum()) <= KEPT
+        self._caches_kernels = int(np.square(np.diff(evidence.starts)).sum()) <= MAX_KERNEL_CELLS
 
     def fit(self, labels: _Floats) -> _Floats:
-        """Log-odds of every pair, rounded so that no unit in the last place decides, shape (n_pairs,).
+        """Log-odds of every pair, shape (n_pairs,), rounded so that float noise does not decide.
 
         Args:
-            labels: 1, 0, or not a number where there is no verdict to learn from, shape (n_pairs,).
+            labels: 1, 0, or NaN for pairs without a verdict to learn from, shape (n_pairs,).
         """
         with threadpool_limits(1):  # the number of threads would change the last bits
             judged = np.isfinite(labels)
-            lent = (self._lent - self._lent.mean()) / (self._lent.std() or 1)
-            features = np.column_stack([np.ones(len(labels)), self._evidence.features, lent])
+            shared_weights = (self._shared_weights - self._shared_weights.mean()) / (self._shared_weights.std() or 1)
+            features = np.column_stack([np.ones(len(labels)), self._evidence.features, shared_weights])
             log_odds = features @ fit_linear(features[judged], labels[judged])
             log_odds += self._within_query_term(labels, judged, log_odds)
             return np.round(log_odds, 6)
 
     def _within_query_term(self, labels: _Floats, judged: NDArray[np.bool_], offset: _Floats) -> _Floats:
-        """What each query's own verdicts add; keeps what they say of terms, to be lent at the next fit."""
+        """Contribution of each query's own verdicts; also updates the term weights shared between queries at the next
+        fit.
+        """
         from scipy import sparse
 
         added, weights = np.zeros(len(labels)), []
@@ -134,7 +136,7 @@ class ActiveLearner:
             )
             added[first:end] = kernel[:, judged_rows] @ dual
             weights.append(sparse.csr_matrix(dual) @ terms[judged_rows])
-        self._lent = self._shared_term_weights(weights)
+        self._shared_weights = self._shared_term_weights(weights)
         return added
 
     def _kernel(self, first: int, end: int) -> NDArray[np.float32]:
@@ -144,18 +146,18 @@ class ActiveLearner:
         kernel = np.asarray(
             PRIOR + NEAR * (kernel_features @ kernel_features.T) / kernel_features.shape[1] + TERMS * alike, np.float32
         )
-        if self._keeps:
+        if self._caches_kernels:
             self._kernels[first] = kernel
         return kernel
 
     def _shared_term_weights(self, weights: list[sparse.csr_matrix]) -> _Floats:
-        """For each pair, the weights of its chunk's terms in the queries alike."""
+        """For each pair, the sum of its terms' weights learned by similar queries, shape (n_pairs,)."""
         from scipy import sparse
 
-        learnt = sparse.vstack(weights, format="csr")
+        term_weights = sparse.vstack(weights, format="csr")
         spans = pairwise(self._evidence.starts)
-        borrowed = [
-            self._evidence.terms[first:end] @ (self._evidence.alike[number] @ learnt).T
+        shared = [
+            self._evidence.terms[first:end] @ (self._evidence.similarity[number] @ term_weights).T
             for number, (first, end) in enumerate(spans)
         ]
-        return np.concatenate([np.asarray(part.todense(), np.float64).ravel() for part in borrowed])
+        return np.concatenate([np.asarray(part.todense(), np.float64).ravel() for part in shared])

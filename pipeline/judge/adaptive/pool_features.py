@@ -1,4 +1,4 @@
-"""What is known of a tenant's pool before anyone judges it: what retrievers and the embedded judge say, as numbers."""
+"""Features of a tenant's pool before judging: retrieval ranks and scores, and features of the embedded judge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 K = 60
-"""Of reciprocal-rank fusion (Cormack, Clarke & Büttcher 2009)."""
+"""Constant of reciprocal rank fusion (Cormack, Clarke & Büttcher 2009)."""
 
 _POOL = """
     SELECT fused_score, best_rank, len(retrievers) AS found_by FROM pool
@@ -47,8 +47,8 @@ class RankFeatures:
     """Features of the pairs of a tenant, by query_id, then chunk_id.
 
     Attributes:
-        features: for each retriever reciprocal rank, logarithm of the rank, and score between the query's lowest and
-            highest (0 to 1); then fused score, retrievers that found the pair, logarithms of best and of fused rank.
+        features: per retriever: reciprocal rank, log rank, and min-max scaled score; then fused score, number of
+            retrievers, log best rank, log fused rank.
         scores: columns of `features` that hold the retrievers' scores.
         fused_rank: fused rank within the query, from 1, ties by chunk_id, shape (n_pairs,).
     """
@@ -59,10 +59,12 @@ class RankFeatures:
 
 
 def rank_features(tables: Tables, tenant: str, starts: _Ints) -> RankFeatures:
-    """Read them off `pool` and `rankings`.
+    """Compute rank features from `pool` and `rankings`.
 
     Args:
-        starts: where each query's pairs begin, and the end, shape (n_queries + 1,).
+        tables: `pool` and `rankings`.
+        tenant: the tenant.
+        starts: the i-th query's pairs are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
     """
     with tables.connect() as connection:
         pool = connection.sql(_POOL, params={"tenant": tenant}).to_arrow_table()
@@ -80,7 +82,7 @@ def rank_features(tables: Tables, tenant: str, starts: _Ints) -> RankFeatures:
 
 
 def _of_retriever(pair: _Ints, rank: NDArray[np.int32], score: _Floats, starts: _Ints) -> list[_Floats]:
-    """Its three columns; a pair that is not in its list ranks one below the longest list and scores lowest."""
+    """Three columns of a retriever; a pair that it did not retrieve gets the worst rank plus one and score 0."""
     n_pairs, missing = int(starts[-1]), int(rank.max(initial=0)) + 1
     ranks = np.full(n_pairs, missing, np.float32)
     ranks[pair] = rank
@@ -90,7 +92,7 @@ def _of_retriever(pair: _Ints, rank: NDArray[np.int32], score: _Floats, starts: 
 
 
 def _scale_scores(pair: _Ints, score: _Floats, starts: _Ints) -> _Floats:
-    """Scores between the lowest and the highest that a query's pairs have, 0 to 1."""
+    """Scores scaled to 0 to 1 within each query."""
     query = np.searchsorted(starts, pair, side="right") - 1
     low, high = np.full(len(starts) - 1, np.inf), np.full(len(starts) - 1, -np.inf)
     np.minimum.at(low, query, score)
@@ -109,10 +111,10 @@ def _places(fused: _Floats, starts: _Ints) -> _Ints:
     return places
 
 
-FIRST_FINDS = 10
-"""Chunks, best fused rank first, whose terms stand for a query when it is compared with another."""
-NEIGHBOURS = 20
-LEAST_ALIKE = 0.2  # cosine from which a query is a neighbour
+TOP_CHUNKS = 10
+"""Number of top-fused chunks whose terms represent a query when queries are compared."""
+NEIGHBORS = 20
+MIN_SIMILARITY = 0.2  # minimum cosine of neighboring queries
 
 
 @dataclass(frozen=True)
@@ -122,11 +124,11 @@ class Evidence:
     Attributes:
         starts: the pairs of query i are `starts[i]` to `starts[i + 1]`, shape (n_queries + 1,).
         fused_rank: fused rank of each pair within its query, from 1, shape (n_pairs,).
-        features: standardized over the pool, shape (n_pairs, n_features): see `rank_features`, and the four features
-            of the embedded judge.
-        kernel_columns: columns of `features` in which a query's own pairs are compared.
-        terms: tf-idf of each pair's chunk, rows of length 1, shape (n_pairs, n_terms).
-        alike: how far two queries find the same terms, 0 on the diagonal, shape (n_queries, n_queries).
+        features: standardized over the pool, shape (n_pairs, n_features): see `rank_features`, and the four features of
+            the embedded judge.
+        kernel_columns: columns of `features` used in the kernels.
+        terms: tf-idf of each pair's chunk, unit rows, shape (n_pairs, n_terms).
+        similarity: of queries by the terms of their top chunks, 0 on the diagonal, shape (n_queries, n_queries).
     """
 
     starts: _Ints
@@ -134,31 +136,31 @@ class Evidence:
     features: _Floats
     kernel_columns: _Ints
     terms: sparse.csr_matrix
-    alike: sparse.csr_matrix
+    similarity: sparse.csr_matrix
 
     @property
     def n_pairs(self) -> int:
-        """Pairs of the pool."""
+        """Number of pairs."""
         return len(self.fused_rank)
 
     @property
     def n_queries(self) -> int:
-        """Queries of the pool."""
+        """Number of queries."""
         return len(self.starts) - 1
 
     @cached_property
     def query(self) -> _Ints:
-        """Number of each pair's query, shape (n_pairs,)."""
+        """Query index of each pair, shape (n_pairs,)."""
         return np.repeat(np.arange(self.n_queries), np.diff(self.starts))
 
 
 def gather_evidence(tables: Tables, chunks: TenantChunks, pairs: PoolPairs) -> Evidence:
-    """The evidence of a tenant's pool.
+    """Compute the evidence of a tenant's pool.
 
     Args:
-        tables: holds `pool` and `rankings`.
+        tables: `pool` and `rankings`.
         chunks: the tenant's chunks.
-        pairs: its pairs.
+        pairs: the tenant's pairs.
     """
     space = TermSpace(chunks.batches())
     ranked = rank_features(tables, chunks.tenant, pairs.starts)
@@ -187,11 +189,11 @@ def _standardize(features: _Floats) -> _Floats:
 
 
 def _text_similarity(terms: sparse.csr_matrix, starts: _Ints, fused_rank: _Ints) -> sparse.csr_matrix:
-    """Cosine of the mean of the first finds, for each query's nearest neighbours."""
+    """Cosine of the mean tf-idf of the top chunks, for each query's nearest neighbors."""
     from scipy import sparse
 
     query = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    first = np.flatnonzero(fused_rank <= FIRST_FINDS)
+    first = np.flatnonzero(fused_rank <= TOP_CHUNKS)
     chosen = sparse.csr_matrix((np.ones(len(first)), (query[first], first)), shape=(len(starts) - 1, len(fused_rank)))
     means = unit_sparse_rows(chosen @ terms)
     rows = [_nearest(means[number], means, number) for number in range(means.shape[0])]
@@ -203,7 +205,7 @@ def _nearest(terms: sparse.csr_matrix, means: sparse.csr_matrix, number: int) ->
 
     cosine = np.asarray((means @ terms.T).todense()).ravel()
     cosine[number] = 0
-    nearest = np.argsort(-np.round(cosine, 6), kind="stable")[:NEIGHBOURS]
-    nearest = np.sort(nearest[cosine[nearest] > LEAST_ALIKE])
-    columns = (cosine[nearest] - LEAST_ALIKE, (np.zeros(len(nearest), np.int64), nearest))
+    nearest = np.argsort(-np.round(cosine, 6), kind="stable")[:NEIGHBORS]
+    nearest = np.sort(nearest[cosine[nearest] > MIN_SIMILARITY])
+    columns = (cosine[nearest] - MIN_SIMILARITY, (np.zeros(len(nearest), np.int64), nearest))
     return sparse.csr_matrix(columns, shape=(1, means.shape[0]))

@@ -1,4 +1,4 @@
-"""What a random slice of the pool says: whether enough is found, and what is missed of all positives and by query."""
+"""Stopping rule and estimate of missed positives, from a random sample of the pool."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 CONFIDENCE = 0.95
 
 POSITIVES = 100
-"""The random slice ends with the round in which it holds so many."""
+"""The random sample grows until it has this many positives."""
 
 
 def min_random_positives(positives: int, recall: float) -> int | None:
-    """How many of the slice's positives must be reached, so that `recall` is reached with 95 % confidence.
+    """Minimum number of the sample's positives to reach, so that `recall` holds with 95 % confidence.
 
-    The quantile binomial confidence bound of Lewis, Yang & Frieder (2021): it is fixed before the first look, so that
-    looking after every round does not spoil it.
+    The quantile binomial confidence bound of Lewis, Yang & Frieder (2021). It is fixed in advance, so testing after
+    every round does not invalidate it.
 
     Args:
-        positives: in the slice.
-        recall: wanted of the pairs outside the slice, 0 to 1.
+        positives: in the sample.
+        recall: target outside the sample, 0 to 1.
 
     Returns:
-        None where the slice holds too few for any such promise (fewer than 29 for a recall of 0.9).
+        None if the sample has too few positives for the bound (fewer than 29 for a recall of 0.9).
     """
     if recall <= 0 and positives:
         return 0
@@ -36,13 +36,13 @@ def min_random_positives(positives: int, recall: float) -> int | None:
 
 
 def recall_outside(recall: float, share: float) -> float:
-    """The recall wanted outside a slice of this share of the pool, all of whose positives are found anyway."""
+    """Recall needed outside the sample, whose own positives are all found."""
     return (recall - share) / (1 - share)
 
 
 @dataclass(frozen=True)
 class MissedPositives:
-    """Share of the pool's positives that were not found, with its 95 % interval."""
+    """Share of positives that were not found, with its 95 % interval."""
 
     share: float
     low: float
@@ -50,13 +50,13 @@ class MissedPositives:
 
 
 def estimate_missed(n_found: int, unjudged: int, positives: int, n_reached: int) -> MissedPositives:
-    """What is missed, by the exact interval of Clopper & Pearson (1934) for the share that was reached.
+    """Share of missed positives, from the exact interval (Clopper & Pearson 1934) of the share reached.
 
     Args:
-        n_found: positives judged outside the slice.
-        unjudged: pairs that nobody judged; no more positives than that can be missed.
-        positives: in the slice, at least one.
-        n_reached: those of them that the learner would have asked for.
+        n_found: positives found outside the sample.
+        unjudged: number of unjudged pairs; an upper bound of missed positives.
+        positives: in the sample, at least one.
+        n_reached: positives of the sample that the learner would have selected.
     """
     low, high = exact_interval(n_reached, positives)
     lost = [
@@ -69,16 +69,16 @@ def estimate_missed(n_found: int, unjudged: int, positives: int, n_reached: int)
 def estimate_missed_by_query(
     weights: NDArray[np.float64], is_reached: NDArray[np.bool_], drawn: float
 ) -> MissedPositives:
-    """What is missed of a query's positives, mean over the queries that have any.
+    """Mean share of a query's positives that were missed, over queries with positives.
 
-    A positive of the slice stands for its part of its query: the weighted share that was reached is Hájek's ratio
-    estimate (1971), its interval that of Clopper & Pearson with the effective number of draws of Kish (1965). A query's
-    positives are those found and those that the learner expects; too few of them make the estimate pessimistic.
+    Hájek's ratio estimate (1971) with weights 1 ÷ positives of the query; its interval is Clopper & Pearson's with
+    Kish's effective sample size (1965). A query's positives are those found plus those expected by the learner;
+    underestimating them makes the estimate pessimistic.
 
     Args:
-        weights: 1 ÷ positives of its query, for each positive of the slice, at least one, shape (n_positives,).
-        is_reached: whether the learner would have asked for it, shape (n_positives,).
-        drawn: the slice's share of the pool, 0 to 1; positives in it are found anyway.
+        weights: 1 ÷ positives of the query, for each positive of the sample, at least one, shape (n_positives,).
+        is_reached: whether the learner would have selected it, shape (n_positives,).
+        drawn: the sample's share of the pool, 0 to 1; its positives are all found.
     """
     effective = weights.sum() ** 2 / np.square(weights).sum()
     share = float(weights[is_reached].sum() / weights.sum())
@@ -87,7 +87,10 @@ def estimate_missed_by_query(
 
 
 def exact_interval(hits: float, draws: float) -> tuple[float, float]:
-    """The 95 % interval of Clopper & Pearson (1934) for the share behind `hits` of `draws`."""
+    """95 % Clopper-Pearson interval of a proportion.
+
+    `hits` and `draws` may be fractional (effective sample sizes), which scipy's `binomtest` rejects.
+    """
     from scipy.stats import beta
 
     tail = (1 - CONFIDENCE) / 2

@@ -1,8 +1,7 @@
-"""Which pairs come next, round by round, until enough of the positives are found.
+"""Adaptive judging in rounds until enough positives are found.
 
-When to stop, and what was missed, is read off a random slice whose verdicts the learner never sees. Its positives are a
-random draw of all positives: how many of them the learner would have asked for by now says what share of the others it
-has found.
+A random sample, whose verdicts the learner never sees, decides when to stop and estimates what was missed: the share of
+its positives that the learner would have selected by now estimates the learner's recall.
 """
 
 from __future__ import annotations
@@ -22,49 +21,48 @@ from darklode.pipeline.judge.adaptive.recall_estimate import (
 )
 from darklode.pipeline.judge.adaptive.selection import expected_gains, order_by_gain
 
-SHARE, LEAST = 0.03, 256
-"""Pairs of a round: a share of the pool, and no fewer than so many calls, to keep a server busy."""
+ROUND_SHARE, MIN_ROUND = 0.03, 256
+"""Pairs per round: a share of the pool, and a minimum that keeps a server busy."""
 
 _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 
 
 class JudgingRounds:
-    """Continuous active learning (Cormack & Grossman 2014) beside a random slice that tells when to stop.
+    """Continuous active learning (Cormack & Grossman 2014) with a random sample as stopping rule.
 
-    The first rounds judge the slice: pairs drawn at random from the whole pool, until they hold `POSITIVES` positives
-    or are `random_share` of it. The learner never sees their verdicts, so that they stand for all the others. The next
-    round takes the best fused ranks, every later one what the queries are owed (see `gain.owed`) and then the highest
-    expected gains. It ends when the slice says that `recall` is reached with 95 % confidence, or when all is judged: a
-    slice with too few positives promises nothing.
+    The first rounds judge the random sample, until it has `POSITIVES` positives or is `random_share` of the pool. The
+    next round takes the best fused ranks; later ones take each query's minimum (`first_pairs_per_query`), then the
+    highest expected gains. Judging ends when the sample shows that `recall` is reached with 95 % confidence, or when
+    all pairs are judged; a sample with too few positives shows nothing.
 
     Args:
         evidence: of one tenant.
-        recall: share of the pool's positives to find, 0 to 1.
-        random_share: most of the pool that is judged at random, 0 to 1.
-        seed: of the slice.
+        recall: target share of the pool's positives, 0 to 1.
+        random_share: maximum share of the pool in the random sample, 0 to 1.
+        seed: of the sample.
     """
 
     def __init__(self, evidence: Evidence, *, recall: float, random_share: float, seed: int) -> None:
         self._evidence, self._learner, self._recall = evidence, ActiveLearner(evidence), recall
         n_pairs = evidence.n_pairs
-        self._size = max(LEAST, round(SHARE * n_pairs))
+        self._size = max(MIN_ROUND, round(ROUND_SHARE * n_pairs))
         self._drawn = np.random.default_rng(seed).permutation(n_pairs)[: max(1, round(random_share * n_pairs))]
         self._labels = np.full(n_pairs, np.nan)
         self._judged = np.zeros(n_pairs, bool)
         self._random = np.zeros(n_pairs, bool)
-        self._chosen_by_learner = np.zeros(n_pairs, bool)  # of the slice: what the learner would have asked for
+        self._chosen_by_learner = np.zeros(n_pairs, bool)  # pairs of the sample that the learner would have selected
         self._gain = -np.asarray(evidence.fused_rank, np.float64)
         self._probability: _Floats | None = None
         self.number = 0
-        """Of the last round, from 1."""
+        """Number of the last round, from 1."""
 
     def next_pairs(self) -> _Ints:
-        """Numbers of the pairs to judge now, ascending; none at the end."""
+        """Indices of the pairs of the next round, ascending; empty at the end."""
         self.number += 1
-        if self._slice_goes_on():
-            begun = int(self._random.sum())
-            chosen = self._drawn[begun : begun + self._size]
+        if self._is_sampling():
+            n_sampled = int(self._random.sum())
+            chosen = self._drawn[n_sampled : n_sampled + self._size]
             self._random[chosen] = True
         elif self.is_complete:
             return np.empty(0, np.int64)
@@ -73,22 +71,23 @@ class JudgingRounds:
         return np.sort(chosen)
 
     def learn(self, numbers: _Ints, labels: _Floats) -> None:
-        """Take in the verdicts of the pairs that `next_pairs` gave.
+        """Add the verdicts of a round.
 
         Args:
-            labels: 1, 0, or not a number where the verdict could not be read, shape of `numbers`.
+            numbers: result of `next_pairs`.
+            labels: 1, 0, or NaN for an unreadable verdict, in the same shape.
         """
         self._labels[numbers], self._judged[numbers] = labels, True
         training_labels = np.where(self._random, np.nan, self._labels)
-        if not self._slice_goes_on() and not self.is_complete and np.isfinite(training_labels).any():
+        if not self._is_sampling() and not self.is_complete and np.isfinite(training_labels).any():
             log_odds = self._learner.fit(training_labels)
             self._gain, self._probability = expected_gains(self._evidence, log_odds, training_labels), sigmoid(log_odds)
 
-    def _slice_goes_on(self) -> bool:
+    def _is_sampling(self) -> bool:
         return self.random_positives < POSITIVES and int(self._random.sum()) < len(self._drawn)
 
     def _best(self) -> _Ints:
-        """The pairs that come next, and with them those of the slice that stand before the last of them."""
+        """The next pairs by gain; pairs of the sample ordered before the last of them are marked as selected."""
         judged = self._judged & (~self._random | self._chosen_by_learner)
         order = order_by_gain(self._evidence, self._gain, judged, self._size)
         calls = np.cumsum(~self._judged[order])
@@ -98,39 +97,39 @@ class JudgingRounds:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the slice says that enough is found."""
+        """Whether the sample shows that the target recall is reached."""
         outside = recall_outside(self._recall, float(self._random.mean()))
         n_required = min_random_positives(self.random_positives, outside)
         return n_required is not None and self.random_reached >= n_required
 
     @property
     def unjudged_pairs(self) -> _Ints:
-        """Numbers of the pairs that no round has asked for, ascending."""
+        """Indices of the unjudged pairs, ascending."""
         return np.flatnonzero(~self._judged)
 
     @property
     def probability(self) -> _Floats | None:
-        """What the learner expects of every pair, shape (n_pairs,); None before it has learnt anything."""
+        """The learner's probability of every pair, shape (n_pairs,); None before the first fit."""
         return self._probability
 
     @property
     def positives(self) -> int:
-        """Positives found, those of the slice included."""
+        """Number of positives found, including those of the sample."""
         return int(np.nansum(self._labels))
 
     @property
     def random_positives(self) -> int:
-        """Positives of the slice."""
+        """Number of positives in the sample."""
         return int(np.nansum(self._labels[self._random]))
 
     @property
     def random_reached(self) -> int:
-        """Positives of the slice that the learner would have asked for."""
+        """Number of positives of the sample that the learner would have selected."""
         return int(np.nansum(self._labels[self._chosen_by_learner]))
 
     @property
     def missed_positives(self) -> MissedPositives:
-        """Share of the positives that is still missing, as the slice tells it; 0 where all is judged."""
+        """Estimated share of missed positives; 0 if all pairs are judged."""
         n_unjudged = len(self.unjudged_pairs)
         if not n_unjudged:
             return MissedPositives(0.0, 0.0, 0.0)
@@ -139,7 +138,7 @@ class JudgingRounds:
 
     @property
     def missed_by_query(self) -> MissedPositives:
-        """Share of a query's positives that is still missing, mean over queries with any; 0 where all is judged."""
+        """Estimated mean share of a query's positives that were missed; 0 if all pairs are judged."""
         if not len(self.unjudged_pairs):
             return MissedPositives(0.0, 0.0, 0.0)
         expected = np.zeros(len(self._judged)) if self._probability is None else self._probability
@@ -152,7 +151,7 @@ class JudgingRounds:
         return np.asarray(np.bincount(self._evidence.query, values, self._evidence.n_queries), np.float64)
 
     def summary(self) -> dict[str, list[int] | list[float]]:
-        """One row of `stopping`, less the tenant."""
+        """Columns of `stopping`, without the tenant."""
         lost, by_query = self.missed_positives, self.missed_by_query
         return {
             "pairs": [len(self._judged)],

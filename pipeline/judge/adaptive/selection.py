@@ -1,4 +1,4 @@
-"""Who is asked next: what a pair is expected to add to its query, and a floor that no query falls below."""
+"""Select the next pairs: expected gain per pair, and a minimum number of judged pairs per query."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from darklode.pipeline.judge.adaptive.learner import sigmoid
 from darklode.pipeline.judge.adaptive.pool_features import Evidence
 
 ENOUGH = 8
-"""Finds after which a query's next one counts no less: the first counts 1, the second 1/2, from here on 1/8."""
+"""Gains diminish up to this number of positives: a query's first counts 1, the second 1/2, the eighth and later 1/8."""
 
 FLOOR = 0.5
-"""Of the calls that a query had, if all queries had the same share of their pairs judged."""
+"""Minimum judged pairs of a query, as a share of what uniform judging would give it."""
 
 _Ints = NDArray[np.int64]
 _Bools = NDArray[np.bool_]
@@ -20,28 +20,27 @@ _Floats = NDArray[np.float64]
 
 
 def expected_gains(evidence: Evidence, log_odds: _Floats, labels: _Floats) -> _Floats:
-    """What each pair is expected to add: its probability ÷ its query's positives so far and one, as a logarithm.
+    """Log expected gain of each pair, shape (n_pairs,): log(probability ÷ (1 + its query's positives so far)).
 
-    The sum over all queries of 1 + 1/2 + … + 1/positives is what the calls are for, so that a query's first answer
-    outweighs another's ninth: diminishing returns, as in Agrawal et al. 2009, Diversifying search results.
+    The objective is the sum over queries of 1 + 1/2 + … + 1/positives, so that a query's first positive outweighs
+    another's ninth (diminishing returns as in Agrawal et al. 2009, Diversifying search results).
 
     Args:
-        log_odds: of each pair, shape (n_pairs,).
-        labels: 1, 0, or not a number where nothing is known, shape (n_pairs,).
+        evidence: of one tenant.
+        log_odds: shape (n_pairs,).
+        labels: 1, 0, or NaN if unknown, shape (n_pairs,).
     """
     n_positives = np.bincount(evidence.query, np.nan_to_num(labels), evidence.n_queries)
     return np.asarray(np.log(sigmoid(log_odds)) - np.log(np.minimum(1 + n_positives, ENOUGH))[evidence.query])
 
 
 def first_pairs_per_query(evidence: Evidence, judged: _Bools, size: int) -> _Bools:
-    """The pairs that a query must be asked now, best fused rank first, lest it falls below its floor.
+    """Pairs needed now to keep every query at its minimum (`FLOOR`), best fused rank first, shape (n_pairs,).
 
     Args:
-        judged: whether each pair was asked, shape (n_pairs,).
-        size: calls of the coming round.
-
-    Returns:
-        shape (n_pairs,).
+        evidence: of one tenant.
+        judged: whether each pair is judged, shape (n_pairs,).
+        size: number of pairs of the next round.
     """
     query, waiting = evidence.query, np.flatnonzero(~judged)
     share = FLOOR * (int(judged.sum()) + size) / evidence.n_pairs
@@ -55,12 +54,13 @@ def first_pairs_per_query(evidence: Evidence, judged: _Bools, size: int) -> _Boo
 
 
 def order_by_gain(evidence: Evidence, gain: _Floats, judged: _Bools, size: int) -> _Ints:
-    """Numbers of the pairs that were not asked: what queries are owed first, then by gain, ties by number.
+    """Indices of unjudged pairs: the queries' minimum first, then by gain, ties by index.
 
     Args:
-        gain: what a pair adds, shape (n_pairs,).
-        judged: whether each pair was asked, shape (n_pairs,).
-        size: calls of the coming round.
+        evidence: of one tenant.
+        gain: shape (n_pairs,).
+        judged: whether each pair is judged, shape (n_pairs,).
+        size: number of pairs of the next round.
     """
     waiting, first = np.flatnonzero(~judged), first_pairs_per_query(evidence, judged, size)
     return np.asarray(waiting[np.lexsort((-gain[waiting], ~first[waiting]))])

@@ -1,4 +1,4 @@
-"""Judges, a file each: a kind's settings, how it is built, what names it, what it costs and what it lacks here."""
+"""Kinds of judges, one per file: settings, construction, identity, cost, and what is missing on this machine."""
 
 from __future__ import annotations
 
@@ -13,96 +13,98 @@ from darklode.schemas.settings import CacheSettings, Settings
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
     from darklode.pipeline.base.chunk_texts import TenantChunks
-    from darklode.pipeline.judge.llm.estimate import Estimate
+    from darklode.pipeline.judge.estimate import Estimate
     from darklode.pipeline.judge.port import Judge, StreamingJudge
 
 Builder = Callable[["TenantChunks", float], "Judge"]
-"""Builds the judge of a tenant's chunks that calls a pair relevant from a probability on."""
+"""Builds the judge of a tenant's chunks for a threshold."""
 
 
 class JudgeKind(MemberSettings):
-    """Settings of one kind of judge, and how they become a judge.
+    """Settings of a kind of judge, and its factory.
 
     Attributes:
-        LEARNS: its judges are `Learner`s.
-        READS: tables of the run that its judges read besides queries, chunks and pool.
+        LEARNS: its judges are `TrainableJudge`s.
+        READS: tables that its judges read besides queries, chunks and pool.
     """
 
     LEARNS: ClassVar[bool] = False
     READS: ClassVar[tuple[str, ...]] = ()
 
     def with_settings(self, _settings: Settings) -> Self:
-        """The kind with what other sections say of it, such as what the names mean that it gives."""
+        """A copy with references to other sections resolved, such as an encoder's name."""
         return self
 
     @abstractmethod
     def builder(self, cache_settings: CacheSettings) -> Builder:
-        """Builds judges; one that is not fitted on the chunks may serve all tenants.
+        """Factory of the judges; a judge that is not fitted on chunks may serve all tenants.
 
         Args:
-            cache_settings: where a judge that pays per pair keeps its replies.
+            cache_settings: where paid replies are cached.
         """
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides a verdict, for fingerprints: the kind's keys but those marked `NoRow`."""
+        """Everything that can change a verdict, for fingerprints: the kind's keys except those marked `NoRow`."""
         beside = JudgeSettings.model_fields.keys() - MemberSettings.model_fields.keys()
         return {name: value for name, value in self.decisive().items() if name not in beside}
 
     def fetch(self) -> None:
-        """Bring what it needs onto this machine, so that its identity is known: a model of the hub, say.
+        """Download what the judge needs, such as a model, so that its identity is known.
 
         Raises:
-            MissingPart: it cannot be had.
+            MissingPart: it is not available.
         """
 
     def estimate(self, _tables: Tables, _cache_settings: CacheSettings, _seed: int) -> Estimate | None:
-        """What judging a run's pool will take; None where that is nothing but time.
+        """Estimated cost and time of judging a run's pool; None for a free local judge.
 
         Args:
-            _tables: hold `queries`, `chunks` and `pool`.
-            _cache_settings: where replies are kept, those of a sample, too.
+            _tables: `queries`, `chunks` and `pool`.
+            _cache_settings: where replies are cached, including those of the sample.
             _seed: of the sample.
         """
         return None
 
 
 class LedgerKind(JudgeKind):
-    """A kind whose replies are worth keeping: each goes to the ledger as it comes, and is never asked for twice."""
+    """A kind whose replies are expensive: each is written to the ledger on arrival and never requested again."""
 
     @abstractmethod
     def source(self, cache_settings: CacheSettings) -> StreamingJudge:
-        """Who judges the pairs that the ledger lacks.
+        """The judge of pairs that are missing in the ledger.
 
         Args:
-            cache_settings: where a judge whose calls cost keeps what it spent.
+            cache_settings: where spending is recorded.
         """
 
     @property
     def max_workers(self) -> int | None:
-        """How many workers at once it can serve; None: any number."""
+        """Maximum number of concurrent workers; None: no limit."""
         return None
 
     def portion(self, _cache_settings: CacheSettings, _share: float, _at_once: int) -> Self:
-        """The same judge for one of several workers.
+        """This judge for one of several workers.
 
         Args:
-            _cache_settings: where it keeps what it spent.
-            _share: of all that they ask, 0 to 1.
-            _at_once: how many ask at once.
+            _cache_settings: where spending is recorded.
+            _share: this worker's share of the pairs, 0 to 1.
+            _at_once: number of concurrent workers.
         """
         return self
 
     def max_attempts_in_all(self) -> int:
-        """How often an unreadable reply is worth asking for, over all runs."""
+        """Maximum attempts per pair with unreadable replies, over all runs."""
         return 1
 
     def own_threshold(self) -> float | None:
-        """The threshold by which the source labels; None: its labels follow no probability."""
+        """The threshold of the source's labels; None if its labels do not depend on a threshold."""
         return None
 
     def builder(self, cache_settings: CacheSettings) -> Builder:
-        """The same judge for every tenant; another threshold than the source's own costs no call."""
+        """One judge for all tenants; a threshold other than the source's is applied to the ledger's probabilities,
+        without calls.
+        """
         from darklode.pipeline.judge.ledger import Ledger
         from darklode.pipeline.judge.ledger_judge import LedgerJudge
         from darklode.pipeline.judge.threshold import Thresholded

@@ -1,4 +1,4 @@
-"""A cross-encoder as a judge: one model reads query and chunk together and gives a score."""
+"""Cross-encoder judge: a model scores query and chunk together."""
 
 from __future__ import annotations
 
@@ -27,59 +27,61 @@ from darklode.schemas.pooling import LocalModel
 from darklode.schemas.section import NoRow
 from darklode.schemas.settings import CacheSettings
 
-_BATCHES_AT_ONCE = 8  # handed over, and so kept, together
+_BATCHES_AT_ONCE = 8  # batches per reply group, which is written to the ledger together
 _DECIMALS = 4
-"""What a pair's company in a batch cannot change."""
+"""Decimals of scores that do not depend on the other pairs of a batch."""
 
 
 class CrossEncoderSettings(LedgerKind):
     """A cross-encoder on this machine's GPU or CPU."""
 
     kind: Literal["cross_encoder"] = "cross_encoder"
-    model: FolderOrName[str] = Field("", description="name on the hub, or a local folder")
-    revision: str | None = Field(None, description="commit or tag on the hub")
+    model: FolderOrName[str] = Field("", description="name on the Hugging Face Hub, or a local folder")
+    revision: str | None = Field(None, description="commit or tag on the Hub")
     device: NoRow[str] = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
     batch_size: NoRow[int] = Field(32, gt=0, description="pairs per forward pass")
-    max_tokens: int | None = Field(None, gt=0, description="longer pairs are cut; null: the model's own")
+    max_tokens: int | None = Field(
+        None, gt=0, description="maximum length; longer pairs are cut; null: the model's limit"
+    )
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _requires_model(self) -> Self:
         if not self.model:
             raise ValueError("kind cross_encoder needs judge.model, the name of the model")
         return self
 
     @property
     def local(self) -> LocalModel:
-        """The model as what loads it takes it."""
+        """The settings that load the model."""
         return LocalModel(**self.model_dump(include={"model", "revision", "device", "batch_size", "max_tokens"}))
 
     def source(self, _cache_settings: CacheSettings) -> CrossEncoderJudge:
         return CrossEncoderJudge(self)
 
     def own_threshold(self) -> float:
-        """See `LedgerKind`: its labels are made by the threshold of the settings, and its id names it."""
+        """The threshold of the settings, which is part of the judge's id."""
         return self.cut
 
     def fetch(self) -> None:
         fetch_model(self.local)
 
     def missing(self) -> list[str]:
-        """Packages, the model, memory."""
+        """Missing packages, model or memory."""
         return missing_for(self.local)
 
 
 class CrossEncoderJudge(StreamingJudge):
-    """Sentence-transformers' `CrossEncoder` with one output: its sigmoid is the probability of being relevant.
+    """Sentence-transformers' `CrossEncoder` with one output, whose sigmoid is the (uncalibrated) probability of
+    relevance.
 
-    Title, heading and text of the chunk are read as one text. Code that a model brings along is never run, and the
-    network is used only for a model that is neither a folder nor whole in the local cache. On several GPUs each has a
-    copy of the model in a process of its own. The probability is the model's own and not calibrated.
+    A chunk is its title, heading and text. Models with custom code are refused; the network is used only for a model
+    that is neither a folder nor completely cached. With several GPUs, each runs a copy of the model in its own process.
 
     Args:
-        settings: model, revision, device, batch_size, max_tokens, and the threshold from which a pair is relevant.
+        settings: model, device, batch size, maximum tokens and threshold.
 
     Raises:
-        SettingsError: a name without its owner.
+        SettingsError: a model name without its owner.
     """
 
     def __init__(self, settings: CrossEncoderSettings) -> None:
@@ -92,7 +94,7 @@ class CrossEncoderJudge(StreamingJudge):
 
     @cached_property
     def judge_id(self) -> str:
-        """Model with revision, tokens, precision and threshold; fetches a model whose revision is not known yet.
+        """Model with revision, tokens, precision and threshold; downloads a model whose revision is unknown.
 
         Raises:
             MissingPart: a package or the model is missing.
@@ -106,11 +108,11 @@ class CrossEncoderJudge(StreamingJudge):
         return identity("cross_encoder", name, tokens=tokens, dtype=self._settings.dtype, threshold=self._threshold)
 
     async def stream(self, pairs: pa.Table) -> AsyncIterator[ReplyBatch]:
-        """See `StreamingJudge`. The longest pairs come first, so that those of a batch are of one length.
+        """Score pairs, longest first, so that the pairs of a batch have similar lengths.
 
         Raises:
-            MissingPart: a package, the model or the GPU is missing, or the model relies on code of its own.
-            SettingsError: more tokens than the model has, or a model that gives no single score.
+            MissingPart: a package, the model or the GPU is missing, or the model needs custom code.
+            SettingsError: max_tokens exceeds the model's limit, or the model has not exactly one output.
         """
         chunks = view(pairs)
         lengths = pc.add(pc.binary_length(pairs["query"]), pc.binary_length(chunks)).to_numpy()
@@ -131,9 +133,9 @@ class CrossEncoderJudge(StreamingJudge):
         model = open_model(self._settings, self._devices[0], "CrossEncoder")
         location = locate(self._settings)
         architecture_names = architectures(location.folder) if location else []
-        # Without such a head sentence-transformers draws one at random and says nothing.
+        # Without this head sentence-transformers silently initializes a random one.
         if model.num_labels != 1 or not any(name.endswith("ForSequenceClassification") for name in architecture_names):
-            raise SettingsError(f"model {self._settings.model} is no cross-encoder with a single score")
+            raise SettingsError(f"model {self._settings.model} is not a cross-encoder with a single score")
         return model
 
     @cached_property

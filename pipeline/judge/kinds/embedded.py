@@ -1,4 +1,4 @@
-"""The judge without a model: see `pipeline/judge/embedded.py`, which is loaded when it judges."""
+"""Embedded judge: no model, no labels (`pipeline/judge/embedded.py`)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from darklode.schemas.settings import CacheSettings
 
 
 class EmbeddedSettings(JudgeKind):
-    """A label-free scorer fitted on the corpus: weak, and no language model."""
+    """A label-free scorer fitted on the corpus; weak, and not a language model."""
 
     kind: Literal["embedded"] = "embedded"
     threshold: Share | Literal["fitted"] = Field(
-        0.25, description="relevant from this probability on: few candidates of a pool are; fitted: as for any judge"
+        0.25,
+        description="minimum probability of a relevant pair, low, since few candidates are; fitted: as elsewhere",
     )
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:
-        """One judge a tenant, fitted on its chunks."""
+        """One judge per tenant, fitted on its chunks."""
         from darklode.pipeline.base.terms import TermSpace
         from darklode.pipeline.judge.embedded import EmbeddedJudge
 

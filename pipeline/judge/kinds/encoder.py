@@ -1,4 +1,4 @@
-"""The judge that is a small encoder: the cosine of query and chunk, see `pipeline/judge/cosine.py`."""
+"""Encoder judge: the calibrated cosine of query and chunk (`pipeline/judge/cosine.py`)."""
 
 from __future__ import annotations
 
@@ -17,49 +17,51 @@ from darklode.schemas.settings import CacheSettings, Settings
 
 
 class EncoderJudgeSettings(JudgeKind):
-    """An encoder of `encoders`: a pair is as likely relevant as the cosine of query and chunk says."""
+    """An encoder of `encoders`: logistic calibration of the cosine of query and chunk."""
 
     LEARNS: ClassVar[bool] = True
 
     kind: Literal["encoder"] = "encoder"
-    encoder: str = Field("", description="its name in `encoders`")
+    encoder: str = Field("", description="name of an encoder in `encoders`")
     _encoder: EncoderKind | None = PrivateAttr(None)
-    _kept: str = PrivateAttr("")
+    _vector_dtype: str = PrivateAttr("")
 
     @model_validator(mode="before")
     @classmethod
-    def _is_cut_where_people_say(cls, value: object) -> object:
-        """Where positives are rare, what people taught seldom reaches one half: labels fit the threshold, too."""
+    def _fits_threshold_to_human_labels(cls, value: object) -> object:
+        """With human labels, fit the threshold by default: if positives are rare, calibrated probabilities seldom reach
+        0.5.
+        """
         if isinstance(value, Mapping) and value.get("human") is not None and not value.get("panel"):
             return {"threshold": "fitted", **value}
         return value
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _requires_encoder(self) -> Self:
         if not self.encoder:
             raise ValueError("kind encoder needs judge.encoder, a name in encoders")
         return self
 
     def with_settings(self, settings: Settings) -> Self:
-        """See `JudgeKind`: it is told what the name means, and how vectors are kept."""
+        """A copy with the encoder's settings and the vectors' precision."""
         resolved = self.model_copy()
         resolved._encoder = self._find_encoder(settings.encoders)
-        resolved._kept = settings.cache.dtype
+        resolved._vector_dtype = settings.cache.dtype
         return resolved
 
     def _find_encoder(self, encoders: Mapping[str, EncoderSettings]) -> EncoderKind:
         if self.encoder not in encoders:
             hint = nearest(self.encoder, list(encoders)) if encoders else "encoders is empty"
-            raise SettingsError(f"judge.encoder: there is no encoder {self.encoder}; {hint}")
+            raise SettingsError(f"judge.encoder: no encoder {self.encoder}; {hint}")
         return as_kind(encoders[self.encoder], EncoderKind)
 
     @property
     def _resolved_encoder(self) -> EncoderKind:
-        assert self._encoder, "only `configured` knows what the encoder's name means"
+        assert self._encoder, "call `configure_judge` first: it resolves the encoder's name"
         return self._encoder
 
     def builder(self, cache_settings: CacheSettings) -> Builder:
-        """The same judge for every tenant, until people teach it."""
+        """One judge for all tenants, until it is trained on human labels."""
         from darklode.pipeline.base.memory.vectors import EmbeddingCache
         from darklode.pipeline.judge.cosine import Cosine, calibration
         from darklode.pipeline.judge.logistic import LogisticJudge
@@ -72,14 +74,14 @@ class EncoderJudgeSettings(JudgeKind):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `JudgeKind`; the encoder counts by its id and the precision of its vectors, not by its name."""
-        return super().identity | {"encoder": self._resolved_encoder.encoder_id(), "kept": self._kept}
+        """Everything that can change a verdict; the encoder by its id and vector precision, not its name."""
+        return super().identity | {"encoder": self._resolved_encoder.encoder_id(), "kept": self._vector_dtype}
 
     def fetch(self) -> None:
         self._resolved_encoder.fetch()
 
     def missing(self) -> list[str]:
-        """What the encoder lacks."""
+        """What is missing for the encoder."""
         return self._resolved_encoder.missing()
 
 

@@ -1,4 +1,6 @@
-"""The judge that people's labels make: a logistic regression over what the run says of a pair, see `findings.py`."""
+"""Learned judge: a logistic regression on features of a run's rankings, trained on human labels
+(`pipeline/judge/features.py`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from darklode.schemas.settings import CacheSettings
 
 
 class LearnedSettings(JudgeKind):
-    """A small model of the retrievers' scores and ranks, words and lengths, taught by human labels."""
+    """Logistic regression on retrieval scores and ranks, term overlap and lengths, trained on human labels."""
 
     LEARNS: ClassVar[bool] = True
     READS: ClassVar[tuple[str, ...]] = ("rankings",)
@@ -22,21 +24,21 @@ class LearnedSettings(JudgeKind):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_a_teacher(cls, value: object) -> object:
-        """See also the encoder's: the labels fit the threshold, unless a number is given."""
+    def _requires_human_labels(cls, value: object) -> object:
+        """Require human labels; fit the threshold to them unless a number is set."""
         if not isinstance(value, Mapping):
             return value
         if value.get("human") is None:
-            raise ValueError("kind learned needs judge.human, a CSV of human labels; it cannot be a panel's member")
+            raise ValueError("kind learned needs judge.human, a CSV of human labels; it cannot be a panel member")
         if value.get("panel"):
-            raise ValueError("kind learned judges alone: leave judge.panel out, which cannot be taught")
+            raise ValueError("kind learned cannot have a judge.panel: panels are not trained")
         return {"threshold": "fitted", **value}
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:
-        """One judge a tenant, which knows nothing until it is taught.
+        """One judge per tenant, untrained.
 
         Raises:
-            SettingsError: the pairs are not those of a benchmark's pool.
+            SettingsError: the run has no rankings, as a mined log.
         """
         from darklode.pipeline.base.chunk_texts import TenantChunks
         from darklode.pipeline.judge.features import RankingFeatures
@@ -44,7 +46,9 @@ class LearnedSettings(JudgeKind):
 
         def build(chunks: TenantChunks, threshold: float) -> LogisticJudge:
             if "rankings" not in chunks.tables:
-                raise SettingsError("judge.kind learned reads the lists of `darklode build`: a mined log has none")
+                raise SettingsError(
+                    "judge.kind learned needs the rankings of `darklode build`, which a mined log does not have"
+                )
             return LogisticJudge("learned-1", RankingFeatures(chunks), None, threshold)
 
         return build

@@ -1,90 +1,26 @@
-"""The judge that is a language model behind OpenAI-compatible servers: see `pipeline/judge/llm`."""
+"""The LLM judge as a kind: how it is built, identified, estimated and checked; its engine is `pipeline/judge/llm`."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
-
-from pydantic import Field, JsonValue, PrivateAttr, field_validator, model_validator
+from typing import TYPE_CHECKING, Any, Self
 
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.base.remote.endpoint import Portion
 from darklode.pipeline.judge.kinds import LedgerKind
-from darklode.schemas.judging import ChatServer
-from darklode.schemas.paths import PathField
-from darklode.schemas.section import NoRow, holds_secret, host_and_path
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.schemas.settings import CacheSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
-    from darklode.pipeline.judge.llm.estimate import Estimate
+    from darklode.pipeline.judge.estimate import Estimate
     from darklode.pipeline.judge.llm.judge import LlmJudge
 
 _LOG = logging.getLogger("darklode.judge")
 
 
-class LlmSettings(ChatServer, LedgerKind):
+class LlmJudgeKind(LlmSettings, LedgerKind):
     """A language model behind OpenAI-compatible servers."""
-
-    kind: Literal["llm"] = "llm"
-    revision: str | None = Field(None, description="your name for the served weights")
-    trust_name: bool = Field(
-        False,
-        description="model says all: what a server says that it serves is no part of judge_id, and a reply in another "
-        "model's name is only warned of",
-    )
-    base_url: NoRow[tuple[str, ...]] = Field(
-        (), description="OpenAI-compatible server; several (a list, or with commas) are replicas of one model"
-    )
-    prompt: Annotated[str, PathField(or_name=True, names=("binary", "graded"))] = Field(
-        "binary", description="binary, graded, or a folder like those of prompts/judge"
-    )
-    mode: Literal["auto", "choice", "json", "text"] = Field(
-        "auto", description="how labels are asked for; auto: the first that the server obeys"
-    )
-    rationale: bool = Field(False, description="ask for a reason before the label: JSON, and many more tokens")
-    parameters: dict[str, JsonValue] = Field(
-        {}, description="sent with every call, such as chat_template_kwargs; null takes one of ours out"
-    )
-    max_chunk_tokens: int = Field(2048, gt=0, description="longer chunks are cut to it (by a careful estimate)")
-    attempts: int = Field(3, gt=0, description="replies asked for until one can be read")
-    _portion: Portion | None = PrivateAttr(None)
-
-    @field_validator("base_url", mode="before")
-    @classmethod
-    def _split_at_commas(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
-
-    @field_validator("base_url")
-    @classmethod
-    def _holds_no_secret(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        for url in urls:
-            if holds_secret(url):
-                raise ValueError("must not hold a user name, password or query: name the key's variable in key_env")
-            if host_and_path(url) is None:
-                raise ValueError("must be addresses such as http://127.0.0.1:8000/v1")
-        return urls
-
-    @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
-        if not self.model:
-            raise ValueError("kind llm needs judge.model, the name of the model")
-        if not self.base_url:
-            raise ValueError("kind llm needs judge.base_url, such as http://127.0.0.1:8000/v1")
-        return self
-
-    @model_validator(mode="after")
-    def _limits_what_replies_may_take(self) -> Self:
-        if self.spending_limit is None and self.token_limit is None:
-            return self
-        sent = {"max_tokens": 1} | self.parameters
-        caps = [sent.get(name) for name in ("max_tokens", "max_completion_tokens") if sent.get(name) is not None]
-        if not caps or not all(type(cap) is int and cap > 0 for cap in caps):
-            raise ValueError(
-                "a limit needs replies of a limited length: parameters.max_tokens or max_completion_tokens must be "
-                "a number from 1"
-            )
-        return self
 
     def source(self, cache_settings: CacheSettings) -> LlmJudge:
         from darklode.pipeline.judge.llm.judge import LlmJudge
@@ -92,17 +28,12 @@ class LlmSettings(ChatServer, LedgerKind):
         return LlmJudge(self, _LOG.warning, cache_settings.root)
 
     @property
-    def local_portion(self) -> Portion | None:
-        """What this one may use of the limits, where it is one of several workers."""
-        return self._portion
-
-    @property
     def max_workers(self) -> int:
-        """See `LedgerKind`; each has at least one call under way."""
+        """Each worker has at least one call in flight."""
         return self.max_in_flight
 
     def portion(self, cache_settings: CacheSettings, share: float, at_once: int) -> Self:
-        """See `LedgerKind`: its part of the calls under way, and of what is left of the limits."""
+        """With a share of the concurrent calls and of the remaining limits."""
         from darklode.pipeline.base.remote.budget import SpendingBook
         from darklode.pipeline.judge.llm.judge import endpoint_of
 
@@ -118,7 +49,7 @@ class LlmSettings(ChatServer, LedgerKind):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `JudgeKind`; the prompt counts by its text."""
+        """Everything that can change a verdict; the prompt by its text, not its name."""
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
         return super().identity | {"prompt": load_prompt(self.prompt).digest}
@@ -127,7 +58,7 @@ class LlmSettings(ChatServer, LedgerKind):
         return self.prompt_price_per_million, self.completion_price_per_million
 
     def grades(self) -> dict[int, str]:
-        """See `MemberSettings`; those of the prompt, empty where it is no longer there."""
+        """Grades of the prompt; empty if the prompt no longer exists."""
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
         try:
@@ -136,23 +67,23 @@ class LlmSettings(ChatServer, LedgerKind):
             return {}
 
     def estimate(self, tables: Tables, cache_settings: CacheSettings, seed: int) -> Estimate:
-        """See `JudgeKind`; it makes some calls, whose replies are kept."""
+        """Estimate cost and time from a sample of calls, whose replies are kept in the ledger."""
         from darklode.pipeline.judge.ledger import Ledger
         from darklode.pipeline.judge.llm.estimate import estimate
 
         return estimate(tables, self.source(cache_settings), Ledger(cache_settings.root), self, seed=seed)
 
     def missing(self) -> list[str]:
-        """A key, a server that listens, a prompt."""
+        """Missing key, unreachable server, or invalid prompt."""
         from darklode.pipeline.base.remote.endpoint import lacks_server
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
-        lacking = lacks_server(self.base_url, self.key_env, self.model)
+        missing = lacks_server(self.base_url, self.key_env, self.model)
         try:
             load_prompt(self.prompt)
         except DarklodeError as error:
-            lacking.append(str(error))
-        return lacking
+            missing.append(str(error))
+        return missing
 
 
-KIND = LlmSettings
+KIND = LlmJudgeKind

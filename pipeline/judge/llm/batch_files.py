@@ -1,7 +1,7 @@
-"""Files for batch services: a call a line out, an answer a line back, joined by `custom_id` alone.
+"""Files for batch services in OpenAI's format, which `vllm run-batch` and hosted services read.
 
-The format is OpenAI's, which `vllm run-batch` and hosted services read. Its lines are the calls that the judge itself
-would send, so that the answers are this judge's verdicts.
+One request per line, one response per line, joined by `custom_id`. Requests are those that the judge itself would send,
+so the responses are this judge's verdicts.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 from darklode.pipeline.judge.pairs import pair_blocks
 from darklode.pipeline.judge.port import Earlier
 
-MOST_REQUESTS = 50_000
-MOST_BYTES = 200_000_000
-"""What one file of OpenAI's service may hold; vLLM sets no limit."""
+MAX_REQUESTS = 50_000
+MAX_BYTES = 200_000_000
+"""Limits of a file at OpenAI; vLLM has none."""
 
 _URL = "/v1/chat/completions"
-_TOGETHER = 1 << 13
+_STORE_AT_ONCE = 1 << 13
 _CUT = "-cut"
 _CUSTOM_ID = re.compile(rf"([0-9a-f]{{8}})_([\w-]{{43}})({_CUT})?", re.ASCII)
 _SIDES = ("query_hash", "chunk_hash")
@@ -48,9 +48,9 @@ _SIDES = ("query_hash", "chunk_hash")
 
 @dataclass(frozen=True)
 class CustomId:
-    """What a line's `custom_id` says: whose verdict on which pair, and whether the chunk was cut.
+    """A line's `custom_id`: judge, pair, and whether the chunk was cut.
 
-    At most 56 letters, digits, - and _: services take 64 such characters.
+    At most 56 letters, digits, - and _; services accept 64.
     """
 
     judge: str
@@ -64,7 +64,7 @@ class CustomId:
 
     @classmethod
     def parse(cls, custom_id: object) -> CustomId | None:
-        """The name that a `custom_id` stands for; None where it is not one of ours."""
+        """Parse a `custom_id`; None if Darklode did not write it."""
         match = _CUSTOM_ID.fullmatch(custom_id) if isinstance(custom_id, str) else None
         if match is None:
             return None
@@ -73,21 +73,21 @@ class CustomId:
 
 
 def short_name(judge_id: str) -> str:
-    """What stands for a judge in a `custom_id`: eight hex digits."""
+    """Hash of a judge id in a `custom_id`: eight hex digits."""
     return sha256(judge_id.encode()).hexdigest()[:8]
 
 
 def iterate_unjudged(
     tables: Tables, ledger: Ledger, judge_id: str, earlier: Earlier | None = None, under_way: KeyIndex | None = None
 ) -> Iterator[pa.Table]:
-    """The run's pairs without a verdict in the ledger, each pair of texts once, by blocks of queries.
+    """The run's pairs without a verdict in the ledger, equal texts once, by blocks of queries.
 
     Args:
-        tables: holds `queries`, `chunks` and `pool`.
-        ledger: as it is now; verdicts of the earlier version that still hold are handed down.
-        judge_id: whose verdicts.
+        tables: `queries`, `chunks` and `pool`.
+        ledger: valid verdicts of the earlier version are copied to this one.
+        judge_id: of the judge.
         earlier: the judge's earlier version.
-        under_way: pairs that are left out; those that are handed out are added.
+        under_way: pairs to leave out; yielded pairs are added.
     """
     entries, inherits = ledger.open(judge_id), ledger.inherit_function(judge_id, earlier)
     seen_keys = KeyIndex() if under_way is None else under_way
@@ -100,13 +100,13 @@ def iterate_unjudged(
             yield new_pairs.filter(pa.array(seen_keys.add_new(VERDICTS.keys(new_pairs))))
 
 
-def null_pairs(tables: Tables, ledger: Ledger, judge_id: str) -> int:
-    """How many of the run's pairs have a verdict without a label.
+def count_unreadable(tables: Tables, ledger: Ledger, judge_id: str) -> int:
+    """Number of the run's pairs whose verdict in the ledger has no label.
 
     Args:
-        tables: holds `queries`, `chunks` and `pool`.
-        ledger: as it is now.
-        judge_id: whose verdicts.
+        tables: `queries`, `chunks` and `pool`.
+        ledger: the verdicts.
+        judge_id: of the judge.
     """
     entries, nulls = ledger.open(judge_id), 0
     for tenant in tenants(tables, "pool"):
@@ -120,10 +120,9 @@ def _not_in_ledger(pairs: pa.Table, entries: Entries) -> pa.Table:
 
 
 def batch_files(blocks: Iterable[pa.Table], template: RequestTemplate, target: Path) -> Iterator[tuple[Path, int]]:
-    """Write a call for each pair; files and their calls, each handed over when it is whole.
+    """Write a request per pair; yields each complete file with its number of requests.
 
-    A second file is begun where the first holds as much as a service takes: `calls.jsonl`, `calls-2.jsonl`, …
-    A file is there when it is whole.
+    Files are split at `MAX_REQUESTS` and `MAX_BYTES` (`calls.jsonl`, `calls-2.jsonl`, …) and written atomically.
 
     Args:
         blocks: rows of `PAIRS`.
@@ -131,13 +130,13 @@ def batch_files(blocks: Iterable[pa.Table], template: RequestTemplate, target: P
         target: the first file.
 
     Raises:
-        ExportError: one of the files is there already.
+        ExportError: a file exists.
     """
     lines = (line for pairs in blocks for line in _lines(pairs, template))
     for number, some in enumerate(_split(lines), 1):
         path = target if number == 1 else target.with_name(f"{target.stem}-{number}{target.suffix}")
         if path.exists():
-            raise ExportError(f"{path} is there already; it may be under way at a service, so name a new file")
+            raise ExportError(f"{path} exists and may have been submitted to a service; choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)
         half, calls = path.with_name(f".{path.name}.tmp"), 0
         with half.open("wb") as file:
@@ -150,7 +149,7 @@ def batch_files(blocks: Iterable[pa.Table], template: RequestTemplate, target: P
 
 def _lines(pairs: pa.Table, template: RequestTemplate) -> Iterator[bytes]:
     judge = short_name(template.judge_id)
-    for pair in pairs.to_pylist():  # a call a pair: nothing here is columnar any more
+    for pair in pairs.to_pylist():  # one request per pair, so nothing is columnar from here on
         pair_text = PairText(pair["query"], pair["title"], pair["heading"], pair["text"])
         user, cut = template.fit_pair(pair_text, template.settings.max_chunk_tokens)
         name = CustomId(judge, pair["query_hash"], pair["chunk_hash"], cut)
@@ -159,13 +158,13 @@ def _lines(pairs: pa.Table, template: RequestTemplate) -> Iterator[bytes]:
 
 
 def _split(lines: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
-    """Lines by files; each must be consumed before the next is asked for."""
+    """Split lines into files; each must be consumed before the next is requested."""
     waiting = next(lines, None)
 
     def file() -> Iterator[bytes]:
         nonlocal waiting
         size = count = 0
-        while waiting is not None and count < MOST_REQUESTS and (not count or size + len(waiting) <= MOST_BYTES):
+        while waiting is not None and count < MAX_REQUESTS and (not count or size + len(waiting) <= MAX_BYTES):
             size, count = size + len(waiting), count + 1
             line, waiting = waiting, next(lines, None)
             yield line
@@ -180,22 +179,24 @@ def read_batch(
     ledger: Ledger,
     spend: Callable[[Usage], None] = lambda _used: None,
 ) -> Counter[str]:
-    """Put the answers of a batch into the ledger, in whatever order they come.
+    """Write a batch's responses to the ledger, in any order.
 
-    Returns how many calls have a `verdict`, an unreadable answer that is kept as a `null`, one that was `cut_off` and
-    is a null, too, or `failed` and so remain to be asked; and how many lines are of `another` judge or run, or
-    `broken`, or a `duplicate`: a further answer to a call. Of several answers the first label stands; those that
-    `contradict` it are among the duplicates. `renamed` are calls that were answered in another model's name.
+    Of several responses to a request, the first label counts.
 
     Args:
         lines: of the service's output file.
-        template: the judge whose calls were written.
-        ledger: where the verdicts go.
-        spend: told what the answers took, as they are kept.
+        template: the judge that wrote the requests.
+        ledger: gets the verdicts.
+        spend: called with the tokens of each group of stored responses.
+
+    Returns:
+        Counts of requests: `verdict`; `null` (unreadable); `cut_off` (truncated, stored as null); `failed` (not
+            stored). Counts of lines: `another` (judge or run), `broken`, `duplicate`, `contradict` (duplicates with
+            another label), `renamed` (answered under another model's name).
 
     Raises:
-        ArtifactError: they cannot be kept.
-        DarklodeError: another model answers than was asked; what comes before it is kept.
+        ArtifactError: the verdicts cannot be written.
+        DarklodeError: another model answered than requested; earlier lines are stored.
     """
     judge, counts = short_name(template.judge_id), Counter[str]()
     buffered: list[tuple[CustomId, LlmReading]] = []
@@ -203,13 +204,13 @@ def read_batch(
     try:
         for line in filter(bytes.strip, lines):
             kind, name, reading = _read_line(line, judge, template)
-            if name and reading and not _is_news(counts, answered, kind, name, reading):
+            if name and reading and not _is_first_label(counts, answered, kind, name, reading):
                 continue
             counts[kind] += 1
             if name and reading:
                 counts["renamed"] += bool(reading.other_model)
                 buffered.append((name, reading))
-            if len(buffered) == _TOGETHER:
+            if len(buffered) == _STORE_AT_ONCE:
                 spend(_store_readings(buffered, template, ledger))
                 buffered = []
     finally:
@@ -217,14 +218,14 @@ def read_batch(
     return +counts
 
 
-def _is_news(
+def _is_first_label(
     counts: Counter[str],
     answered: dict[CustomId, tuple[str, bool | None]],
     kind: str,
     name: CustomId,
     reading: LlmReading,
 ) -> bool:
-    """Whether an answer is the first to its call, or the first label after nulls; others are counted as duplicates."""
+    """Whether a response is the first to its request, or its first label; others count as duplicates."""
     label = reading.values.get("relevant")
     if name not in answered:
         answered[name] = kind, label
@@ -260,12 +261,12 @@ def _read_line(line: bytes, judge: str, template: RequestTemplate) -> tuple[str,
         return "failed", None, None
     reading = read(completion, template)
     reading.values["truncated"] = name.cut
-    unreadable = "cut_off" if reading.cut_off else "null"
-    return "verdict" if reading.readable else unreadable, name, reading
+    unreadable = "cut_off" if reading.is_truncated else "null"
+    return "verdict" if reading.is_readable else unreadable, name, reading
 
 
 def _completion(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The line's chat completion; None where the call failed, or gave none."""
+    """The line's chat completion; None if the request failed."""
     response = record.get("response")
     if record.get("error") or not isinstance(response, dict) or response.get("status_code", 200) != 200:
         return None

@@ -1,8 +1,8 @@
-"""A run's calls at a hosted batch service: submitted once, and fetched into the ledger, whatever is killed in between.
+"""Judge a run at a hosted batch service: each request is submitted once, and results survive crashes.
 
-Of every file that is submitted there is a record beside the ledger, until its answers are fetched:
+Every submitted file has a record beside the ledger until its results are fetched:
 
-ROOT/batches/<hash of the token>/batch.json    what was submitted where, and the service's id, once it is known
+ROOT/batches/<hash of the token>/batch.json    what was submitted where, and the service's id once known
                                 /NAME.keys     the pairs, 16 bytes each
 """
 
@@ -30,23 +30,23 @@ from darklode.pipeline.judge.llm.batch_files import CustomId, batch_files, read_
 from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 
 _CLOCKS_DIFFER = 3600.0
-"""Seconds by which the service's clock may be behind."""
+"""Maximum seconds by which the service's clock may be behind."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A file of calls that was submitted, or was about to be.
+    """A file of requests that was submitted, or was about to be.
 
     Attributes:
-        token: by which the service knows its batch, too.
-        judge_id: whose calls.
-        run: of which run.
+        token: stored with the batch at the service, to find it again.
+        judge_id: of the judge.
+        run: of the pairs.
         where: the service.
-        calls: in the file.
-        prompt_tokens, completion_tokens: they may take, at most.
-        began: seconds of the epoch.
-        id: the service's, of the batch; null: it is not known whether it has begun.
-        account, cost: where it is kept what is spent, and what the tokens cost; empty: nowhere.
+        calls: number of requests.
+        prompt_tokens, completion_tokens: upper estimates.
+        began: Unix time in seconds.
+        id: the batch's id at the service; None: unknown whether it was created.
+        account, cost: account that spending is booked to, and the estimated cost; empty: no account.
     """
 
     token: str
@@ -63,22 +63,22 @@ class Submitted:
 
 
 class BatchJournal:
-    """What was submitted and is not yet fetched, of all judges and runs.
+    """Records of submitted files with results not yet fetched, of all judges and runs.
 
     Args:
-        root: of the cache; null: the user's cache folder.
+        root: of the cache; None: the user's cache folder.
     """
 
     def __init__(self, root: str | None) -> None:
         self._root, self._parts = root, PartFiles(root, "batches", "batch", (".keys",))
 
     def all(self) -> list[Submitted]:
-        """All files, the oldest first."""
+        """All files, oldest first."""
         submissions = (Submitted(record.pop("batch_id"), **record) for record in self._parts.records())
         return sorted(submissions, key=lambda submission: submission.began)
 
     def for_judge(self, judge_id: str) -> list[Submitted]:
-        """A judge's files, the oldest first."""
+        """A judge's files, oldest first."""
         return [submission for submission in self.all() if submission.judge_id == judge_id]
 
     def pairs(self, judge_id: str) -> KeyIndex:
@@ -89,14 +89,14 @@ class BatchJournal:
         return index
 
     def note(self, submission: Submitted, keys: Keys | None = None) -> None:
-        """Write a file's record, and with the first one its pairs."""
+        """Write a file's record; with `keys`, also its pairs."""
         facts = asdict(submission)
         self._parts.register(facts.pop("token"), **facts)
         if keys is not None:
             self._parts.write(submission.token, to_bytes(keys.reshape(-1)))
 
     def find(self, name: str) -> Submitted:
-        """The file with a service's id of the batch, or with a token.
+        """The file with this batch id or token.
 
         Raises:
             MissingPart: there is none.
@@ -106,16 +106,16 @@ class BatchJournal:
         if match is None:
             other_names = ", ".join(submission.id or submission.token for submission in every) or "none"
             raise MissingPart(
-                f"no batch {name} is under way (under way: {other_names}); for another cache, set cache.root"
+                f"no batch {name} is submitted (submitted: {other_names}); for another cache, set cache.root"
             )
         return match
 
     def forget(self, submission: Submitted) -> None:
-        """Delete a file's record: its pairs are free to be asked for again."""
+        """Delete a file's record, so that its pairs can be submitted again."""
         self._parts.prune(submission.token)
 
     def write_off(self, submission: Submitted) -> None:
-        """Forget a file whose answers are lost, and book all that they may have cost: they were paid for."""
+        """Forget a file whose results are lost, and book its estimated cost, since it was paid."""
         if submission.account:
             usage = Usage(submission.prompt_tokens, submission.completion_tokens)
             SpendingBook(self._root, submission.account).add(usage, submission.cost)
@@ -123,13 +123,13 @@ class BatchJournal:
 
 
 class HostedJudge:
-    """A judge's calls at a service.
+    """A judge at a batch service.
 
     Args:
         template: the judge.
-        ledger: where its verdicts are, and those of the service go.
-        journal: of what is under way.
-        service: where calls are answered.
+        ledger: gets the verdicts.
+        journal: of submitted files.
+        service: the batch service.
         budget: prices and limits of the judge.
     """
 
@@ -140,14 +140,14 @@ class HostedJudge:
         self._service, self._budget = service, budget
 
     def submit(self, blocks: Iterable[pa.Table], run: str) -> Iterator[Submitted]:
-        """Submit calls, a file at a time; each is under way when it is handed over.
+        """Submit requests file by file; yields each submitted file.
 
         Args:
-            blocks: rows of `PAIRS`, none of which is under way.
-            run: whose they are; nobody else submits calls of it meanwhile.
+            blocks: rows of `PAIRS`, none of them submitted before.
+            run: of the pairs; no other process may submit pairs of it meanwhile.
 
         Raises:
-            DarklodeError: the service refuses, or a limit could be exceeded. What is under way stays so.
+            DarklodeError: the service refuses, or a limit could be exceeded; earlier files stay submitted.
         """
         self._budget.sync_book()
         for submission in self._journal.for_judge(self._template.judge_id):
@@ -166,20 +166,20 @@ class HostedJudge:
                 yield submission
 
     def settle(self, run: str) -> None:
-        """Find out what became of a run's files that were about to be submitted: those that never began are forgotten.
+        """Resolve files without a batch id: forget those that the service never got.
 
         Args:
-            run: of which nobody submits calls meanwhile.
+            run: no other process may submit pairs of it meanwhile.
         """
         for submission in self._own_submissions():
             if self._with_id(submission).id is None and submission.run == run:
                 self._journal.forget(submission)
 
     def look(self) -> Iterator[tuple[Submitted, BatchState | None]]:
-        """All files at this service and how far it is with them; None for one that may not have begun.
+        """All files at this service with their state; None if the batch may not exist.
 
         Raises:
-            DarklodeError: the service does not answer or, after all others, a batch is gone.
+            DarklodeError: the service does not answer; or, after all others, a batch no longer exists.
         """
         gone = list[MissingPart]()
         yield from self._states(gone)
@@ -187,13 +187,14 @@ class HostedJudge:
             raise gone[0]
 
     def fetch(self) -> Iterator[tuple[Submitted, BatchState | None, Counter[str]]]:
-        """Keep the answers of the batches that are over, whose pairs without an answer are free again.
+        """Store the results of finished batches; their pairs without a result can be submitted again.
 
-        Yields what `look` says of each file, and what `read_batch` counts.
+        Yields:
+            Each file, its state (see `look`), and the counts of `read_batch`.
 
         Raises:
-            DarklodeError: the service does not answer, or they cannot be kept or, after all others, a batch or its
-                answers are gone. The same call goes on from there.
+            DarklodeError: the service does not answer, or results cannot be stored; or, after all others, a batch or
+                its results no longer exist. Call again to continue.
         """
         gone = list[MissingPart]()
         for submission, state in self._states(gone):
@@ -201,7 +202,7 @@ class HostedJudge:
             if state and state.is_finished:
                 try:
                     counts = self._store_replies(state)
-                except UnknownToService as error:  # the others' answers are kept first
+                except UnknownToService as error:  # store the other batches' results first
                     gone.append(_lost_batch_error(submission, error))
                     continue
                 self._journal.forget(submission)
@@ -210,7 +211,7 @@ class HostedJudge:
             raise gone[0]
 
     def _states(self, gone: list[MissingPart]) -> Iterator[tuple[Submitted, BatchState | None]]:
-        """What `look` says of the files that are not gone; of the others it is told by errors."""
+        """Existing files with their state; errors of missing batches are appended to `gone`."""
         for submission in map(self._with_id, self._own_submissions()):
             try:
                 state = self._service.look(submission.id) if submission.id else None
@@ -239,7 +240,7 @@ class HostedJudge:
         ]
 
     def _with_id(self, submission: Submitted) -> Submitted:
-        """The record with the service's id, as far as the service has one."""
+        """The record with the batch id, if the service has one."""
         if submission.id is not None:
             return submission
         batch = self._service.find(submission.token, submission.began - _CLOCKS_DIFFER)
@@ -253,13 +254,13 @@ class HostedJudge:
 def _lost_batch_error(submission: Submitted, error: UnknownToService) -> MissingPart:
     name = submission.id or submission.token
     return MissingPart(
-        f"{name}: {error}. If its answers are gone for good, `darklode judge batch forget {name}` frees its "
-        f"{submission.calls:,} calls to be asked, and paid for, again"
+        f"{name}: {error}. If its results are lost, `darklode judge batch forget {name}` allows its "
+        f"{submission.calls:,} requests to be submitted, and paid for, again"
     )
 
 
 def _read(file: Path, template: RequestTemplate) -> tuple[Keys, Usage]:
-    """The pairs of a file of calls, and the tokens that it may take."""
+    """The pairs of a file, and an upper estimate of its tokens."""
     names, prompt, completion = list[CustomId](), 0, 0
     with file.open("rb") as lines:
         for call in map(json.loads, lines):

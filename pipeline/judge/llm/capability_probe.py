@@ -1,4 +1,4 @@
-"""What a server obeys, found out by asking it: one that does not know a parameter may ignore it in silence."""
+"""Probe which output formats a server obeys; a server may silently ignore parameters that it does not support."""
 
 from __future__ import annotations
 
@@ -12,42 +12,44 @@ from darklode.pipeline.base.remote.call_errors import Refused, ServerError
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Session
 from darklode.pipeline.base.remote.tokens import estimate_tokens
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.logprobs import CONTRADICTED
 from darklode.pipeline.judge.llm.prompt import JudgePrompt, PairText
 from darklode.pipeline.judge.llm.reply_parsing import LlmReading, read
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.served_model import served_identity
+from darklode.pipeline.judge.llm.settings import LlmSettings
 
-_ELSEWHERE = "Describe the sea in one sentence."
-"""A task whose answer is no label, unless the server holds the model to the labels."""
+_OFF_TOPIC_TASK = "Describe the sea in one sentence."
+"""A task whose answer is not a label, unless the server constrains the output to the labels."""
 
 _TRIES = 3
-"""Replies that may slip before the server counts as one that does not obey."""
+"""Replies per check before the format counts as not obeyed."""
 
-_ROOMS = (4096, 1024)
-"""Tokens for a reply that was cut off: a model that thinks needs them, and no form may be left out for want of them."""
+_MAX_TOKENS_RETRIES = (4096, 1024)
+"""max_tokens to retry a truncated reply with: a reasoning model may need them, and a format must not fail for lack of
+tokens.
+"""
 
 _FAILURES = 5
-"""So often a form must fail, and a plain call right after it succeed, before the form is to blame."""
+"""A format is rejected after this many server errors, each followed by a successful plain call."""
 
 
 async def probe(
     settings: LlmSettings, prompt: JudgePrompt, session: Session, say: Callable[[str], None] = lambda _line: None
 ) -> RequestTemplate:
-    """The judge that is served, in the strictest form that the server obeys, checked with a pair of the prompt.
+    """The served judge in the strictest output format that the server obeys, tested with an example of the prompt.
 
-    A server that fails is waited for, and its failure leaves no form out: see `ProbeRequest`.
+    Server errors are retried and do not reject a format (`ProbeRequest`).
 
     Args:
         settings: of the judge.
-        prompt: whose labels are asked for.
+        prompt: with the labels.
         session: connections to the servers.
-        say: told that the model thinks, and what that costs; and, with `judge.trust_name`, who answers.
+        say: receives warnings: the cost of reasoning tokens, missing probabilities, another model's name.
 
     Raises:
-        DarklodeError: no server can be reached, or none obeys any form, or answers the prompt with a label, or the
-            servers serve different models, or another one than was asked.
+        DarklodeError: no server can be reached, no format is obeyed or gives a label, the servers serve different
+            models, or another model answers.
     """
     reason, name = "", await _identify_model(settings, prompt, session)
     for form in forms(settings):
@@ -55,20 +57,25 @@ async def probe(
         trial = ProbeRequest(template, session)
         reading = await trial.result()
         if isinstance(reading, LlmReading):
-            thoughts = _cost_of_thoughts(settings, reading) if reading.thought else ""
-            for line in (reading.other_model, thoughts, trial.cut_off(reading), _without(form, settings, reason)):
+            thoughts = _reasoning_cost(settings, reading) if reading.has_reasoning else ""
+            for line in (
+                reading.other_model,
+                thoughts,
+                trial.truncation_warning(reading),
+                _no_probability_warning(form, settings, reason),
+            ):
                 if line:
                     say(line)
             return template
         reason = reading
     raise DarklodeError(
-        f"the model gives no label in any form that judge.mode {settings.mode} allows; of the last one, {reason}. Try "
-        "another model, or judge.parameters (a model that thinks first needs more max_tokens, or no thinking)"
+        f"the model gives no label in any output format of judge.mode {settings.mode}; last attempt: {reason}. Try "
+        "another model, or judge.parameters (a reasoning model needs more max_tokens, or reasoning turned off)"
     )
 
 
 async def _identify_model(settings: LlmSettings, prompt: JudgePrompt, session: Session) -> str:
-    """See `served`; a server that does not answer is waited for."""
+    """The served model (`served_identity`); waits for a server that does not answer."""
     for _ in range(_TRIES):
         identity = await served_identity(settings, session)
         if identity is not None:
@@ -77,15 +84,15 @@ async def _identify_model(settings: LlmSettings, prompt: JudgePrompt, session: S
     return ""
 
 
-def _without(form: OutputFormat, settings: LlmSettings, reason: str) -> str:
-    """That there will be no probabilities, and why; empty where there will be."""
+def _no_probability_warning(form: OutputFormat, settings: LlmSettings, reason: str) -> str:
+    """Warning that labels will have no probability, and why; empty if they will."""
     if form.logprobs:
         return ""
-    return f"labels of {settings.model} will have no probability: with log-probabilities asked for, {reason}"
+    return f"labels of {settings.model} will have no probability: with log-probabilities requested, {reason}"
 
 
 def forms(settings: LlmSettings) -> Iterator[OutputFormat]:
-    """From the strictest to the loosest, log-probabilities first."""
+    """Output formats from strictest to loosest, each with log-probabilities first."""
     modes = ("choice", "json", "text") if settings.mode == "auto" else (settings.mode,)
     for mode in modes:
         if mode != "choice" or not settings.rationale:
@@ -94,25 +101,25 @@ def forms(settings: LlmSettings) -> Iterator[OutputFormat]:
 
 
 class ProbeRequest:
-    """A form on trial.
+    """Tests one output format.
 
-    Some servers answer parameters that they do not know with 400, others with 500, as they do when in trouble. So a
-    form is left out only if a plain call succeeds at that moment, for a 500 several times in turn.
+    Servers answer unknown parameters with 400 or 500, and 500 may also be a temporary failure. A format is therefore
+    rejected only if a plain call succeeds at the same moment; for 500, several times in a row.
 
     Args:
-        template: the judge in that form.
+        template: the judge in this format.
         session: connections to the servers.
     """
 
     def __init__(self, template: RequestTemplate, session: Session) -> None:
         self._template, self._session = template, session
-        self._cut_off = False
+        self._is_truncated = False
 
     async def result(self) -> LlmReading | str:
-        """The model's answer to an example, or how the server does not obey.
+        """The reply to an example, or the reason why the format is not obeyed.
 
         Raises:
-            DarklodeError: no server answers for `give_up_after` seconds, or even a plain call is refused.
+            DarklodeError: no server answers for `give_up_after` seconds, or a plain call is refused.
         """
         reason = ""
         for _ in range(_FAILURES):
@@ -125,97 +132,97 @@ class ProbeRequest:
                     break
         return reason
 
-    def cut_off(self, answer: LlmReading) -> str:
-        """What to say if the example's answer was cut off where it had no more room than a pair's; empty if it was not.
+    def truncation_warning(self, answer: LlmReading) -> str:
+        """Warning that the example's reply was truncated at a pair's max_tokens; empty if it was not.
 
         Raises:
-            DarklodeError: the model thinks, and nobody chose that room, so that every reply would be cut off.
+            DarklodeError: a reasoning model without a configured max_tokens: every reply would be truncated.
         """
-        if not self._cut_off:
+        if not self._is_truncated:
             return ""
         settings, max_tokens = self._template.settings, self._template.estimate("").completion
-        took, thinks = answer.values.get("completion_tokens"), _has_thoughts(answer)
-        subject = f"{settings.model} thinks before it answers, and its" if thinks else f"{settings.model}'s"
+        took, thinks = answer.values.get("completion_tokens"), _has_reasoning(answer)
+        subject = f"{settings.model} is a reasoning model, and its" if thinks else f"{settings.model}'s"
         message = (
-            f"{subject} first answer was cut off at max_tokens {max_tokens}: with more room it took "
+            f"{subject} first reply was truncated at max_tokens {max_tokens}; with a higher limit it took "
             f"{'an unknown number of' if took is None else f'{took:,}'} tokens"
         )
         if thinks and not {"max_tokens", "max_completion_tokens"} & settings.parameters.keys():
             raise DarklodeError(
-                f"{message}. Give it more, such as judge.parameters={{max_tokens: {_ROOMS[0]}}}, or turn thinking off, "
-                "such as judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
+                f"{message}. Raise the limit, e.g. judge.parameters={{max_tokens: {_MAX_TOKENS_RETRIES[0]}}}, or turn "
+                "reasoning off, e.g. judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
             )
-        return f"{message}. Replies that need more become null: raise judge.parameters.max_tokens"
+        return f"{message}. Longer replies become null: raise judge.parameters.max_tokens"
 
     async def _examine(self) -> LlmReading | str:
-        """The same; before the example comes a task whose answer shows a server that does not obey."""
-        objection = self._why_not(await self._unforced_reply()) if self._template.form.mode != "text" else ""
+        """As `result`, without retries: an off-topic task reveals an unconstrained server, then the example."""
+        objection = self._objection(await self._off_topic_reply()) if self._template.form.mode != "text" else ""
         if objection:
             return objection
-        reading = await self._rehearse()
-        return self._why_not(reading, is_final=True) or reading
+        reading = await self._example_reply()
+        return self._objection(reading, is_final=True) or reading
 
-    def _why_not(self, reading: LlmReading, *, is_final: bool = False) -> str:
-        """Why a reply shows that the server does not obey; empty if it does."""
+    def _objection(self, reading: LlmReading, *, is_final: bool = False) -> str:
+        """Why a reply shows that the format is not obeyed; empty if it is."""
         missing = reading.values.get("no_probability") if is_final and self._template.form.logprobs else None
-        if reading.readable and missing in {None, TIED, CONTRADICTED}:
+        if reading.is_readable and missing in {None, TIED, CONTRADICTED}:
             return ""
         return f"it answered {reading.values.get('raw_reply')!r}: {reading.values.get('error', missing)}"
 
-    async def _unforced_reply(self) -> LlmReading:
-        """The reply where nothing but the parameters asks for it; slips are forgiven."""
+    async def _off_topic_reply(self) -> LlmReading:
+        """Reply to an off-topic task, where only the parameters request a label; retried if unreadable."""
         body = json.loads(self._template.body(""))
-        body["messages"] = [{"role": "user", "content": _ELSEWHERE}]
+        body["messages"] = [{"role": "user", "content": _OFF_TOPIC_TASK}]
         content = json.dumps(body).encode()
         for _ in range(_TRIES):
-            reading, _ = await self._read_cut(content, _ELSEWHERE)
-            if reading.readable:
+            reading, _ = await self._read_untruncated(content, _OFF_TOPIC_TASK)
+            if reading.is_readable:
                 break
         return reading
 
-    async def _rehearse(self) -> LlmReading:
-        """The model's answer to one of the prompt's own examples; slips are forgiven."""
+    async def _example_reply(self) -> LlmReading:
+        """Reply to an example of the prompt; retried if unreadable."""
         user, _ = self._template.fit_pair(_example(self._template.prompt), self._template.settings.max_chunk_tokens)
         body = self._template.body(user)
         for _ in range(_TRIES):
-            reading, self._cut_off = await self._read_cut(body, user)
-            if not self._why_not(reading, is_final=True):
+            reading, self._is_truncated = await self._read_untruncated(body, user)
+            if not self._objection(reading, is_final=True):
                 break
-            if not reading.readable:
+            if not reading.is_readable:
                 body = self._template.body_again(user, reading.values.get("raw_reply"))
         return reading
 
-    async def _read_cut(self, body: bytes, user: str) -> tuple[LlmReading, bool]:
-        """One reply, with more room if it was cut off, and whether it was."""
+    async def _read_untruncated(self, body: bytes, user: str) -> tuple[LlmReading, bool]:
+        """One reply, retried with a higher max_tokens if truncated, and whether it was."""
         reading = await self._read(body, self._template.estimate(user))
-        if not reading.cut_off:
+        if not reading.is_truncated:
             return reading, False
-        for room in _ROOMS:
+        for room in _MAX_TOKENS_RETRIES:
             request = json.loads(body)
             name = "max_completion_tokens" if "max_completion_tokens" in request else "max_tokens"
             more = max(room, int(request.get(name) or 0))
             content = json.dumps(request | {name: more}).encode()
             try:
                 roomy = await self._read(content, Usage(self._template.estimate(user).prompt, more))
-            except Refused:  # a short context has no such room
+            except Refused:  # the context window is too short
                 continue
             return roomy, True
         return reading, True
 
     async def _read(self, body: bytes, estimate: Usage) -> LlmReading:
-        """One reply. Errors that may be the server's way to say that it does not know a parameter refuse it."""
+        """One reply. A server error is not retried, since it may mean an unsupported parameter."""
         call = chat_call(body, estimate, "a first try", {ServerError: 1})
         return read(await self._session.call(call), self._template)
 
     async def plain(self) -> None:
-        """A call without the form's parameters, waited for until it succeeds.
+        """A call without the format's parameters, retried until it succeeds.
 
         Raises:
-            DarklodeError: it never does.
+            DarklodeError: it is refused or never succeeds.
         """
-        body = self._template.plain_body(_ELSEWHERE)
+        body = self._template.plain_body(_OFF_TOPIC_TASK)
         try:
-            await self._session.call(chat_call(body, self._template.estimate(_ELSEWHERE), "a plain first try"))
+            await self._session.call(chat_call(body, self._template.estimate(_OFF_TOPIC_TASK), "a plain first try"))
         except Refused as error:
             settings = self._template.settings
             raise DarklodeError(
@@ -224,28 +231,30 @@ class ProbeRequest:
 
 
 def _example(prompt: JudgePrompt) -> PairText:
-    """One of the prompt's own."""
+    """The prompt's first example."""
     if not prompt.examples:
         return PairText("weather", None, None, "It rains.")
     example = prompt.examples[0]
     return PairText(example.query, example.title, example.heading, example.chunk)
 
 
-def _has_thoughts(answer: LlmReading) -> bool:
-    """Whether there were thoughts, or more tokens than the answer has bytes and one to end it."""
+def _has_reasoning(answer: LlmReading) -> bool:
+    """Whether the reply has reasoning tokens: reported, or implied by more tokens than the reply has bytes plus one end
+    token.
+    """
     took, shown = answer.values.get("completion_tokens"), (answer.values.get("raw_reply") or "").encode()
-    return answer.thought or (took is not None and took > len(shown) + 1)
+    return answer.has_reasoning or (took is not None and took > len(shown) + 1)
 
 
-def _cost_of_thoughts(settings: LlmSettings, reading: LlmReading) -> str:
-    """What a person may want to know before thousands of calls."""
+def _reasoning_cost(settings: LlmSettings, reading: LlmReading) -> str:
+    """Warning about the cost of reasoning tokens."""
     tokens, price = reading.values.get("completion_tokens"), settings.completion_price_per_million
-    message = f"{settings.model} thinks before it answers"
+    message = f"{settings.model} is a reasoning model"
     if tokens is not None:
         label = estimate_tokens(reading.values["raw_reply"])
-        message += f": {tokens:,} tokens for a first answer, of which the answer itself takes {label} or fewer"
+        message += f": {tokens:,} tokens for the first reply, of which the label takes at most {label}"
         message += f"; {tokens * price / 1000:,.2f} for 1,000 pairs" if price else ""
     return (
-        f"{message}. That is paid and waited for with every pair; many models answer at once with "
+        f"{message}. Every pair costs these tokens and this time; many models answer directly with "
         "judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
     )

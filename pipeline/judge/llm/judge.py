@@ -1,4 +1,4 @@
-"""A language model behind OpenAI-compatible servers, as a judge: one pair a call, many calls at once."""
+"""The LLM judge: a language model behind OpenAI-compatible servers, one pair per call, many concurrent calls."""
 
 from __future__ import annotations
 
@@ -21,38 +21,37 @@ from darklode.pipeline.base.remote.client import Client, Lane, Session
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.base.remote.prefix_cache import PrefixCache
 from darklode.pipeline.base.remote.tokens import estimate_tokens
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.llm.capability_probe import forms, probe
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.reply_parsing import LlmReading, read, recall_replies, reply_batch
 from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 from darklode.pipeline.judge.llm.served_model import served_identity
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import Earlier, ReplyBatch, StreamingJudge
 
-REFUSED_IN_A_ROW = 100
-"""So many pairs refused without an answer between them, and it is not the pairs that are at fault."""
+MAX_CONSECUTIVE_REFUSALS = 100
+"""After this many consecutive refused pairs the judge stops: the server is at fault, not the pairs."""
 
-GLANCE_SECONDS = 5.0
-"""A server that says what it serves does so within this time; the ledger needs none."""
+IDENTITY_TIMEOUT = 5.0
+"""Timeout of the first `/models` request; without a reply the ledger may still identify the judge."""
 
 T = TypeVar("T")
 
 
 class LlmJudge(StreamingJudge):
-    """A streaming judge. Its calls follow the queries, so that a prefix cache serves what a query's pairs share.
+    """A streaming judge; calls are ordered by query, so that prefix caching covers what a query's pairs share.
 
-    Whatever the transport does, a pair gets a verdict by a reply to it or none at all; a reply that cannot be read
-    is asked for again, and then left null. Where the ledger knows the judge, neither a server nor the key is needed
-    before the first pair that is to be asked; a server that is there says who is served.
+    An unreadable reply is requested again, then left null. If the ledger identifies the judge, neither server nor key
+    is needed until a pair is missing.
 
     Args:
-        settings: of the kind llm.
-        say: told when a server goes down or comes back.
-        root: of the cache, where verdicts and spending are kept over runs; null: the user's cache folder.
+        settings: of the kind `llm`.
+        say: receives warnings, e.g. when a server goes down or comes back.
+        root: of the cache with verdicts and spending; None: the user's cache folder.
 
     Raises:
-        SettingsError: the prompt, or an address, cannot be used.
+        SettingsError: the prompt or a URL is invalid.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class LlmJudge(StreamingJudge):
     ) -> None:
         self._settings, self._prompt, self._endpoint = settings, load_prompt(settings.prompt), endpoint_of(settings)
         self._root, self._say = root, say
-        self._begun = self._obeyed = False
+        self._begun = self._is_probed = False
 
     @cached_property
     def _client(self) -> Client:
@@ -71,7 +70,7 @@ class LlmJudge(StreamingJudge):
 
     @property
     def counters(self) -> Counters:
-        """What was asked so far.
+        """Calls, tokens and cost so far.
 
         Raises:
             MissingPart: the key is missing.
@@ -80,7 +79,7 @@ class LlmJudge(StreamingJudge):
 
     @property
     def judge_id(self) -> str:
-        """See `RequestTemplate.judge_id` and `template`."""
+        """Id of `template`."""
         return self.template.judge_id
 
     @property
@@ -89,7 +88,7 @@ class LlmJudge(StreamingJudge):
 
     @property
     def note(self) -> str:
-        """The counters in a line, with the prefix cache's hit rate where the servers tell it; empty before any call."""
+        """Counters in one line, with the prefix cache's hit rate if reported; empty before the first call."""
         if not self._begun:
             return ""
         rate = self._prefix_cache.recent_rate
@@ -101,36 +100,36 @@ class LlmJudge(StreamingJudge):
 
     @cached_property
     def template(self) -> RequestTemplate:
-        """The judge in use: in the strictest form that verdicts are kept of, or else that the server obeys.
+        """Model, prompt and output format in use: the strictest format with verdicts in the ledger, or else the
+        strictest that the server obeys.
 
-        The server is asked with the first reading, in a thread of its own. Where none says at once what it serves, and
-        the ledger knows of one model only behind the name, that is it.
+        Determined on first access, in a background thread. If no server answers at once, and the ledger has verdicts of
+        only one model under this name, that model is assumed.
 
         Raises:
             MissingPart: the key is missing.
-            DarklodeError: no server can be reached, or none can judge; see `probe`.
+            DarklodeError: no server can be reached, or none can judge (`probe`).
         """
-        name = self._served_now()
+        name = self._served_identity()
         template = self._template_in_ledger(name) if name is not None else self._only_template_in_ledger()
         if template:
             if not template.form.logprobs:
                 self._say(
-                    f"labels of {template.judge_id} have no probability: its verdicts are kept as they were asked for "
-                    "first, without log-probabilities. To judge anew, with them where the server gives any, set "
-                    "another judge.revision"
+                    f"labels of {template.judge_id} have no probability: its existing verdicts were made without "
+                    "log-probabilities. To judge again with log-probabilities, set another judge.revision"
                 )
             return template
         if name and (unnamed := self._template_in_ledger("")):
             self._say(
-                f"{self._settings.model} is {name}, by which all is judged anew. Verdicts are kept of "
-                f"{unnamed.judge_id}, which does not say of what model: if it is the same, set judge.trust_name"
+                f"{self._settings.model} is served as {name}, so all pairs are judged again. The ledger has verdicts "
+                f"of {unnamed.judge_id}, whose served model is unknown: to reuse them, set judge.trust_name"
             )
         probed = self._run_in_thread(lambda session: probe(self._settings, self._prompt, session, self._say))
-        self._obeyed = True
+        self._is_probed = True
         return probed
 
     def _run_in_thread(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """What is done with the servers in a thread and an event loop of its own."""
+        """Run a coroutine with a session, in a background thread with its own event loop."""
 
         async def run_loop() -> T:
             async with self._client.session() as session:
@@ -139,11 +138,11 @@ class LlmJudge(StreamingJudge):
         with Background() as apart:
             return apart.run(run_loop(), lambda: None)
 
-    def _served_now(self) -> str | None:
-        """What is served, if a server says so at once."""
+    def _served_identity(self) -> str | None:
+        """The served model; None if no server answers within `IDENTITY_TIMEOUT`."""
         try:
             return self._run_in_thread(
-                lambda session: asyncio.wait_for(served_identity(self._settings, session), GLANCE_SECONDS)
+                lambda session: asyncio.wait_for(served_identity(self._settings, session), IDENTITY_TIMEOUT)
             )
         except (MissingPart, TimeoutError):
             return None
@@ -153,22 +152,25 @@ class LlmJudge(StreamingJudge):
         return [RequestTemplate(self._settings, self._prompt, form) for form in forms(self._settings)]
 
     def _template_in_ledger(self, name: str) -> RequestTemplate | None:
-        """The judge that is served so, in the strictest form that the ledger has verdicts of; None if it has none."""
+        """Template of a served model, in the strictest format with verdicts in the ledger; None without verdicts."""
         ledger = Ledger(self._root)
         each = (replace(template, served=name) for template in self._forms)
         return next((form for form in each if any(map(ledger.has_owner, form.ids))), None)
 
     def _only_template_in_ledger(self) -> RequestTemplate | None:
-        """The same of whatever was served, where that was one model only."""
+        """The same for any served model, if the ledger has verdicts of exactly one."""
         owners = Ledger(self._root).owners()
         templates = [template for form in self._forms for owner in owners if (template := form.template_for(owner))]
         names = sorted({form.served or form.settings.model for form in templates})
         if len(names) > 1:
-            self._say(f"verdicts are kept of {' and '.join(names)} under one name: a server must say which it is")
+            self._say(
+                f"the ledger has verdicts of several models under one name ({', '.join(names)}), so a server must tell "
+                "which one it serves"
+            )
         return templates[0] if len(names) == 1 else None
 
     def recall_replies(self, replies: pa.Table) -> pa.Table:
-        """See `StreamingJudge` and `reading.recalled`."""
+        """Apply the current reading rules to verdicts from the ledger."""
         return recall_replies(replies, self.template)
 
     async def stream(self, pairs: pa.Table) -> AsyncGenerator[ReplyBatch]:
@@ -181,31 +183,31 @@ class LlmJudge(StreamingJudge):
                     yield reply_batch(some)
 
     async def _check(self, session: Session, template: RequestTemplate) -> None:
-        """See that the servers serve this judge, which may be known from the ledger alone, and obey its form.
+        """Check that the servers serve this judge and obey its output format.
 
         Raises:
-            DarklodeError: they do not.
+            DarklodeError: another model is served, or log-probabilities are missing.
         """
-        if self._obeyed:
+        if self._is_probed:
             return
         form = template.form
         same = self._settings.model_copy(update={"mode": form.mode})
         probed = await probe(same, self._prompt, session, self._say)
         if probed.served != template.served:
             raise DarklodeError(
-                f"{self._endpoint.name} serves {probed.served or same.model} now, and the kept verdicts that this "
-                f"began with are by {template.served or same.model}: run again, to judge anew"
+                f"{self._endpoint.name} now serves {probed.served or same.model}, but the ledger's verdicts are by "
+                f"{template.served or same.model}: run again to judge all pairs with the served model"
             )
         if form.logprobs and not probed.form.logprobs:
             raise DarklodeError(
-                f"{self._endpoint.name} gives no log-probabilities now, and the verdicts that are kept of this judge "
-                f"came with them (as {form}). Check the server, or name another judge.revision to judge all anew"
+                f"{self._endpoint.name} returns no log-probabilities, but the ledger's verdicts of this judge have "
+                f"them ({form}). Check the server, or set another judge.revision to judge all pairs again"
             )
-        self._obeyed = True
+        self._is_probed = True
 
 
 def endpoint_of(settings: LlmSettings) -> Endpoint:
-    """The servers of a judge, with its limits."""
+    """Servers, limits and prices of a judge."""
     return Endpoint(
         section="judge",
         model=settings.model,
@@ -225,7 +227,13 @@ def endpoint_of(settings: LlmSettings) -> Endpoint:
 
 @dataclass
 class Case:
-    """One pair on its way: what of it is shown to the model, and whether that is less than all."""
+    """A pair being judged.
+
+    Attributes:
+        name: for messages.
+        user: its user message.
+        truncated: whether the chunk was cut.
+    """
 
     pair: PairText
     name: str
@@ -234,12 +242,12 @@ class Case:
 
 
 class Cases:
-    """Judges pairs of a table by their row.
+    """Judges rows of a table.
 
     Args:
         pairs: rows of `PAIRS`.
-        template: what to ask.
-        counters: told of each verdict.
+        template: builds requests and reads replies.
+        counters: updated with each verdict.
     """
 
     def __init__(self, pairs: pa.Table, template: RequestTemplate, counters: Counters) -> None:
@@ -249,10 +257,10 @@ class Cases:
         self._refusals = 0
 
     async def judge(self, row: int, lane: Lane) -> tuple[int, LlmReading]:
-        """A pair's row and verdict, after as many replies as it takes and the settings allow.
+        """Row and verdict of a pair, with up to `attempts` replies.
 
         Raises:
-            DarklodeError, Stopped: see `Session.call`; or pair after pair is refused.
+            DarklodeError, Stopped: see `Session.call`; or too many consecutive pairs were refused.
         """
         case = self._case(row)
         body, estimate, earlier = self._template.body(case.user), self._template.estimate(case.user), None
@@ -262,13 +270,13 @@ class Cases:
             if earlier:
                 reading.add_usage(earlier)
             earlier = reading
-            if reading.readable or reading.refused:
+            if reading.is_readable or reading.is_refused:
                 break
             raw_reply = reading.values.get("raw_reply")
             body = self._template.body_again(case.user, raw_reply)
             estimate = self._template.estimate_again(case.user, raw_reply)
         reading.values["truncated"] = case.truncated
-        self._counters.answer(null=not reading.readable, truncated=case.truncated)
+        self._counters.answer(null=not reading.is_readable, truncated=case.truncated)
         return row, reading
 
     def _case(self, row: int) -> Case:
@@ -278,7 +286,7 @@ class Cases:
         return Case(pair, f"{query_id} and {chunk_id}", user, cut)
 
     async def _reply(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> LlmReading:
-        """One reply; a pair that the server finds too long is cut to half, once."""
+        """One reply; if the server calls the pair too long, its chunk is halved once."""
         try:
             return await self._ask(case, body, estimate, lane)
         except Refused as error:
@@ -302,26 +310,26 @@ class Cases:
 
     def _refusal_reading(self, case: Case, error: Refused) -> LlmReading:
         self._refusals += 1
-        if self._refusals >= REFUSED_IN_A_ROW:
+        if self._refusals >= MAX_CONSECUTIVE_REFUSALS:
             raise DarklodeError(
-                f"the server refused {self._refusals} pairs one after another, the last of them {case.name}: {error}. "
-                "What was answered is kept; check the server, then run again"
+                f"the server refused {self._refusals} consecutive pairs, the last one {case.name}: {error}. "
+                "Earlier replies are kept; check the server, then run again"
             )
         reason = f"the server {error}" if error.failure else f"the server refused the pair, {error}"
         tried = {"attempts": self._settings.attempts} if error.failure else {}
-        return LlmReading(tried | {"error": reason}, refused=True)
+        return LlmReading(tried | {"error": reason}, is_refused=True)
 
 
 def by_query(pairs: pa.Table) -> Iterator[list[int]]:
-    """Rows of each query, one query after another."""
+    """Row numbers of each query."""
     if not pairs.num_rows:
         return
-    codes = _is_complete(pairs["query_hash"]).dictionary_encode().indices.to_numpy()
+    codes = _combine(pairs["query_hash"]).dictionary_encode().indices.to_numpy()
     order = np.argsort(codes, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         yield rows.tolist()
 
 
-def _is_complete(column: pa.ChunkedArray) -> pa.Array:
+def _combine(column: pa.ChunkedArray) -> pa.Array:
     combined = column.combine_chunks()
     return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

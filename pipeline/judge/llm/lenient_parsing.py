@@ -1,4 +1,4 @@
-"""Near misses: replies that say one label and nothing else, though not to the letter."""
+"""Lenient parsing of replies that are one label, apart from case, quotes, punctuation, code fences and reasoning."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _END_OF_THOUGHTS = "</think>"
 
 
 def find_answer(reply: str) -> str:
-    """What a reply says after the thoughts that it begins with, and without the code fence around it."""
+    """The reply without leading reasoning and without a code fence."""
     reply_text = reply[thoughts_in(reply) :].strip()
     fenced = _FENCE.fullmatch(reply_text) if reply_text.startswith("```") else None
     return fenced[1].strip() if fenced else reply_text
 
 
 def thoughts_in(reply: str) -> int:
-    """Characters of the thoughts that a reply begins with; where the prompt opens them, the reply only ends them."""
+    """Length of the reasoning at the start of a reply; if the prompt opened it, the reply contains only the end tag."""
     thoughts, end, _ = reply.partition(_END_OF_THOUGHTS)
     opened = thoughts.lstrip().startswith("<think>")
     return len(thoughts + end) if end and (opened or not thoughts.lstrip().startswith(("{", "```"))) else 0
 
 
 def find_label(value: object, labels: Sequence[str]) -> str | None:
-    """The label that is said, but for case, a mark that ends a sentence, and quotes; None where it is none or two."""
+    """The label, ignoring case, quotes and a final punctuation mark; None if it is not exactly one label."""
     folded = fold(labels)
     names = {folded(label_name): label_name for label_name in labels}
     text = str(value) if type(value) is int else value
@@ -39,7 +39,7 @@ def find_label(value: object, labels: Sequence[str]) -> str | None:
 
 
 def fold(labels: Sequence[str]) -> Callable[[str], str]:
-    """Takes the case from a text, unless the case is what tells labels apart."""
+    """Case folding, or identity if labels differ only in case."""
     return _fold(tuple(labels))
 
 
@@ -49,7 +49,7 @@ def _fold(labels: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _variants(text: str) -> Iterator[str]:
-    """The text, and what remains of it, step by step."""
+    """The text, stripped step by step of punctuation and quotes."""
     yield (stripped := text.strip())
     for step in (_strip_end, _strip_quotes, _strip_end):
         yield (stripped := step(stripped))

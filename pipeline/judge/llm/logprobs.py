@@ -1,4 +1,4 @@
-"""From the log-probabilities of a reply's tokens to the probabilities of labels."""
+"""Label probabilities from the log-probabilities of a reply's tokens."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from typing import Any
 from darklode.pipeline.judge.llm import lenient_parsing
 
 Tokens = Sequence[Mapping[str, Any]]
-"""`logprobs.content` of a chat completion, or some of it: texts, log-probabilities, alternatives."""
+"""`logprobs.content` of a chat completion, or a part of it: texts, log-probabilities, alternatives."""
 
 _KEPT_BEGINNINGS = 1 << 12
 
 _MAX_SUM = 1.01
-"""Probabilities of one token's alternatives may sum to this: servers round."""
+"""Maximum sum of the probabilities of a token's alternatives; above 1, since servers round."""
 
 _CONTROL = re.compile(r"\s*|<[^<>\s]+>|\[[^\[\]\s]+\]")
-"""What may follow the content: the token that ends the reply, as <|im_end|>."""
+"""Control tokens that may follow the content, such as <|im_end|>."""
 
 
-NOT_GIVEN = "the server gave no log-probabilities"
+NOT_GIVEN = "the server returned no log-probabilities"
 NOT_FOUND = "the label's tokens are not among those with log-probabilities"
-NO_ALTERNATIVES = "the server gave log-probabilities of the written tokens only"
+NO_ALTERNATIVES = "the server returned log-probabilities without alternatives"
 IMPOSSIBLE = "the log-probabilities are impossible: above 0, or of probabilities that sum to more than 1"
 CONTRADICTED = "the log-probabilities contradict the label"
-"""Why a reply with a label has no probability; see also `TIED`."""
+"""Reasons why a reply with a label has no probability; see also `TIED`."""
 
 
 class NoProbability(Exception):
-    """A reply's log-probabilities give no probability of its label; the message says why."""
+    """A reply's log-probabilities yield no probability of its label; the message says why."""
 
 
 def content_tokens(tokens: Tokens, content: str, thoughts: str = "") -> Tokens:
-    """The tokens that, joined, are a reply's content and its end; none where they are not there.
+    """The tokens of a reply's content; empty if they cannot be identified.
 
-    A server that keeps thoughts apart from the content gives the tokens of both, the thoughts' first (vLLM with a
-    reasoning parser).
+    A server that separates reasoning from content returns the tokens of both, reasoning first (vLLM with a reasoning
+    parser).
 
     Args:
         tokens: of the whole reply.
         content: of its message.
-        thoughts: of its message, where the server gives them.
+        thoughts: reasoning of its message, if returned.
     """
     texts, end = [token["token"] for token in tokens], len(tokens)
     while end:
@@ -58,7 +58,7 @@ def content_tokens(tokens: Tokens, content: str, thoughts: str = "") -> Tokens:
 
 
 def _start_of_end(texts: Sequence[str], ending: str) -> int | None:
-    """From which text on the last ones are, joined, what is wanted; None where they are not."""
+    """Index from which the texts, joined, equal `ending`; None if there is none."""
     joined, start = "", len(texts)
     while start and len(joined.strip()) < len(ending):
         start -= 1
@@ -67,12 +67,13 @@ def _start_of_end(texts: Sequence[str], ending: str) -> int | None:
 
 
 def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
-    """Characters of the tokens before the label that stands in them last; None where it does not, or not once.
+    """Character offset of the label's last occurrence in the tokens; None if it does not occur, or as a key value
+    occurs more than once.
 
     Args:
         label: as it was read.
         tokens: of the content.
-        key: whether it is the value of the key "label" of a JSON object.
+        key: whether it is the value of the key "label" in a JSON object.
     """
     before = r'(?<!\\)"label"\s*:\s*"?\s*' if key else ""
     matches = [*re.finditer(f"{before}({re.escape(label)})", "".join(token["token"] for token in tokens), re.I)]
@@ -80,19 +81,18 @@ def start_of(label: str, tokens: Tokens, *, key: bool) -> int | None:
 
 
 def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> dict[str, float]:
-    """Probability of each label, renormalised over the labels.
+    """Probability of each label, renormalized over the labels.
 
-    At each token of the label, every alternative that leads to one label only adds its probability to that label;
-    labels that begin alike are told apart at the tokens that follow. What was likelier but leads to no label is
-    left out.
+    At each token of the label, every alternative that is a prefix of exactly one label adds its probability to that
+    label; labels with a common prefix are resolved at later tokens. Alternatives that lead to no label are ignored.
 
     Args:
         tokens: of the content.
-        start: characters of the tokens before the label.
-        labels: none of which begins with another.
+        start: character offset of the label.
+        labels: none is a prefix of another.
 
     Raises:
-        NoProbability: the tokens are no label, have no alternatives, or their log-probabilities are impossible.
+        NoProbability: the tokens are not a label, have no alternatives, or have impossible log-probabilities.
     """
     mass = dict.fromkeys(labels, 0.0)
     text, path, n_alternatives = "", 0.0, 0
@@ -124,10 +124,11 @@ def label_probabilities(tokens: Tokens, start: int, labels: tuple[str, ...]) -> 
 
 
 def _alternatives(token: Mapping[str, Any]) -> Tokens:
-    """The chosen token and the others, each once.
+    """The chosen token and its alternatives, each once.
 
     Raises:
-        NoProbability: together they are more than certain, as where a server gives probabilities, or 0 for all.
+        NoProbability: the probabilities sum to more than `_MAX_SUM`, e.g. if a server returns probabilities instead of
+            log-probabilities.
     """
     top: list[Mapping[str, Any]] = token.get("top_logprobs") or []
     alternatives = top if any(alternative["token"] == token["token"] for alternative in top) else [token, *top]
@@ -141,12 +142,14 @@ def _alternatives(token: Mapping[str, Any]) -> Tokens:
 
 @lru_cache(_KEPT_BEGINNINGS)
 def _labels_with_prefix(text: str, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Labels that a reply beginning so can still be, or already is."""
+    """Labels that a reply with this beginning is, or can become."""
     fold = lenient_parsing.fold(labels)
     prefix = fold(text.lstrip())
     return tuple(label for label in labels if _begins_label(prefix, fold(label))) if prefix else labels
 
 
 def _begins_label(text: str, label: str) -> bool:
-    """Whether the text begins the label, or is it and then something that ends it, as the quote of a JSON string."""
+    """Whether the text is a prefix of the label, or the label followed by a non-alphanumeric character, such as a JSON
+    quote.
+    """
     return label.startswith(text) or (text.startswith(label) and not text[len(label)].isalnum())

@@ -1,4 +1,4 @@
-"""A judge's prompt, read from a folder and checked: system text, examples, user template, labels, version."""
+"""A judge's prompt, loaded from a folder and validated: system text, examples, user template, labels, version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEPT_TEXTS = 1 << 12
 
 @dataclass(frozen=True)
 class PairText:
-    """One pair as the prompt shows it; title and heading may be unknown."""
+    """A pair's texts for the prompt; title and heading may be unknown."""
 
     query: str
     title: str | None
@@ -32,7 +32,7 @@ class PairText:
 
 
 class Example(Section):
-    """A pair with its label, shown in the system text."""
+    """A few-shot example in the system text."""
 
     query: str
     title: str | None = None
@@ -43,12 +43,12 @@ class Example(Section):
 
     @property
     def pair(self) -> PairText:
-        """What is shown of it."""
+        """The example's texts."""
         return PairText(self.query, self.title, self.heading, self.chunk)
 
 
 class LabelExample(Section):
-    """How the reply is to look: the bare label, JSON, JSON with a reason."""
+    """Instructions for the reply's format: bare label, JSON, JSON with a rationale."""
 
     label: str
     json_: str = Field(alias="json")
@@ -56,7 +56,7 @@ class LabelExample(Section):
 
 
 class JudgePromptHead(Section):
-    """What prompt.yaml holds."""
+    """Content of prompt.yaml."""
 
     version: int
     domain: str = ""
@@ -69,9 +69,9 @@ class JudgePromptHead(Section):
     def _labels_tell_apart(self) -> JudgePromptHead:
         grades = list(self.labels.values())
         if len(set(grades)) < len(grades) or not min(grades) < self.relevant_from <= max(grades) or min(grades) < 0:
-            raise ValueError("labels need different grades, from 0, some of them below relevant_from and some not")
+            raise ValueError("labels need distinct grades >= 0, some below relevant_from and some not")
         if any(prefix != other and prefix.startswith(other) for prefix in self.labels for other in self.labels):
-            raise ValueError("no label may begin with another one")
+            raise ValueError("no label may be a prefix of another")
         return self
 
 
@@ -80,14 +80,14 @@ _EXAMPLES: TypeAdapter[tuple[Example, ...] | None] = TypeAdapter(tuple[Example, 
 
 @dataclass(frozen=True)
 class JudgePrompt:
-    """A checked prompt.
+    """A validated prompt.
 
     Attributes:
         name: of its folder.
-        head: version, labels, forms of the answer.
-        system: the system text's template.
-        user: the user text's template.
-        examples: in the order shown.
+        head: version, labels, reply formats.
+        system: template of the system message.
+        user: template of the user message.
+        examples: in order.
     """
 
     name: str
@@ -98,24 +98,24 @@ class JudgePrompt:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The answers it asks for, in the order of prompt.yaml."""
+        """The labels, in the order of prompt.yaml."""
         return tuple(self.head.labels)
 
     @property
     def is_graded(self) -> bool:
-        """Whether there are more grades than relevant and not relevant."""
+        """Whether there are more than two labels."""
         return len(self.head.labels) > 2
 
     @property
     def grades(self) -> dict[int, str]:
-        """What each grade from `relevant_from` on is called, the highest first; empty for a prompt without grades."""
+        """Names of the grades from `relevant_from` up, highest first; empty for a binary prompt."""
         if not self.is_graded:
             return {}
         called = {grade: self._label_name(label) for label, grade in self.head.labels.items()}
         return {grade: called[grade] for grade in sorted(called, reverse=True) if grade >= self.head.relevant_from}
 
     def _label_name(self, label: str) -> str:
-        """The label itself if it is a word, or what the system text says of it, as in `3: made for this query. …`."""
+        """The label if it is a word, or its name in the system text, as in `3: made for this query. …`."""
         if not label.isdigit():
             return label
         match = re.search(rf"^{re.escape(label)}: ([^.\n]{{1,{_NAME_CHARACTERS}}})[.\n]", self.system, re.MULTILINE)
@@ -123,7 +123,7 @@ class JudgePrompt:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all that it says, 16 hex digits."""
+        """SHA-256 of the whole prompt, 16 hex digits."""
         content = [
             self.head.model_dump(mode="json"),
             self.system,
@@ -136,14 +136,14 @@ class JudgePrompt:
         """The system message, the same for every pair.
 
         Args:
-            answer: how the reply is to look, one of `head.answer`.
+            answer: the format instruction, one of `head.answer`.
         """
         shown = "\n\n".join(self._example(example) for example in self.examples)
         values = {"domain": self.head.domain, "examples": shown, "answer": answer}
         return Template(self.system).fill(values)
 
     def user_text(self, pair: PairText) -> str:
-        """The pair, quoted; a line whose placeholder is unknown is left out."""
+        """The user message of a pair, quoted; lines with an unknown title or heading are left out."""
         around = {"query": pair.query, "title": pair.title, "heading": pair.heading}
         values = {name: self._quoted_once(text) for name, text in around.items() if text is not None}
         values["chunk"] = self.quoting.quote(pair.chunk)
@@ -151,17 +151,17 @@ class JudgePrompt:
 
     @cached_property
     def quoting(self) -> Quoting:
-        """Keeps foreign text apart from the prompt's own marks."""
+        """Escapes the prompt's own markers in foreign text."""
         return Quoting(self.user)
 
     @cached_property
     def _quoted_once(self) -> Callable[[str], str]:
-        """Quotes what comes with many pairs: queries, titles, headings."""
+        """Cached quoting for texts that repeat across pairs: queries, titles, headings."""
         return lru_cache(_KEPT_TEXTS)(self.quoting.quote)
 
     @cached_property
     def _user_template(self) -> Callable[[bool, bool], Template]:
-        """The user text's template for pairs with a title or without, with a heading or without."""
+        """User templates by presence of title and heading."""
 
         @cache
         def lines(title: bool, heading: bool) -> Template:
@@ -172,7 +172,7 @@ class JudgePrompt:
         return lines
 
     def messages(self, pair: PairText, answer: str) -> list[Message]:
-        """What a chat model is sent for a pair."""
+        """Chat messages for a pair."""
         return [
             {"role": "system", "content": self.system_text(answer)},
             {"role": "user", "content": self.user_text(pair)},
@@ -183,11 +183,11 @@ class JudgePrompt:
 
 
 def load_prompt(name: str) -> JudgePrompt:
-    """One of Darklode's prompts by its name, or a folder with prompt.yaml, system.md, user.md and examples.yaml.
+    """Load a built-in prompt by name, or a folder with prompt.yaml, system.md, user.md and examples.yaml.
 
     Raises:
-        SettingsError: no such prompt, a file that is missing or cannot be read, an unknown or missing placeholder, an
-            example whose label is none.
+        SettingsError: no such prompt, a missing or unreadable file, an unknown or missing placeholder, or an example
+            with an unknown label.
     """
     folder = PromptFolder.find("judge", name)
     head = folder.load("prompt.yaml", TypeAdapter(JudgePromptHead))

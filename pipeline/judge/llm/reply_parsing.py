@@ -1,4 +1,4 @@
-"""What a chat completion says of a pair, or why it says nothing."""
+"""Read the verdict from a chat completion, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from darklode.pipeline.judge.llm.response_formats import LABEL_TOKENS, NoLabelFo
 from darklode.pipeline.judge.llm.served_model import other_model
 from darklode.pipeline.judge.port import REPLIES, ReplyBatch
 
-EVEN = np.float32(0.5)
-"""At this probability relevant and not relevant are equally likely."""
+EVEN_ODDS = np.float32(0.5)
+"""Probability at which relevant and not relevant are equally likely."""
 
-UNRECORDED = "kept by an earlier version, which recorded no reason"
+UNRECORDED = "judged by an earlier version, which recorded no reason"
 
 _DROPPED = "the reply is contradictory: "
-"""So begins the error of a label that an earlier version dropped, whose log-probabilities were against it."""
+"""Prefix of the error with which an earlier version dropped labels that contradict their log-probabilities."""
 
 _LONGEST_RAW = 4000
 _ROUNDING = 1e-9
@@ -44,47 +44,47 @@ _ROUNDING = 1e-9
 
 @dataclass
 class LlmReading:
-    """A verdict in the making.
+    """What was read from a reply.
 
     Attributes:
-        values: columns of `REPLIES`; unknown ones are left out.
-        refused: whether the pair is not to be asked again.
-        thought: whether the model thought before it answered.
-        cut_off: whether the limit on its tokens ended the reply.
-        other_model: what is to be said of a reply in another model's name; empty where there is nothing.
+        values: columns of `REPLIES`; unknown ones are missing.
+        is_refused: the pair must not be requested again.
+        has_reasoning: the model produced reasoning tokens.
+        is_truncated: the reply was truncated at max_tokens.
+        other_model: warning that another model's name was returned; empty if not.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
-    refused: bool = False
-    thought: bool = False
-    cut_off: bool = False
+    is_refused: bool = False
+    has_reasoning: bool = False
+    is_truncated: bool = False
     other_model: str = ""
 
     @property
-    def readable(self) -> bool:
+    def is_readable(self) -> bool:
         """Whether there is a label."""
         return "relevant" in self.values
 
     def add_usage(self, earlier: LlmReading) -> None:
-        """Count an earlier attempt in: its tokens were paid for. A pair that was refused has no attempts left."""
+        """Add the usage of an earlier attempt. Attempts of a refused pair are not added, since it gets none again."""
         tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
-        for name in tokens if self.refused else (*tokens, "attempts"):
+        for name in tokens if self.is_refused else (*tokens, "attempts"):
             if earlier.values.get(name) is not None:
                 self.values[name] = parse_count((self.values.get(name) or 0) + earlier.values[name])
 
 
 def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading:
-    """A reply's label, probabilities and usage; what cannot be read leaves the raw reply and the reason.
+    """A reply's label, probability and usage; an unreadable reply gives the raw text and an error.
 
-    The label is the one that the model wrote. Log-probabilities that are impossible, tied or against that label give no
-    probability.
+    The label is the one that the model wrote. Log-probabilities that are impossible, tied, or contradict the label give
+    no probability.
 
     Args:
         completion: has at least one choice with a message (see `chat.completion_of`).
-        template: what it is a reply to.
+        template: the judge.
 
     Raises:
-        DarklodeError: it names another model than was asked, and `judge.trust_name` is not set.
+        DarklodeError: the reply names another model, and `judge.trust_name` is not set.
     """
     other = other_model(completion, template.settings)
     if other and not template.settings.trust_name:
@@ -93,7 +93,7 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
     content = choice["message"].get("content")
     thought = _thought_tokens(choice["message"], completion.get("usage"))
     values = {"attempts": 1} | _usage(completion)
-    reading = LlmReading(values, thought=thought, cut_off=is_cut_off(choice), other_model=other)
+    reading = LlmReading(values, has_reasoning=thought, is_truncated=is_cut_off(choice), other_model=other)
     try:
         _check(choice, content)
         label, reason = template.form.read(content, prompt.labels)
@@ -102,7 +102,7 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
     else:
         reading.values |= {"raw_reply": content, "rationale": reason} | _label(label, prompt)
         try:
-            shares = _shares(choice, label, template.form, prompt)
+            shares = _label_probabilities(choice, label, template.form, prompt)
             reading.values |= _probability(label, shares, prompt)
         except NoProbability as error:
             reading.values |= {"no_probability": str(error)} | (
@@ -112,14 +112,14 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
 
 
 def _raw(message: Mapping[str, Any]) -> str | None:
-    """What it said, or else why it refused."""
+    """The content, or else the refusal."""
     content = message.get("content")
     raw = content if isinstance(content, str) else message.get("refusal")
     return str(raw)[:_LONGEST_RAW] if raw else None
 
 
 def _thoughts(message: Mapping[str, Any]) -> str:
-    """Those that the server keeps apart from the content, by either of the two names in use."""
+    """Reasoning that the server returns separately, under either of the two common field names."""
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     return reasoning if isinstance(reasoning, str) else ""
 
@@ -140,11 +140,13 @@ def _check(choice: Mapping[str, Any], content: object) -> None:
         raise NoLabelFound("the reply is empty")
 
 
-def _shares(choice: Mapping[str, Any], label: str, form: OutputFormat, prompt: JudgePrompt) -> dict[str, float]:
+def _label_probabilities(
+    choice: Mapping[str, Any], label: str, form: OutputFormat, prompt: JudgePrompt
+) -> dict[str, float]:
     """Probabilities of the labels.
 
     Raises:
-        NoProbability: the server gave none, none of the label's own tokens, or impossible ones.
+        NoProbability: log-probabilities are missing, do not cover the label, or are impossible.
     """
     logprobs, message = choice.get("logprobs"), choice["message"]
     if not form.logprobs or not isinstance(logprobs, dict) or not (tokens := logprobs.get("content")):
@@ -165,17 +167,17 @@ def _label(label: str, prompt: JudgePrompt) -> dict[str, Any]:
 
 
 def _probability(label: str, shares: Mapping[str, float], prompt: JudgePrompt) -> dict[str, Any]:
-    """Of being relevant, and of a graded prompt the mean grade.
+    """Probability of relevance and, for a graded prompt, the expected grade.
 
     Raises:
-        NoProbability: they tie, or favour another label than the one that was written.
+        NoProbability: they tie, or favor another label than the one written.
     """
     grades, least = prompt.head.labels, prompt.head.relevant_from
     probability = min(1.0, sum(share for label_name, share in shares.items() if grades[label_name] >= least))
-    if np.float32(probability) == EVEN:
+    if np.float32(probability) == EVEN_ODDS:
         raise NoProbability(TIED)
     likelier_label = shares[label] < max(shares.values()) - _ROUNDING
-    if likelier_label or (grades[label] >= least) != (probability > EVEN):
+    if likelier_label or (grades[label] >= least) != (probability > EVEN_ODDS):
         raise NoProbability(CONTRADICTED)
     values = {"probability": probability, "contradicted": False}
     if prompt.is_graded:
@@ -198,7 +200,7 @@ def _usage(completion: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reply_batch(readings: Iterable[tuple[int, LlmReading]]) -> ReplyBatch:
-    """Rows and their readings as a table."""
+    """Convert rows and readings to a table."""
     buffered = list(readings)
     columns = [
         pa.array([reading.values.get(name) for _, reading in buffered], REPLIES.field(name).type)
@@ -208,13 +210,12 @@ def reply_batch(readings: Iterable[tuple[int, LlmReading]]) -> ReplyBatch:
 
 
 def recall_replies(replies: pa.Table, template: RequestTemplate) -> pa.Table:
-    """Kept verdicts as they would be kept today.
+    """Apply the current rules to verdicts from the ledger.
 
-    A label that an earlier version dropped as contradictory stands, and is contradicted.
-
-    A probability that ties or is on the other side of one half than the label is unknown, as in `read`. So is that of a
-    model that thought, where an earlier version took it from the first thought, not from the label (see
-    `content_tokens`): there a reply took more tokens than its label has bytes, and one to end it.
+    A label that an earlier version dropped as contradictory is restored, and marked as contradicted. A probability that
+    ties or contradicts the label is removed, as in `read`. So is the probability of a reasoning model, if an earlier
+    version took it from the first reasoning token instead of the label (see `content_tokens`); such a reply has more
+    tokens than its label has bytes plus one end token.
 
     Args:
         replies: rows of `REPLIES` from the ledger.
@@ -226,10 +227,10 @@ def recall_replies(replies: pa.Table, template: RequestTemplate) -> pa.Table:
     before = pc.multiply(pc.subtract(replies["attempts"], 1), LABEL_TOKENS)
     own = pc.add(pc.add(pc.binary_length(replies["raw_reply"]), 1), before)
     thought = pc.and_(earlier, pc.fill_null(pc.greater(replies["completion_tokens"], own), False))
-    if form.is_object:  # there the label was found behind the thoughts
+    if form.is_object:  # in JSON the label was found after the reasoning
         thought = pc.and_(thought, False)
-    tied = pc.fill_null(pc.equal(replies["probability"], pa.scalar(EVEN)), False)
-    likely = pc.greater(replies["probability"], pa.scalar(EVEN))
+    tied = pc.fill_null(pc.equal(replies["probability"], pa.scalar(EVEN_ODDS)), False)
+    likely = pc.greater(replies["probability"], pa.scalar(EVEN_ODDS))
     other = pc.and_not(pc.fill_null(pc.not_equal(replies["relevant"], likely), False), pc.or_(thought, tied))
     for name in ("probability", "expected_grade"):
         replies = _with_column(replies, name, pc.if_else(pc.or_(pc.or_(thought, tied), other), None, replies[name]))
@@ -258,7 +259,9 @@ def _with_dropped_labels(replies: pa.Table, template: RequestTemplate) -> pa.Tab
 
 
 def _with_label(row: dict[str, Any], template: RequestTemplate) -> dict[str, Any]:
-    """A row of `REPLIES` with the label of its raw reply, which may have been cut; as it is where none can be read."""
+    """A row of `REPLIES` with the label read from its raw reply; unchanged if it is unreadable (raw replies may be
+    cut).
+    """
     try:
         label, reason = template.form.read(row["raw_reply"] or "", template.prompt.labels)
     except NoLabelFound:

@@ -1,4 +1,4 @@
-"""The model behind a name: whatever a server calls it, what is served is part of who the judge is."""
+"""Identify the model that is served under a name; it is part of the judge's id."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.call_errors import Passing, Response, fault_of_response
 from darklode.pipeline.base.remote.client import Session
-from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.llm.settings import LlmSettings
 
 
 async def served_identity(settings: LlmSettings, session: Session) -> str | None:
-    """What the servers say now that they serve under `judge.model`: the `root` and `revision` of their `/models`.
+    """The `root` and `revision` that the servers' `/models` report for `judge.model`.
 
-    Empty where that is the name itself, where no server says it, or with `judge.trust_name`; None where none answers.
+    Empty if that is the name itself, if no server reports it, or with `judge.trust_name`; None if no server answers.
 
     Raises:
         DarklodeError: the servers serve different models.
@@ -25,16 +25,16 @@ async def served_identity(settings: LlmSettings, session: Session) -> str | None
     shown = [_model_identity(response, settings) for response in await session.look("/models") if response]
     identities = sorted({name for name in shown if name is not None})
     if len(identities) > 1:
-        each = ", ".join(name or "nothing that they name" for name in identities)
+        each = ", ".join(name or "not reported" for name in identities)
         raise DarklodeError(
-            f"the servers of {settings.model} serve different models: {each}. Serve one, or set judge.trust_name where "
-            "it is one model in several places"
+            f"the servers of {settings.model} serve different models: {each}. Serve one model, or set judge.trust_name "
+            "if these are the same model"
         )
     return identities[0] if identities else None
 
 
 def _model_identity(response: Response, settings: LlmSettings) -> str | None:
-    """What one server says; None where it cannot say anything yet."""
+    """One server's answer; None if it is temporarily unavailable."""
     if response.status != 200:
         passing = isinstance(fault_of_response(response, "", "", "judge"), Passing)
         return None if passing else ""
@@ -54,11 +54,11 @@ def _text(value: object) -> str:
 
 
 def other_model(completion: Mapping[str, Any], settings: LlmSettings) -> str:
-    """What to say of a reply in another model's name than was asked; empty if it names none, or the right one."""
+    """Error message if a reply names another model than requested; empty if it names none or the right one."""
     by = _text(completion.get("model"))
     if by in {"", settings.model}:
         return ""
     return (
-        f"{settings.model} was asked, and {by!r} answered. Name the model that answers in judge.model, so that its "
-        "verdicts are kept as its own; or set judge.trust_name, where both names are the same model's"
+        f"{settings.model} was requested, but {by!r} answered. Set judge.model to the model that answers, or set "
+        "judge.trust_name if both names are the same model"
     )

@@ -1,5 +1,5 @@
 """Admission of log days: daily statistics, implausible days, and people's decisions.
 
-In data order: `figures`, `measures`, `plausible`, `stage`. `decisions` holds people's decisions, and other stages read
-`admitted`.
+In data order: `daily_statistics`, `measures`, `outlier_score`, `stage`. `decisions` has people's decisions; other
+stages read `admitted_log`.
 """

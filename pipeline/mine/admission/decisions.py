@@ -57,7 +57,7 @@ class DecisionRequest:
             SettingsError: an invalid date, a day that is not in the log, or one that is both accepted and discarded.
         """
         if both := sorted(set(self.accept) & set(self.discard)):
-            raise SettingsError(f"{both[0]} cannot be accepted and discarded at once")
+            raise SettingsError(f"{both[0]} is both accepted and discarded; decide for one")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         wishes: list[tuple[Verdict, str]] = [("accepted", day) for day in self.accept]
         wishes += [("discarded", day) for day in self.discard]
@@ -65,7 +65,7 @@ class DecisionRequest:
             tenant, _, day = tenant_names.rpartition(":")
             iso = _iso(day)
             if iso not in marks:
-                raise SettingsError(f"the log holds no day {iso}; `darklode status RUN` lists the days held back")
+                raise SettingsError(f"the log has no day {iso}; `darklode status RUN` lists the days held back")
             yield Decision(iso, tenant or None, verdict, self.because, now, marks[iso])
 
 
@@ -73,7 +73,7 @@ def _iso(day: str) -> str:
     try:
         return date.fromisoformat(day).isoformat()
     except ValueError as error:
-        raise SettingsError(f"{day!r} is no day; write 2026-03-11, or TENANT:2026-03-11") from error
+        raise SettingsError(f"{day!r} is not a date; write 2026-03-11, or TENANT:2026-03-11") from error
 
 
 class Decisions:
@@ -93,7 +93,7 @@ class Decisions:
             return [Decision(**row) for row in rows]
         except (ValueError, TypeError) as error:
             message = f"{self._store.path(FILE)} is damaged ({error})"
-            raise ArtifactError(f"{message}; mend it by hand or delete it, and decide anew about days held") from error
+            raise ArtifactError(f"{message}; repair or delete it, and decide again about held days") from error
 
     def add(self, made: Iterable[Decision]) -> None:
         """Append decisions that change something."""
@@ -117,6 +117,6 @@ class Decisions:
         return by_day
 
 
-def identity(standing: Mapping[str, Sequence[Decision]]) -> list[Json]:
+def identity(decisions: Mapping[str, Sequence[Decision]]) -> list[Json]:
     """Everything that decisions can change, as plain values."""
-    return [[asdict(decision) for decision in made] for _, made in sorted(standing.items())]
+    return [[asdict(decision) for decision in made] for _, made in sorted(decisions.items())]

@@ -1,8 +1,8 @@
 """Measures of a day, each on a scale with constant variance for ordinary days.
 
 Counts are on a log scale, so differences are log ratios. Shares are transformed by arcsine of the square root. A
-profile
-(clicks by position, searches by hour) is the root of its likelihood ratio per count against earlier admitted days.
+profile (clicks by position, searches by hour) is the root of its likelihood ratio per count against earlier admitted
+days.
 """
 
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ SHARES = {
     "top_session": ("top_session", "searches"),
 }
 
-# A tenant without a row is one whose day is empty: it was there before, and its searches are none.
+# A tenant without a row today had earlier days, so today counts as a day with zero searches.
 TODAY = """
     SELECT *, coalesce(impressions, 0) + coalesce(bots, 0) AS shown
     FROM (SELECT DISTINCT tenant FROM (FROM figures_before UNION ALL FROM figures))

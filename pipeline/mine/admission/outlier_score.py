@@ -66,11 +66,9 @@ def distances(connection: duckdb.DuckDBPyConnection, measures: pa.Table, day: st
     """Rows of `day_measures` for a day.
 
     A value is compared with the same weekday of earlier weeks and, until there are three of these, also with all days
-    of the
-    last four weeks; the smaller distance counts. If the last three days deviated from their expectation, the day may
-    deviate
-    as much. The distance is divided by the median absolute deviation (at least the measure's minimum spread) and by the
-    sampling error of its counts.
+    of the last four weeks; the smaller distance counts. If the last three days deviated from their expectation, the day
+    may deviate as much. The distance is divided by the median absolute deviation (at least the measure's minimum
+    spread) and by the sampling error of its counts.
 
     Args:
         connection: with `measures_before`: rows of `day_measures` of admitted days of the last eight weeks.

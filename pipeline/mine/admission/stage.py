@@ -58,7 +58,7 @@ class TenantHistory:
         return made[-1] if made else None
 
 
-def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, standing: TenantHistory) -> None:
+def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, history: TenantHistory) -> None:
     """Compare each tenant's day with its earlier admitted days, in calendar order, whenever the days arrived.
 
     A day depends on the eight weeks before it: a nightly run computes its own day, and a late day recomputes those
@@ -68,18 +68,18 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, stan
         tables: `day_figures` and `day_marks`.
         output: `day_measures` and `log_days`, one part per day.
         settings: the limit, and whether implausible days are held back.
-        standing: files read, and people's decisions.
+        history: files read, and people's decisions.
     """
     figures, marks = tables.by_day("day_figures"), tables.by_day("day_marks")
     counts, without = Counter[str](), dict[str, Any]()
     with tables.connect() as connection:
         past = PastDays(connection, tables, output, figures, marks)
-        days = _calendar(figures, standing)
+        days = _calendar(figures, history)
         for number, day in enumerate(days):
-            with output.unit(day, key_of(past.basis(day), _outside_range(standing, day))) as unit:
+            with output.unit(day, key_of(past.basis(day), _outside_range(history, day))) as unit:
                 if not unit.done:
                     past.load(day)
-                    unit.facts[WITHOUT] = _judge(connection, output, day, settings, standing)
+                    unit.facts[WITHOUT] = _judge(connection, output, day, settings, history)
             counts.update(past.add(day, unit))
             without[day] = unit.facts.get(WITHOUT)
             output.progress(number + 1, len(days), day)
@@ -90,13 +90,13 @@ def admit_days(tables: Tables, output: Output, settings: AdmissionSettings, stan
     output.count(FunnelStep("admit_days", "impressions", rows, "impressions", rows - sum(dropped.values()), dropped))
 
 
-def _outside_range(standing: TenantHistory, day: str) -> list[Json]:
-    return [day in standing.read, identity({day: standing.decided.get(day, ())})]
+def _outside_range(history: TenantHistory, day: str) -> list[Json]:
+    return [day in history.read, identity({day: history.decided.get(day, ())})]
 
 
-def _calendar(figures: Days, standing: TenantHistory) -> list[str]:
+def _calendar(figures: Days, history: TenantHistory) -> list[str]:
     """The days of the log and those between them; at most eight weeks of a gap, since a wrong clock may say 1970."""
-    day_dates = sorted(date.fromisoformat(day) for day in {*figures, *standing.read})
+    day_dates = sorted(date.fromisoformat(day) for day in {*figures, *history.read})
     gaps = (
         current + timedelta(number)
         for current, following in pairwise(day_dates)
@@ -110,7 +110,7 @@ def _judge(
     output: Output,
     day: str,
     settings: AdmissionSettings,
-    standing: TenantHistory,
+    history: TenantHistory,
 ) -> dict[str, Any]:
     """Write a day's measures and states; returns the tenants left out, and whether any rows remain."""
     measures = distances(connection, compute_measures(connection, day), day)
@@ -121,9 +121,9 @@ def _judge(
         reasons.setdefault(row["tenant"], []).append(reason(row))
     rows = []
     for row in connection.sql(SEEN).to_arrow_table().to_pylist():
-        tenant_reasons, decision = reasons.get(row["tenant"], []), standing.verdict(day, row["tenant"])
+        tenant_reasons, decision = reasons.get(row["tenant"], []), history.verdict(day, row["tenant"])
         if row["rows"] or tenant_reasons or decision:
-            state = _state(bool(row["rows"]) or day in standing.read, bool(tenant_reasons) and settings.hold, decision)
+            state = _state(bool(row["rows"]) or day in history.read, bool(tenant_reasons) and settings.hold, decision)
             decision_columns = {"decided": decision.at, "because": decision.because} if decision else {}
             rows.append(
                 row | {"date": date.fromisoformat(day), "state": state, "reasons": tenant_reasons} | decision_columns

@@ -1,7 +1,7 @@
 """Algorithm 1 of ScalingNote over a whole log, without comparing all pairs of queries.
 
-Queries and terms are numbered, queries are joined by shared keys (`lenders`), and the pairs become rows of
-`associations`. Associated queries with different Top4 share no key; `wide_pairs` finds those.
+Queries and terms are numbered, queries are joined on shared term keys (`lenders`), and the pairs become rows of
+`associations`. Associated queries whose four top terms differ share no key; `keyless_relevance_pairs` finds those.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.pipeline.mine.association.lenders import (
-    EVERYBODY,
+    ALL_QUERIES,
     TermKeys,
     borrowing_queries,
-    bounded_parties,
-    cut_by_date,
-    keys_of,
-    pairs_since,
+    bound_lenders,
+    build_term_keys,
+    count_over_bound,
+    pairs_since_sql,
 )
 from darklode.schemas.mined_tables import ASSOCIATIONS
 from darklode.schemas.mining import AssociateSettings
@@ -41,13 +41,12 @@ _PLACED = """
 
 
 class TermNumbers(NamedTuple):
-    """Queries and terms as integers, which joins use.
+    """Integer ids of queries and terms, which joins use.
 
     Attributes:
         queries: q, tenant, query_id, date; q from 0 in order of tenant and query_id.
         terms: t, tenant, term, numbered likewise; the same term of another tenant is another term.
-        placed: q, date, t, importance, place; place 1 is a query's most important term, ties in the order of UTF-8
-            bytes.
+        placed: q, date, t, importance, place; place 1 is a query's most important term, ties in UTF-8 byte order.
     """
 
     queries: Relation
@@ -55,7 +54,7 @@ class TermNumbers(NamedTuple):
     placed: Relation
 
 
-def number(connection: duckdb.DuckDBPyConnection) -> TermNumbers:
+def number_terms(connection: duckdb.DuckDBPyConnection) -> TermNumbers:
     """Number the queries and terms of the tables `log_queries` and `query_terms`."""
     queries, terms = materialize(connection, _QUERIES), materialize(connection, _TERMS)
     return TermNumbers(queries, terms, materialize(connection, _PLACED, queries=queries, terms=terms))
@@ -72,19 +71,20 @@ _TOPS = """
 
 
 class TermNames:
-    """Names of the numbers, in memory: about 60 bytes per query, plus the top terms of borrowing queries.
+    """Names of queries and terms by number, in memory: about 60 bytes per query, plus the top terms of borrowing
+    queries.
 
     Args:
         connection: has the relations.
         numbers: of all queries and terms.
-        wanted: `TermKeys.required`.
+        required_terms: `TermKeys.required`.
         borrowing: q: the queries whose terms are needed.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, query_relation: Relation, borrowing: Relation
+        self, connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, required_terms: Relation, borrowing: Relation
     ) -> None:
-        tops = _TOPS.format(**numbers._asdict(), wanted=query_relation, borrowing=borrowing)
+        tops = _TOPS.format(**numbers._asdict(), wanted=required_terms, borrowing=borrowing)
         queries = connection.sql(tops).to_arrow_table()
         self._tenants = queries["tenant"].combine_chunks().dictionary_encode()
         self._ids = queries["query_id"].cast(pa.large_string()).combine_chunks()
@@ -106,7 +106,7 @@ class TermNames:
         return ASSOCIATIONS.rows(columns)
 
     def _match_terms(self, pairs: pa.Table) -> pa.Array:
-        """The borrower's terms that its kind of association matched, most important first."""
+        """The borrower's terms that made the association, most important first."""
         borrowers = pairs["q"].combine_chunks()
         click = pc.equal(pairs["kind"].combine_chunks(), "click")
         numbers = pc.if_else(click, self._clicks.take(borrowers), self._tops.take(borrowers))
@@ -114,7 +114,8 @@ class TermNames:
         return pa.ListArray.from_arrays(pc.subtract(numbers.offsets, numbers.offsets[0]), terms)
 
 
-# Two such Top4 differ in a term each, and each query has the other's term below its own: an order that is turned round.
+# If the top four terms of two such queries differ, each query ranks some term of its own above one of the other's, and
+# the other query ranks the two in reverse. Only queries that take part in such a reversed order are candidates.
 _STRONG = """
     WITH strong AS MATERIALIZED (
         SELECT q, t, place, importance FROM {placed} WHERE importance > $th_rel::FLOAT
@@ -138,7 +139,7 @@ _RAREST = """
     SELECT key, least(t[1], t[2]) AS a, greatest(t[1], t[2]) AS b FROM pairs
 """
 
-# A row: all terms of the foreign set `key` are above th_rel in q, whose own set is `own`.
+# A row: all terms of another query's top set `key` are above th_rel in q, whose own top set is `own`.
 _COVERS = """
     SELECT rarest.key, wide.q, wide.date, wide.key AS own
     FROM {terms} AS x JOIN {terms} AS y USING (q) JOIN {rarest} AS rarest ON x.t = rarest.a AND y.t = rarest.b
@@ -162,13 +163,18 @@ _PAIRS = """
 """
 
 
-def wide_pairs(
-    connection: duckdb.DuckDBPyConnection, placed: Relation, keys: TermKeys, settings: AssociateSettings, borrow: range
+def keyless_relevance_pairs(
+    connection: duckdb.DuckDBPyConnection,
+    placed: Relation,
+    keys: TermKeys,
+    settings: AssociateSettings,
+    borrowers: range,
 ) -> Relation:
-    """Relevance associations of queries with different Top4, which requires more than 4 terms above th_rel in both.
+    """Relevance associations between queries with different top four terms; both need more than 4 terms above th_rel.
 
-    They need importances that rank the same terms differently in two queries, so a planner with one weight per term has
-    none. They are rare and found by the two rarest terms of a Top4 instead of by comparing all pairs.
+    They need importances that rank the same terms differently in two queries, so term weights that are the same in all
+    queries produce none. They are rare, and are found through the two rarest terms of a top set instead of by comparing
+    all pairs.
 
     Returns:
         q, lender, date, lender_date, score; both directions, for the borrowing queries.
@@ -178,7 +184,7 @@ def wide_pairs(
     rarest = materialize(connection, _RAREST, terms=terms, sets=keys.sets, wide=wide)
     covers = materialize(connection, _COVERS, terms=terms, rarest=rarest, wide=wide, sets=keys.sets)
     mutual = materialize(connection, _MUTUAL, covers=covers, sets=keys.sets, terms=terms)
-    pairs = materialize(connection, _PAIRS, {"first": borrow.start, "last": borrow.stop}, mutual=mutual)
+    pairs = materialize(connection, _PAIRS, {"first": borrowers.start, "last": borrowers.stop}, mutual=mutual)
     drop(connection, terms, wide, rarest, covers, mutual)
     return pairs
 
@@ -190,17 +196,16 @@ class Associations:
     """The associations of the queries in a connection's `log_queries` and `query_terms`.
 
     Cost grows with queries and associations, not with pairs of queries, and spills to disk at the connection's memory
-    limit;
-    only query ids and top terms are kept in memory (`TermNames`).
+    limit; only query ids and top terms are kept in memory (`TermNames`).
 
     Args:
         connection: with the tables.
-        settings: rule, thresholds and bound.
+        settings: rule, thresholds and maximum lenders per key.
         since: only associations with a query first searched on that day or later.
-        share: only the borrowers of one of n equal shares, in order of tenant and query_id: (index, n).
+        share: (i, n): only borrowers in the i-th of n equal shares, ordered by tenant and query_id.
 
     Attributes:
-        cut: associations dropped by `max_lenders`, by date; incomplete for dates before `since`.
+        over_bound: number of associations dropped by `max_lenders`, by date; incomplete before `since`.
     """
 
     def __init__(
@@ -211,14 +216,14 @@ class Associations:
         share: tuple[int, int] = (0, 1),
     ) -> None:
         self._connection, self._since = connection, since
-        numbers = number(connection)
-        borrow = _borrow(connection, numbers, *share)
-        keys = keys_of(connection, numbers.placed, settings, borrow)
-        wide = wide_pairs(connection, numbers.placed, keys, settings, borrow)
-        parties = bounded_parties(connection, keys, numbers.queries, settings.max_lenders)
+        numbers = number_terms(connection)
+        borrowers = _share_of_queries(connection, numbers, *share)
+        keys = build_term_keys(connection, numbers.placed, settings, borrowers)
+        wide = keyless_relevance_pairs(connection, numbers.placed, keys, settings, borrowers)
+        lending = bound_lenders(connection, keys, numbers.queries, settings.max_lenders)
         self._names = TermNames(connection, numbers, keys.required, borrowing_queries(connection, keys, wide, since))
-        self.cut: dict[date, int] = cut_by_date(connection, parties)
-        self._query = pairs_since(parties, wide)
+        self.over_bound: dict[date, int] = count_over_bound(connection, lending)
+        self._query = pairs_since_sql(lending, wide)
         drop(connection, keys.required, keys.click_lenders, keys.sets, numbers.placed)
 
     def rows(self) -> Iterator[tuple[date, pa.Table]]:
@@ -232,17 +237,17 @@ class Associations:
             yield day, self._names.rows(pairs)
 
 
-def _borrow(connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, shard_number: int, places: int) -> range:
-    if places == 1:
-        return EVERYBODY
+def _share_of_queries(connection: duckdb.DuckDBPyConnection, numbers: TermNumbers, share: int, n_shares: int) -> range:
+    if n_shares == 1:
+        return ALL_QUERIES
     (count,) = connection.sql(f"SELECT count(*) FROM {numbers.queries}").fetchall()[0]
-    return range(count * shard_number // places, count * (shard_number + 1) // places)
+    return range(count * share // n_shares, count * (share + 1) // n_shares)
 
 
 def by_date(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[date, pa.Table]]:
     """Split rows ordered by `date` into pieces of one date and at most `PART_ROWS` rows.
 
-    DuckDB's batches depend on its number of threads; pieces split here are the same on every machine.
+    DuckDB's batch sizes depend on its number of threads; these pieces are the same on every machine.
     """
     waiting: pa.Table | None = None
     for batch in batches:

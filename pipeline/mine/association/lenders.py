@@ -1,20 +1,20 @@
-"""Keys by which queries borrow and lend evidence, and the bound on lenders per key: those searched first.
+"""Term keys on which borrowing and lending queries are joined, and the bound on lenders per key.
 
-Two queries with the same key are associated (ScalingNote, Algorithm 1).
+Two queries with the same key are associated (ScalingNote, Algorithm 1): the borrower gets the lender's evidence.
 
-A click key has up to three terms. By the paper's rule a query borrows by its Top2, and lends by every one or two of its
-terms above th_click. The guarded rule asks for a third term where two are not distinctive, and refuses a single term if
-the lender has another strong one (`GUARDED`). A relevance key is a set of up to 4 terms: if each query's Top4 lies in
-the
-other's terms above th_rel, and one of them has at most 4 such terms, both Top4 are the same set, so the queries share
-the
-key. `algorithm.wide_pairs` finds the others.
+A click key has up to three terms. By the paper's rule a query borrows on its two most important terms (Top2), and lends
+on every set of one or two terms above th_click. The guarded rule requires a third term where two are not distinctive,
+and a single-term key only matches lenders without another strong term (`GUARDED`).
 
-Without a bound, queries of frequent terms would make too many associations: a million queries of a Zipfian log have 670
-million. The bound orders lenders by date, then by least importance, then at random. A later query never displaces an
-earlier one, so the result for a date is the same whether it is computed that night or with all nights at once.
+A relevance key is a set of up to four terms (Top4). If each query's Top4 is above th_rel in the other query, and one of
+them has at most four terms above th_rel, both have the same Top4, so they share the key.
+`algorithm.keyless_relevance_pairs` finds the others.
 
-Importances are float32, and thresholds are compared as float32: an importance of 0.3 is not above a threshold of 0.3.
+Frequent terms make the bound necessary: a million queries of a Zipfian log have 670 million associations. The bound
+prefers lenders by date, then by minimum importance, then by hash. A later query never displaces an earlier one, so a
+date's result does not depend on whether it is computed that night or with all nights at once.
+
+Importances and thresholds are compared as float32: an importance of 0.3 is not above a threshold of 0.3.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ from darklode.pipeline.base.relations import Relation, drop, materialize
 from darklode.schemas.mining import AssociateSettings
 
 PAPER = "SELECT q, date, t, place FROM {placed} WHERE place <= 2"
-"""The terms a query borrows by: its Top2."""
+"""The terms on which a query borrows: its Top2."""
 
 GUARDED = """
     WITH shares AS (
@@ -41,11 +41,10 @@ GUARDED = """
     )
     SELECT q, date, t, place FROM shares JOIN cuts USING (q) WHERE place <= last
 """
-"""The same by the guarded rule: two terms if they hold half of the query's importance, else three.
+"""The guarded rule: two terms if they have half of the query's total importance, else three.
 
-Ties are not broken: a third term is taken with a second of the same importance, and a query that would have to choose
-its
-third term among equals does not borrow.
+Ties are not broken: a second term of the same importance as the third includes the third, and a query whose third term
+is tied with the fourth does not borrow.
 """
 
 _KEY = "({0}::HUGEINT * 2147483648 + {1}) * 2147483648 + {2}"
@@ -86,18 +85,18 @@ _RELEVANCE = "SELECT key, q, date, floor FROM {tops} JOIN {sets} USING (terms)"
 
 
 class TermKeys(NamedTuple):
-    """Who may borrow and lend by which key.
+    """Borrowing and lending queries by key.
 
-    All but `required` and `sets` have key, q, date and floor: the least importance of the key's terms in the query
-    (infinity for the borrower of a click, whose own importance does not count).
+    All but `required` and `sets` have the columns key, q, date and floor: the minimum importance of the key's terms in
+    the query (infinity for click borrowers, whose own importance does not count).
 
     Attributes:
-        required: the terms that a query borrows clicks by: q, date, t, place.
-        click_borrowers: by these terms.
-        click_lenders: by each key that some query borrows by.
-        relevance_borrowers: by their Top4.
-        relevance: lenders by their Top4.
-        sets: the Top4 by their keys: terms, key, queries.
+        required: terms on which a query borrows clicks: q, date, t, place.
+        click_borrowers: keys of these terms.
+        click_lenders: every key on which some query borrows.
+        relevance_borrowers: keys of their Top4.
+        relevance: lenders, keys of their Top4.
+        sets: the Top4 of each key: terms, key, queries.
     """
 
     required: Relation
@@ -108,11 +107,14 @@ class TermKeys(NamedTuple):
     sets: Relation
 
 
-EVERYBODY = range(1 << 31)
+ALL_QUERIES = range(1 << 31)
 
 
-def keys_of(
-    connection: duckdb.DuckDBPyConnection, placed: Relation, settings: AssociateSettings, borrow: range = EVERYBODY
+def build_term_keys(
+    connection: duckdb.DuckDBPyConnection,
+    placed: Relation,
+    settings: AssociateSettings,
+    borrowers: range = ALL_QUERIES,
 ) -> TermKeys:
     """The keys of all queries.
 
@@ -120,20 +122,21 @@ def keys_of(
         connection: has the relation.
         placed: `algorithm.TermNumbers.placed`.
         settings: rule and thresholds.
-        borrow: numbers of the queries that may borrow; all may lend.
+        borrowers: numbers of the queries that may borrow; all may lend.
     """
-    within = {"first": borrow.start, "last": borrow.stop}
+    within = {"first": borrowers.start, "last": borrowers.stop}
     guarded = settings.rule == "guarded"
     required = materialize(connection, GUARDED if guarded else PAPER, placed=placed)
-    borrowers = materialize(connection, _CLICK_BORROWERS, within, wanted=required)
+    click_borrowers = materialize(connection, _CLICK_BORROWERS, within, wanted=required)
     parameters = {"th_click": settings.th_click, "guarded": guarded}
-    lenders = materialize(connection, _CLICK_LENDERS, parameters, placed=placed, borrowers=borrowers)
+    click_lenders = materialize(connection, _CLICK_LENDERS, parameters, placed=placed, borrowers=click_borrowers)
     tops = materialize(connection, _TOPS, {"th_rel": settings.th_rel}, placed=placed)
     sets = materialize(connection, _SETS, tops=tops)
     relevance = materialize(connection, _RELEVANCE, tops=tops, sets=sets)
     drop(connection, tops)
-    some = relevance if borrow is EVERYBODY else materialize(connection, _WITHIN, within, relation=relevance)
-    return TermKeys(required, borrowers, lenders, some, relevance, sets)
+    is_all = borrowers is ALL_QUERIES
+    relevance_borrowers = relevance if is_all else materialize(connection, _WITHIN, within, relation=relevance)
+    return TermKeys(required, click_borrowers, click_lenders, relevance_borrowers, relevance, sets)
 
 
 _BORROWING = """
@@ -142,13 +145,13 @@ _BORROWING = """
 
 
 def borrowing_queries(connection: duckdb.DuckDBPyConnection, keys: TermKeys, wide: Relation, since: date) -> Relation:
-    """Queries with a possible association where one of the two queries is of `since` or later: q.
+    """Borrowers (q) of possible associations in which at least one query is of `since` or later.
 
     Args:
         connection: has the relations.
-        keys: who may borrow and lend.
+        keys: borrowers and lenders by key.
         wide: relevance pairs without a common key.
-        since: a day.
+        since: first date.
     """
     click = _BORROWING.format(borrowers=keys.click_borrowers, lenders=keys.click_lenders)
     relevance = _BORROWING.format(borrowers=keys.relevance_borrowers, lenders=keys.relevance)
@@ -199,13 +202,13 @@ _NEW = """
 """
 
 
-class AssociationParties(NamedTuple):
+class BoundedLending(NamedTuple):
     """Borrowers of one kind of association, and its lenders.
 
     Attributes:
         kind: click or relevance.
         borrowers: key, q, date, floor.
-        lenders: the same, and cut: whether the bound excludes it.
+        lenders: the same columns, and cut: whether the bound excludes the lender.
     """
 
     kind: str
@@ -213,45 +216,45 @@ class AssociationParties(NamedTuple):
     lenders: Relation
 
 
-def bounded_parties(
-    connection: duckdb.DuckDBPyConnection, keys: TermKeys, queries: Relation, max_pairs: int
-) -> list[AssociationParties]:
-    """Apply the bound; `max_pairs` 0 excludes nobody.
+def bound_lenders(
+    connection: duckdb.DuckDBPyConnection, keys: TermKeys, queries: Relation, max_lenders: int
+) -> list[BoundedLending]:
+    """Limit the lenders of each key.
 
     Args:
         connection: has the relations.
-        keys: possible borrowers and lenders.
+        keys: borrowers and lenders by key.
         queries: `algorithm.TermNumbers.queries`.
-        max_pairs: lenders per key.
+        max_lenders: per key; 0: no limit.
     """
-    bound = {"most": max_pairs or 1 << 62}
+    bound = {"most": max_lenders or 1 << 62}
     kinds = (
         ("click", keys.click_borrowers, keys.click_lenders),
         ("relevance", keys.relevance_borrowers, keys.relevance),
     )
     return [
-        AssociationParties(kind, borrowers, materialize(connection, _LENDERS, bound, lenders=lenders, queries=queries))
+        BoundedLending(kind, borrowers, materialize(connection, _LENDERS, bound, lenders=lenders, queries=queries))
         for kind, borrowers, lenders in kinds
     ]
 
 
-def cut_by_date(connection: duckdb.DuckDBPyConnection, parties: Iterable[AssociationParties]) -> dict[date, int]:
-    """Associations excluded by the bound, by their date."""
-    counted = " UNION ALL ".join(f"FROM ({_CUT.format(**each._asdict())})" for each in parties)
+def count_over_bound(connection: duckdb.DuckDBPyConnection, lending: Iterable[BoundedLending]) -> dict[date, int]:
+    """Number of associations excluded by the bound, by date."""
+    counted = " UNION ALL ".join(f"FROM ({_CUT.format(**each._asdict())})" for each in lending)
     date_rows = connection.sql(f"SELECT date, sum(pairs)::BIGINT FROM ({counted}) GROUP BY date").fetchall()
     return {day: pairs for day, pairs in date_rows if pairs}
 
 
-def pairs_since(parties: Iterable[AssociationParties], wide: Relation) -> str:
-    """SQL of the associations with a date of `$since` or later: date, q, lender, kind and score.
+def pairs_since_sql(lending: Iterable[BoundedLending], wide: Relation) -> str:
+    """SQL of the associations dated `$since` or later: date, q, lender, kind, score.
 
-    New queries borrow from all queries, old ones from new ones only.
+    Queries of `$since` or later borrow from all queries; earlier ones from those only.
 
     Args:
-        parties: of each kind.
+        lending: borrowers and lenders of each kind.
         wide: relevance pairs without a common key: q, lender, date, lender_date, score.
     """
     which = ("b.date >= $since", "b.date < $since AND l.date >= $since")
-    made = [_PAIRS.format(**each._asdict(), which=new) for each in parties for new in which]
+    made = [_PAIRS.format(**each._asdict(), which=new) for each in lending for new in which]
     everything = " UNION ALL ".join([*made, f"SELECT *, 'relevance' AS kind FROM {wide}"])
     return f"{_NEW.format(pairs=everything)} ORDER BY date, q, kind, lender"

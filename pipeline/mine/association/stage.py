@@ -1,4 +1,7 @@
-"""The stage `associate`: query associations by date, so that a nightly run computes new dates only."""
+"""The stage `associate`: Algorithm 1 of ScalingNote, one resumable unit per date.
+
+A query *borrows* click or relevance evidence from its associated queries, its *lenders*.
+"""
 
 from __future__ import annotations
 
@@ -29,108 +32,122 @@ _CONTENT = """
 
 
 SHARD_QUERIES = 1 << 12
-"""Minimum number of queries in a shard: each shard has to number all queries of the log, which costs the same however
-small the shard is."""
+"""Minimum number of borrowing queries in a shard: every shard numbers all queries of the log, whatever its size."""
 
 
 @dataclass(frozen=True)
 class AssociationShard:
-    """One of `places` shards of the borrowing queries, in order of tenant and query_id."""
+    """A contiguous share of the borrowing queries, ordered by tenant and query_id.
+
+    Attributes:
+        since: associations of earlier dates are left out.
+        number: index of the shard, from 0.
+        n_shards: number of shards.
+        basis: fingerprint of all inputs.
+    """
 
     tables: Tables
     settings: AssociateSettings
     since: date
     number: int
-    places: int
+    n_shards: int
     basis: str
 
     @property
     def name(self) -> str:
-        return f"associate {self.number + 1} of {self.places}"
+        return f"associate {self.number + 1} of {self.n_shards}"
 
     @property
     def folder(self) -> str:
-        return f"progress/{ASSOCIATE.name}/{key_of(self.basis, self.since.isoformat(), self.number, self.places)}"
+        return f"progress/{ASSOCIATE.name}/{key_of(self.basis, self.since.isoformat(), self.number, self.n_shards)}"
 
 
 def associate(tables: Tables, output: Output, settings: AssociateSettings, spread: Spread = here) -> None:
-    """Write the associations of ScalingNote, Algorithm 1, with one resumable unit per date.
+    """Write the associations between queries, with one resumable unit per date.
 
-    An association has the date of the later of its two queries, so a date depends on all queries and terms up to it: a
-    new date leaves earlier dates unchanged, while a late query recomputes its date and every later one.
+    An association is dated by the later of its two queries. A new date therefore leaves earlier dates unchanged; a
+    query that arrives late recomputes its date and all later ones.
+
+    Args:
+        tables: `query_terms` and `log_queries`.
+        output: `associations`, by date.
+        settings: rule, thresholds and the maximum number of lenders per key.
+        spread: runs the shards.
     """
-    totals: Counter[str] = Counter()
+    totals = Counter[str]()
     with tables.connect() as connection:
-        bases = chained_fingerprints(connection)
-    missing = [day for day, basis in bases.items() if not output.is_done(str(day), basis)]
-    cut = Counter[date]()
-    shards = _shards(tables, settings, missing, output.unit_key("", key_of(*bases.values())), spread.places)
-    pieces = [_Pieces(shard_pieces, cut) for shard_pieces in spread(associate_shard, shards)]
-    for done, (day, basis) in enumerate(bases.items()):
+        fingerprints = chained_fingerprints(connection)
+    missing = [day for day, basis in fingerprints.items() if not output.is_done(str(day), basis)]
+    basis_of_all = output.unit_key("", key_of(*fingerprints.values()))
+    shards = _shards(tables, settings, missing, basis_of_all, spread.places)
+    over_bound = Counter[date]()
+    results = [_ShardResult(pieces, over_bound) for pieces in spread(associate_shard, shards)]
+    for done, (day, basis) in enumerate(fingerprints.items()):
         with output.unit(str(day), basis) as unit:
-            if pieces and not unit.done:
-                unit.facts["kept"] = _write(_day_batches(pieces, day), output)
-                unit.facts["cut"] = cut[day]
+            if results and not unit.done:
+                unit.facts["written"] = _write(_associations_of_day(results, day), output)
+                unit.facts["over_bound"] = over_bound[day]
         totals.update(unit.facts)
-        output.progress(done + 1, len(bases), str(day))
-    n_kept, every = totals["kept"], totals["kept"] + totals["cut"]
-    output.count(FunnelStep("associate", "queries", tables.rows("log_queries"), "associations", every))
-    crowded = {"key has enough lenders": totals["cut"]} if totals["cut"] else {}
-    output.count(FunnelStep("bound lenders", "associations", every, "associations", n_kept, crowded))
+        output.progress(done + 1, len(fingerprints), str(day))
+    n_written, n_all = totals["written"], totals["written"] + totals["over_bound"]
+    output.count(FunnelStep("associate", "queries", tables.rows("log_queries"), "associations", n_all))
+    dropped = {"more than associate.max_lenders per key": totals["over_bound"]} if totals["over_bound"] else {}
+    output.count(FunnelStep("bound lenders", "associations", n_all, "associations", n_written, dropped))
 
 
 def _shards(
     tables: Tables, settings: AssociateSettings, missing: Sequence[date], basis: str, places: int
 ) -> list[AssociationShard]:
-    """Shards for the first missing date and all later ones; none if no date is missing."""
+    """Shards that compute the first missing date and all later ones; none if no date is missing."""
     count = max(1, min(places, tables.rows("log_queries") // SHARD_QUERIES)) if missing else 0
     return [AssociationShard(tables, settings, missing[0], number, count, basis) for number in range(count)]
 
 
 def associate_shard(shard: AssociationShard) -> Pieces:
-    """First a table of how many associations exceeded the bound, by date; then the rest, ordered by date and query."""
+    """Compute the associations of a shard.
+
+    Yields:
+        First the number of associations over the bound, by date; then rows of `associations`, by date and query.
+    """
     with shard.tables.connect() as connection:
-        associations = Associations(connection, shard.settings, shard.since, (shard.number, shard.places))
-        yield pa.table(
-            {"date": pa.array(associations.cut, pa.date32()), "cut": pa.array(associations.cut.values(), pa.int64())}
-        )
+        associations = Associations(connection, shard.settings, shard.since, (shard.number, shard.n_shards))
+        counts = associations.over_bound
+        yield pa.table({"date": pa.array(counts, pa.date32()), "over_bound": pa.array(counts.values(), pa.int64())})
         for _, rows in associations.rows():
             yield rows
 
 
-def _day_batches(pieces: Sequence[_Pieces], day: date) -> Iterator[pa.Table]:
-    """The associations of one date from all shards."""
-    batches = (
-        batch for pieces_of_shard in pieces for rows in pieces_of_shard.of_day(day) for batch in rows.to_batches()
-    )
+def _associations_of_day(results: Sequence[_ShardResult], day: date) -> Iterator[pa.Table]:
+    """Rows of one date from all shards, in shard order."""
+    batches = (batch for result in results for rows in result.of_day(day) for batch in rows.to_batches())
     return (rows.cast(ASSOCIATIONS.schema) for _, rows in by_date(batches))
 
 
 def chained_fingerprints(connection: duckdb.DuckDBPyConnection) -> dict[date, str]:
-    """Each date's fingerprint: a hash of all queries and terms up to that date, dates ascending."""
+    """Fingerprint of all queries and terms up to each date; dates ascending."""
     digests = dict(connection.sql(_CONTENT).fetchall())
     return dict(zip(digests, accumulate(digests.values(), key_of), strict=True))
 
 
 def _write(pieces: Iterator[pa.Table], output: Output) -> int:
-    rows = 0
+    n_rows = 0
     for piece in pieces:
         output.write("associations", piece)
-        rows += piece.num_rows
-    return rows
+        n_rows += piece.num_rows
+    return n_rows
 
 
-class _Pieces:
-    """Iterates a shard's result date by date; dates must be requested in ascending order."""
+class _ShardResult:
+    """Reads the output of `associate_shard` date by date; dates must be requested in ascending order."""
 
-    def __init__(self, pieces: Pieces, cut: Counter[date]) -> None:
-        cut.update({row["date"]: row["cut"] for row in next(pieces).to_pylist()})
+    def __init__(self, pieces: Pieces, over_bound: Counter[date]) -> None:
+        over_bound.update({row["date"]: row["over_bound"] for row in next(pieces).to_pylist()})
         self._pieces = ((rows["date"][0].as_py(), rows) for rows in pieces)
-        self._ahead = next(self._pieces, None)
+        self._next = next(self._pieces, None)
 
     def of_day(self, day: date) -> Iterator[pa.Table]:
-        """The pieces of one date; pieces of earlier dates are skipped."""
-        while self._ahead and self._ahead[0] <= day:
-            if self._ahead[0] == day:
-                yield self._ahead[1]
-            self._ahead = next(self._pieces, None)
+        """Pieces of one date; those of earlier dates are skipped."""
+        while self._next and self._next[0] <= day:
+            if self._next[0] == day:
+                yield self._next[1]
+            self._next = next(self._pieces, None)

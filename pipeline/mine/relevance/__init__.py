@@ -1,1 +1,3 @@
-"""Relevance by a ranker: a positive and a hard negative for each query (ScalingNote, 4.1), and a check of pairs."""
+"""Relevance evidence: a positive and hard negatives for each query by a ranker (ScalingNote, 4.1), and verification of
+mined pairs.
+"""

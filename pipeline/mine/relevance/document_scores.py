@@ -1,4 +1,4 @@
-"""What a judge of chunks says of whole documents: each is worth its best chunk."""
+"""Document verdicts from a judge of chunks: a document is as relevant as its best chunk."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.judge.pairs import check_chunks_exist
-from darklode.pipeline.judge.session import as_numbers
+from darklode.pipeline.judge.pairs import check_ids_exist
+from darklode.pipeline.judge.session import labels_as_floats
 from darklode.pipeline.mine.relevance.ranker import OpenTenant
 from darklode.pipeline.mine.relevance.ranking import scores
 
 CHUNKS_SEEN = 16
-"""So much of a document, from its beginning, the judge looks at."""
+"""Maximum number of chunks of a document, from its beginning, that the judge sees."""
 
 
 @dataclass(frozen=True)
 class JudgedDocuments:
-    """Some queries' documents, each query and document once, and the chunks to judge.
+    """Distinct (query, document) pairs, and their chunks to judge.
 
     Attributes:
-        document_index: which of them each document that was asked for is, shape (n_asked,).
-        member: which of them each chunk belongs to, shape (n_chunks,).
+        document_index: index of the pair for each requested document, shape (n_requested,).
+        member: index of the pair for each chunk, shape (n_chunks,).
         shown: the chunks as rows of `PAIRS`, by query, then chunk.
     """
 
@@ -37,14 +37,14 @@ class JudgedDocuments:
         """Look up the documents' first chunks.
 
         Args:
-            opened: whose they are.
-            queries: query_id, query and query_hash, a row for each query and document.
-            docs: doc_ids, null where there is none: one for each row, or one after the other several lists of these.
+            opened: the tenant.
+            queries: query_id, query and query_hash, one row per requested document.
+            docs: doc_ids, null for none: one per row of `queries`, or several such lists concatenated.
 
         Raises:
             ArtifactError: a query has no text.
         """
-        check_chunks_exist(queries, opened.chunks.tenant, "query_id", queries["query"])
+        check_ids_exist(queries, opened.chunks.tenant, "query_id", queries["query"])
         doc = pc.fill_null(pc.index_in(docs, opened.doc_ids, skip_nulls=True), -1).to_numpy().astype(np.int64)
         query = queries["query_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
         key = np.tile(query, len(doc) // max(1, len(query))) * (len(opened.doc_ids) + 1) + doc
@@ -56,12 +56,12 @@ class JudgedDocuments:
 
     @property
     def is_read(self) -> NDArray[np.bool_]:
-        """Which of the documents are there."""
+        """Which of the pairs have a document with chunks, shape (n_pairs,)."""
         return np.bincount(self.member, minlength=int(self.document_index.max(initial=-1)) + 1) > 0
 
     def label_documents(self, replies: pa.Table) -> tuple[pa.Array, pa.Array]:
-        """Whether each document is relevant, and its probability; null where that is not known."""
-        labels, is_read = as_numbers(replies["relevant"]), self.is_read
+        """Whether each document is relevant, and its probability; null if unknown."""
+        labels, is_read = labels_as_floats(replies["relevant"]), self.is_read
         yes, unread = (
             np.bincount(self.member, member_mask, len(is_read)) > 0 for member_mask in (labels == 1, np.isnan(labels))
         )

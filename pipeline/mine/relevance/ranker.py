@@ -1,4 +1,4 @@
-"""Tenants ready for ranking: their chunks, their retrievers and their judge."""
+"""Tenants opened for ranking: chunks, retrievers and judge."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.port import Factory, Retriever
 
 OPEN_CHUNKS = 1 << 21
-"""Tenants with so many chunks together stay open: what is fitted for one day serves the next."""
+"""Maximum total chunks of the tenants kept open, so that what is fitted for one day is reused for the next."""
 
 
 @dataclass(frozen=True)
 class Ranker:
-    """Who ranks.
+    """Retrievers that find candidates, and the judge that scores them.
 
     Attributes:
         judge_for: builds the judge of a tenant from its chunks.
         retrievers: builds each retriever on a tenant's chunks, by name.
-        version: names the judge, the retrievers and the state of the documents that they see.
+        version: identifies judge, retrievers and the state of the documents.
     """
 
     judge_for: Callable[[TenantChunks], Judge]
@@ -46,20 +46,20 @@ class Ranker:
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """All that can change what it finds."""
+        """Everything that can change the ranking."""
         return {"version": self.version}
 
 
 @dataclass(frozen=True)
 class OpenTenant:
-    """One tenant, until `scratch` is closed.
+    """One tenant, usable until `scratch` is closed.
 
     Attributes:
-        chunks: the tenant's.
-        retrievers: over them.
-        judge: of them.
-        texts: theirs, by row.
-        scratch: what they need on disk.
+        chunks: the tenant's chunks.
+        retrievers: over the chunks.
+        judge: of the tenant.
+        texts: chunk texts by row.
+        scratch: temporary files.
     """
 
     chunks: TenantChunks
@@ -75,14 +75,14 @@ class OpenTenant:
 
     @cached_property
     def documents(self) -> DocumentIndex:
-        """The documents, numbered in the order of their ids."""
+        """Chunks by document; documents are numbered in the order of their ids."""
         document_index = pc.index_in(self._docs, self.doc_ids).to_numpy().astype(np.int64)
         places = np.empty(len(document_index), np.int64)
         places[pc.array_sort_indices(self.chunks.chunk_ids).to_numpy()] = np.arange(len(document_index))
         return DocumentIndex(document_index, places, len(self.doc_ids))
 
     def pairs(self, queries: pa.Table, query: NDArray[np.int64], row: NDArray[np.int64]) -> pa.Table:
-        """Rows of `PAIRS` from rows of `queries` (query_id, query, query_hash) and of chunks, in their order."""
+        """Rows of `PAIRS` for row numbers of `queries` (query_id, query, query_hash) and of chunks, in order."""
         rows = pa.array(row)
         ids = {
             "query_id": queries["query_id"].take(pa.array(query)),
@@ -97,11 +97,11 @@ class OpenTenant:
 
 
 class OpenTenants:
-    """Opens tenants as they come up, and keeps those used last.
+    """Opens tenants on demand and keeps the most recently used ones.
 
     Args:
         tables: holds `chunks`.
-        ranker: who ranks.
+        ranker: judge and retrievers.
     """
 
     def __init__(self, tables: Tables, ranker: Ranker) -> None:
@@ -109,7 +109,7 @@ class OpenTenants:
         self._open: dict[str, OpenTenant] = {}
         self._digests: set[str] = set()
         self.judges: list[Judge] = []
-        """Every judge that was built, once."""
+        """Every judge that was built."""
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +126,7 @@ class OpenTenants:
         opened = self._open.pop(tenant, None) or self._open_tenant(tenant)
         if opened is None:
             return None
-        self._open[tenant] = opened  # the one used last comes last
+        self._open[tenant] = opened  # least recently used first
         while len(self._open) > 1 and sum(open_tenant.chunks.n for open_tenant in self._open.values()) > OPEN_CHUNKS:
             self._open.pop(next(iter(self._open))).scratch.close()
         return opened

@@ -1,4 +1,6 @@
-"""From the best documents of each retriever and a judge's replies to each query's positive and negative."""
+"""Fuse the retrievers' candidates, rank documents by the judge's scores, and choose each query's positive and
+negatives.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,24 @@ from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.schemas.mining import RelevanceSettings
 
 FIRST_DEPTH = 4
-"""Lists are first asked for with so many chunks for each document wanted, and where that is too short with
-`FURTHER` times as many."""
+"""Chunks retrieved per requested document; where their documents are too few, `FURTHER` times as many."""
 FURTHER = 4
 CELLS = 1 << 23
-"""Longest lists are asked for in fewer queries at once: a search may hold so many hits."""
+"""Maximum hits (queries × depth) of one search: deeper searches take fewer queries at once."""
 FUSION = 60
-"""The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
+"""Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
 _Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class DocumentIndex:
-    """A tenant's documents as retrievers' chunks.
+    """Mapping between a tenant's documents and chunks.
 
     Attributes:
-        document_of_chunk: chunk row → number of its document, shape (n_chunks,).
-        places: chunk row → its place by chunk_id, shape (n_chunks,).
-        n: how many documents there are.
+        document_of_chunk: document number of each chunk row, shape (n_chunks,).
+        places: rank of each chunk row by chunk_id, shape (n_chunks,).
+        n: number of documents.
     """
 
     document_of_chunk: _Ints
@@ -43,7 +44,7 @@ class DocumentIndex:
     n: int
 
     def first_chunks(self, docs: _Ints, max_chunks: int) -> tuple[_Ints, _Ints]:
-        """Rows of the first chunks of documents, and for each row its place in `docs`; -1 has none."""
+        """Index into `docs` and chunk row of the first chunks of documents; document -1 has none."""
         starts = np.searchsorted(self._chunks_by_document, docs)
         counts = np.minimum(np.searchsorted(self._chunks_by_document, docs, side="right") - starts, max_chunks)
         begins = np.cumsum(counts) - counts
@@ -67,7 +68,7 @@ class Candidates:
         query: number of the query in the block.
         row: row of the chunk.
         doc: number of its document.
-        fused: the document's reciprocal-rank fusion over the retrievers, rounded so that no last bit decides.
+        fused: the document's reciprocal rank fusion score, rounded so that float noise does not decide ties.
     """
 
     query: _Ints
@@ -76,7 +77,7 @@ class Candidates:
     fused: NDArray[np.float64]
 
     def slice_queries(self, first: int, end: int) -> Candidates:
-        """Those of the queries from `first` up to `end`."""
+        """The candidates of queries `first` to `end` - 1."""
         start, stop = np.searchsorted(self.query, [first, end])
         own = slice(int(start), int(stop))
         return Candidates(self.query[own], self.row[own], self.doc[own], self.fused[own])
@@ -85,13 +86,13 @@ class Candidates:
 def top_candidates(
     retrievers: Sequence[Retriever], texts: Sequence[str], documents: DocumentIndex, top: int
 ) -> Candidates:
-    """The `top` best documents of each retriever for each query, as the chunks that each retriever ranks highest.
+    """Each retriever's `top` documents per query, represented by the chunks that the retrievers rank highest.
 
     Args:
         retrievers: at least one, over the tenant's chunks.
         texts: of the queries of a block.
-        documents: whose chunks these are.
-        top: documents wanted of each retriever; fewer where it finds fewer.
+        documents: of the chunks.
+        top: documents per retriever; fewer if it finds fewer.
     """
     lists = [_best(retriever, texts, documents, top) for retriever in retrievers]
     query, row, rank = (np.concatenate(columns) for columns in zip(*lists, strict=True))
@@ -104,9 +105,9 @@ def top_candidates(
 
 
 def _best(retriever: Retriever, texts: Sequence[str], documents: DocumentIndex, top: int) -> tuple[_Ints, _Ints, _Ints]:
-    """Query, best chunk's row and rank of each of its best documents, whose ranks count from 1.
+    """Query, best chunk's row and rank (from 1) of a retriever's `top` documents.
 
-    Lists grow for those queries alone whose chunks belong to too few documents.
+    The search is repeated with a greater depth only for queries whose chunks belong to too few documents.
     """
     n_chunks = len(documents.document_of_chunk)
     depth, query_rows = min(n_chunks, FIRST_DEPTH * top), np.arange(len(texts))
@@ -127,7 +128,7 @@ def _best(retriever: Retriever, texts: Sequence[str], documents: DocumentIndex, 
 
 
 def _first_of_each(rows: _Ints, documents: DocumentIndex, top: int) -> tuple[_Ints, _Ints, _Ints]:
-    """From lists of chunk rows, shape (n_queries, depth): the first of each document, with the document's rank."""
+    """Query, first chunk's row and rank of each document, from lists of chunk rows of shape (n_queries, depth)."""
     query, column = np.nonzero(rows >= 0)
     row = rows[query, column]
     _, first = np.unique(query * documents.n + documents.document_of_chunk[row], return_index=True)
@@ -140,7 +141,7 @@ def _first_of_each(rows: _Ints, documents: DocumentIndex, top: int) -> tuple[_In
 
 _Floats = NDArray[np.float64]
 
-# The same draw on every machine and whatever else is drawn: the smallest hash, which is random enough.
+# Order by hash: the same random order on every machine, independent of other samples.
 DRAWN = """
     SELECT query, place FROM between_k_and_t
     ORDER BY query, sha256(concat_ws(chr(0), $seed, $tenant, query_id, doc_id)), place
@@ -154,7 +155,7 @@ class RankedDocuments:
     Attributes:
         query: number of the query in the block.
         doc: number of the document.
-        score: the ranker's, 0 to 1: its best chunk's.
+        score: of its best chunk, 0 to 1.
         rank: from 1.
     """
 
@@ -165,7 +166,7 @@ class RankedDocuments:
 
 
 def scores(replies: pa.Table) -> _Floats:
-    """Each reply's probability; without one 1 or 0 by its label, .5 where the judge doubts it, NaN without a label."""
+    """Each reply's probability; if missing, 1 or 0 by its label, 0.5 if the label is doubtful, NaN without a label."""
     label = pc.if_else(is_doubtful(replies), 0.5, replies["relevant"].cast(pa.float64()))
     score = pc.coalesce(replies["probability"].cast(pa.float64()), label)
     return np.asarray(pc.fill_null(score, float("nan")).to_numpy())
@@ -191,7 +192,7 @@ def rank_candidates(candidates: Candidates, score: _Floats) -> RankedDocuments:
 
 
 def positives(ranking: RankedDocuments) -> _Ints:
-    """Places of the documents that rank first with a score above 0, one for a query at most."""
+    """Indices of the documents ranked first with a score above 0; at most one per query."""
     return np.flatnonzero((ranking.rank == 1) & (ranking.score > 0))
 
 
@@ -202,17 +203,17 @@ def negatives(
     settings: RelevanceSettings,
     seed: int,
 ) -> tuple[_Ints, _Ints]:
-    """The documents of the ranks after K up to T, in the order of a draw: the first of a query is its drawn negative.
+    """Documents ranked K + 1 to T, in random order; the first of a query is its negative.
 
     Args:
         connection: any.
         ranking: the ranking.
-        names: tenant, query_id of each number, doc_id of each number.
+        names: tenant, query_ids and doc_ids by number.
         settings: K and T.
-        seed: of the draw.
+        seed: of the random order.
 
     Returns:
-        Queries, ascending, and the place of a document of theirs in the ranking; both of shape (n_drawn,).
+        Query numbers, ascending, and indices of their documents in the ranking; both of shape (n_negatives,).
     """
     places = np.flatnonzero((ranking.rank > settings.top_k) & (ranking.rank <= settings.top_t))
     tenant, query_ids, doc_ids = names

@@ -1,4 +1,4 @@
-"""The stage that ranks documents for each query of the log: day by day, tenant by tenant, in blocks of queries."""
+"""The stage `relevance`: rank documents for each query of the log, by day and tenant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.judge.port import QUERY_BLOCK, Judge
-from darklode.pipeline.judge.session import JudgingSession, facts_of
+from darklode.pipeline.judge.session import JudgingSession, judge_facts
 from darklode.pipeline.mine.relevance.ranker import OpenTenant, OpenTenants, Ranker
 from darklode.pipeline.mine.relevance.ranking import (
     Candidates,
@@ -43,37 +43,35 @@ _QUERIES = """
 
 
 RELEVANCE = Stage("relevance", 4, ("log_queries",), ("relevance_evidence",), consults=("chunks",))
-"""The chunks are frozen for a while: `Ranker.version` names their state."""
+"""`chunks` is not an input: `Ranker.version` identifies the frozen state of the chunks."""
 
 
 def relevance(tables: Tables, output: Output, settings: RelevanceSettings, *, ranker: Ranker, seed: int) -> None:
-    """Write each query's best document by the ranker, and those between the top K and the top T in a draw's order.
+    """Write each query's best document, and the documents ranked K + 1 to T in random order as its negatives.
 
-    Each retriever names its T best documents by their best chunks. The judge sees these chunks, and a document is
-    worth its best chunk's probability (see `scores` for replies without one). Equals go by fused retrieval
-    score, then doc_id. A document whose replies cannot be read has no rank, and a query where none has a probability
-    above 0 has no row. The ranker `none` writes nothing.
+    Each retriever returns its top T documents by their best chunks. The judge scores these chunks, and a document has
+    the score of its best chunk (`scores`); ties are broken by fused retrieval score, then doc_id. A document without a
+    readable reply is not ranked; a query without a score above 0 has no row. The ranker `none` writes nothing.
 
-    One unit is a day of `log_queries`: what a night adds is done, the rest stands as long as the day's queries
-    and `Ranker.version` do, whatever became of the documents. A tenant is opened once for all days where memory allows
-    (`OPEN_CHUNKS`); besides, memory follows a day's queries.
+    One unit per day of `log_queries`; a day is recomputed if its queries or `Ranker.version` change. Tenants stay open
+    across days up to `OPEN_CHUNKS`; otherwise memory grows with a day's queries.
 
     Args:
         tables: holds `log_queries`, in parts of one day each, and `chunks`.
-        output: takes `relevance_evidence`, by day, tenant and query_id; its facts count positives without a negative.
+        output: `relevance_evidence`, by day, tenant and query_id; its facts count positives without a negative.
         settings: ranker, K and T.
-        ranker: its retrievers name the candidates, its judge scores them.
-        seed: of the draws.
+        ranker: its retrievers find candidates, its judge scores them.
+        seed: of the random order.
 
     Raises:
-        ValueError: the judge broke its contract, see `check_replies`.
+        ValueError: replies break the judge's contract (`check_replies`).
 
     Source: ScalingNote, 4.1.
     """
     if settings.ranker == "none":
         return
     total = tables.rows("log_queries")
-    session = JudgingSession(output, total, measure="queries")
+    session = JudgingSession(output, total, progress_count="queries")
     with OpenTenants(tables, ranker) as tenants, session, tables.connect() as connection:
         by_day = DayRanker(tenants, session, connection, settings, seed)
         for day, parts in tables.by_day("log_queries").items():
@@ -101,19 +99,19 @@ def _write(output: Output, blocks: Iterable[pa.Table]) -> None:
 def _record(output: Output, counts: Counter[str], judges: Iterable[Judge]) -> None:
     lost = {reason: counts[reason] for reason in (NO_DOCUMENTS, NO_CANDIDATE, NO_POSITIVE) if counts[reason]}
     output.count(FunnelStep("relevance", "queries", counts["queries"], "positives", counts["positives"], lost))
-    output.facts |= {"without_negative": counts["without_negative"], **facts_of(judges)}
+    output.facts |= {"without_negative": counts["without_negative"], **judge_facts(judges)}
 
 
 @dataclass(frozen=True)
 class DayRanker:
-    """What every day is ranked with.
+    """Ranks the queries of a day.
 
     Attributes:
-        tenants: the tenants' documents and judges.
-        session: where judges are waited for.
+        tenants: documents, retrievers and judges.
+        session: runs the judges.
         connection: any.
         settings: K and T.
-        seed: of the draws.
+        seed: of the random order.
     """
 
     tenants: OpenTenants
@@ -127,7 +125,7 @@ class DayRanker:
 
         Args:
             rows: a day of `log_queries`.
-            counts: takes the counts of queries, of positives, of what is lost, and of positives `without_negative`.
+            counts: gets the numbers of queries, positives, lost queries by reason, and positives `without_negative`.
         """
         self.connection.register("that_day", rows)
         queries = self.connection.sql(_QUERIES).to_arrow_table().combine_chunks()
@@ -149,15 +147,15 @@ class DayRanker:
             first = end
 
     def _scores(self, opened: OpenTenant, block: pa.Table, candidates: Candidates, before: int) -> NDArray[np.float64]:
-        """Each pair's score by the judge, who sees `QUERY_BLOCK` queries at a time."""
+        """Each pair's score; the judge gets `QUERY_BLOCK` queries at a time."""
         score_blocks = [np.empty(0)]
         for first in range(0, block.num_rows, QUERY_BLOCK):
             some = candidates.slice_queries(first, first + QUERY_BLOCK)
-            ahead = before + first
-            self.session.report(opened.judge, ahead)
+            progress = before + first
+            self.session.report(opened.judge, progress)
             if len(some.row):
                 pairs = opened.pairs(block, some.query, some.row)
-                score_blocks.append(scores(self.session.replies(opened.judge, pairs, ahead=ahead)))
+                score_blocks.append(scores(self.session.replies(opened.judge, pairs, unit_progress=progress)))
         return np.concatenate(score_blocks)
 
     def _choose_pairs(
@@ -168,7 +166,7 @@ class DayRanker:
         ranking: RankedDocuments,
         counts: Counter[str],
     ) -> pa.Table:
-        """The positives of a block and their negatives."""
+        """Rows of `relevance_evidence` of a block."""
         best_rows, query_ids = positives(ranking), block["query_id"].combine_chunks()
         names = opened.chunks.tenant, query_ids, opened.doc_ids
         negative_query, drawn = negatives(self.connection, ranking, names, self.settings, self.seed)
@@ -193,7 +191,9 @@ class DayRanker:
 
 
 def _rows_of_queries(query_rows: _Ints, query: _Ints, row_index: _Ints) -> tuple[_Ints, _Ints]:
-    """Those of the wanted queries, as places in `query_rows`, both ascending."""
+    """Restrict rows to the queries in `query_rows`; returns indices into `query_rows`, and the rows. Both inputs
+    ascend.
+    """
     at = np.searchsorted(query_rows, query)
     own = np.append(query_rows, -1)[at] == query
     return at[own], row_index[own]

@@ -1,4 +1,4 @@
-"""The stage that has the judge look at a sample of the mined pairs, at both of their documents."""
+"""The stage `verify`: judge both documents of a sample of the mined pairs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from darklode.schemas.mining import MiningSettings
 VERIFY = Stage("verify", 6, ("mined_pairs", "log_queries", "chunks"), ("mined_verdicts",))
 
 DRAWN = 100
-"""Pairs of each source and tier that are looked at where no share is asked for."""
+"""Number of pairs per source and tier if no share is set."""
 BLOCK = 256
-"""Mined pairs that are judged together, and recorded together."""
+"""Maximum number of mined pairs in a unit."""
 BUCKETS = 8
-"""So many blocks a sample is cut into, whatever day its pairs are of."""
+"""Number of units of a sample, across days."""
 GONE = "document is gone"
 
 _NESTED = " ".join(f"WHEN '{tier}' THEN {list(TIERS[tier_index:])}" for tier_index, tier in enumerate(TIERS))
@@ -73,26 +73,26 @@ def verify(
     judge_for: Callable[[TenantChunks], Judge],
     seed: int,
 ) -> None:
-    """Write what the judge says of the documents of some mined pairs.
+    """Write verdicts on the documents of sampled pairs.
 
-    Without a share these are the first `DRAWN` pairs of each source and tier, in an order drawn by lot; a tier holds
-    the smaller ones, so the tier `large` stands for its source. With a share it is that share of all. So a pair that
-    was drawn is drawn again every night, until others come before it.
+    Without a share, the sample is `DRAWN` pairs of each source and tier, smallest hashes first, so it stays the same
+    every night unless new pairs hash lower; tiers are nested, so the tier `large` represents its source. With a share,
+    it is that share of all pairs. A share of 0 writes nothing.
 
-    A document is worth its best chunk, of the first `CHUNKS_SEEN`: it is relevant where one of them is, and null where
-    none is and a reply could not be read. A pair whose positive is gone has no verdict. One unit is a block of pairs of
-    a tenant; it stands as long as its pairs, their texts and the judge do. A share of 0 writes nothing.
+    A document is relevant if one of its first `CHUNKS_SEEN` chunks is, null if none is and a reply was unreadable. A
+    pair whose positive no longer exists has no verdict. One unit is a block of a tenant's pairs; it is judged again if
+    its pairs, their texts or the judge change.
 
     Args:
         tables: holds `mined_pairs`, `log_queries` and `chunks`.
-        output: takes `mined_verdicts`; its facts count the labels of positives.
+        output: `mined_verdicts`; its facts count the labels of positives.
         settings: the share, and the tiers.
-        judge_for: builds the judge of a tenant from its chunks.
-        seed: of the draw, and of the tiers.
+        judge_for: builds a tenant's judge.
+        seed: of the sample and the tiers.
 
     Raises:
-        ArtifactError: a pair names a query that its tenant does not have.
-        ValueError: the judge broke its contract, see `check_replies`.
+        ArtifactError: a pair has an unknown query.
+        ValueError: replies break the judge's contract (`check_replies`).
     """
     if settings.verify_share == 0:
         return
@@ -114,7 +114,7 @@ def verify(
 def _drawn_pairs(
     connection: duckdb.DuckDBPyConnection, settings: MiningSettings, seed: int
 ) -> tuple[Iterator[tuple[str, str, pa.Table]], int]:
-    """The blocks of pairs that are drawn, by tenant and name, and how many pairs there are."""
+    """Blocks of sampled pairs (tenant, name, pairs), and the number of pairs."""
     tiers = {"small": settings.small_share, "median": settings.median_share, "lots": LOTS}
     connection.execute(_PAIRS, {"seed": str(seed)} | tiers)
     if settings.verify_share is None:
@@ -131,7 +131,7 @@ def _drawn_pairs(
 
 @dataclass(frozen=True)
 class _DrawnBlock:
-    """Mined pairs of a tenant, and where their verdicts go."""
+    """A block of a tenant's sampled pairs, and the output of its verdicts."""
 
     opened: OpenTenant
     drawn: pa.Table
@@ -139,7 +139,7 @@ class _DrawnBlock:
     output: Output
 
     def judge(self, name: str) -> None:
-        """Judge the pairs unless that was done before."""
+        """Judge the pairs, or reuse their unit."""
         judge, pairs, texts = self.opened.judge, Digest(5), Digest(4)
         drawn = {name: self.drawn[name] for name in ("query_id", "positive_id", "negative_id", "source", "tiers")}
         drawn |= {"tiers": pc.binary_join(drawn["tiers"], " "), "negative_id": pc.fill_null(drawn["negative_id"], "")}
@@ -160,7 +160,7 @@ class _DrawnBlock:
 
     def _verdicts(self) -> pa.Table:
         judge, documents = self.opened.judge, self._judged_documents
-        replies = self.session.replies(judge, documents.shown, ahead=0)  # it counts mined pairs, the judge their chunks
+        replies = self.session.replies(judge, documents.shown, unit_progress=0)  # progress counts pairs, not chunks
         relevant, probability = documents.label_documents(replies)
         pairs = self.drawn.num_rows
         positive, negative = (

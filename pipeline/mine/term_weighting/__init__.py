@@ -1,1 +1,1 @@
-"""Who says how important a query's terms are: learned from the log, from a table, or from a language model."""
+"""Importance of query terms: learned from documents and log, from a table, or from a language model."""

@@ -1,4 +1,4 @@
-"""The planner that is a language model behind an OpenAI-compatible server: one query a call, many calls at once."""
+"""Term weights from a language model behind an OpenAI-compatible server: one query per call, many concurrent calls."""
 
 import hashlib
 import json
@@ -16,33 +16,33 @@ from darklode.pipeline.base.remote.budget import Counters
 from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, object_in
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
-from darklode.pipeline.mine.term_weighting.kinds.llm import LlmPlannerSettings
-from darklode.pipeline.mine.term_weighting.port import Planner, Tokenizer, plan_terms
+from darklode.pipeline.mine.term_weighting.llm_settings import LlmTermWeighterSettings
+from darklode.pipeline.mine.term_weighting.port import TermWeighter, Tokenizer, weigh_terms
 from darklode.schemas.mined_tables import QUERY_TERMS
 
 
-def planner_prompt(name: str = "default") -> ChatPrompt:
-    """One of Darklode's prompts by its name.
+def term_weighting_prompt(name: str = "default") -> ChatPrompt:
+    """Load a built-in prompt by name.
 
     Raises:
-        SettingsError: there is no such prompt, or it cannot be used.
+        SettingsError: the prompt does not exist or is invalid.
     """
     return ChatPrompt.load("planner", name, "query")
 
 
 def importances(reply: object, query: str, tokens: Tokenizer) -> dict[str, float]:
-    """Term → importance of the terms whose words stand side by side in the query; others are ignored.
+    """Importance by term, for terms that occur in the query as a phrase; others are ignored.
 
-    Terms are compared by stems and named by them; of two that are the same the greater importance counts.
+    Terms are stemmed; of two equal stems the higher importance counts.
 
     Raises:
-        Unreadable: the reply is no JSON object, or has a value that is no number from 0 to 1.
+        UnreadableReply: the reply is not a JSON object, or a value is not a number from 0 to 1.
     """
     padded_query = f" {' '.join(tokens.tokenize(query))} "
     weights: dict[str, float] = {}
     for term, share in object_in(reply).items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise UnreadableReply(f"importance {share!r} is no number from 0 to 1")
+            raise UnreadableReply(f"importance {share!r} is not a number from 0 to 1")
         name = " ".join(tokens.tokenize(term))
         if name and f" {name} " in padded_query:
             weights[name] = max(weights.get(name, 0.0), float(share))
@@ -50,7 +50,7 @@ def importances(reply: object, query: str, tokens: Tokenizer) -> dict[str, float
 
 
 QUERIES_AT_ONCE = 1 << 12
-"""Replies that are read from the store together."""
+"""Queries whose replies are read from the store together."""
 
 PLANS = RowKind(
     "plans",
@@ -59,31 +59,32 @@ PLANS = RowKind(
     pa.schema([pa.field("reply", pa.string()), pa.field("error", pa.string())]),
     answer="reply",
 )
-"""What a planner said of a query: the readable reply, or why there is none."""
+"""Cached reply to a query: the readable reply, or the reason why there is none."""
 
 
-class LlmPlanner(Planner):
-    """Asks for a JSON object of terms and importances, once for each query: replies are kept as they come.
+class LlmTermWeighter(TermWeighter):
+    """Requests a JSON object of terms and importances once per query; replies are cached as they arrive.
 
-    A reply that cannot be read, or gives an importance outside of 0 to 1, is asked for again, three times at most;
-    then the query has no terms, and neither has one that the server refuses, nor one whose reply was cut off. None of
-    them is asked about again, unless with other parameters.
+    Unreadable replies are requested again, at most three times. A query whose replies stay unreadable, are truncated,
+    or are refused by the server has no terms, and is not requested again with the same parameters.
 
     Args:
         settings: model, server and limits.
-        root: of the cache, where replies are kept over runs; null: the user's cache folder.
-        prompt: what the model is told.
+        root: of the cache shared by runs; None: the user's cache folder.
+        prompt: None: the built-in one.
 
     Attributes:
-        version: names the model, the prompt and the parameters.
+        version: model, prompt and parameters; it names the cached replies, so its wording must not change.
 
     Raises:
-        SettingsError: base_url is no address.
-        MissingPart: the environment has no key of the name that is set.
+        SettingsError: base_url is not a URL.
+        MissingPart: the environment variable `key_env` is not set.
     """
 
-    def __init__(self, settings: LlmPlannerSettings, root: str | None = None, prompt: ChatPrompt | None = None) -> None:
-        self._prompt = prompt or planner_prompt()
+    def __init__(
+        self, settings: LlmTermWeighterSettings, root: str | None = None, prompt: ChatPrompt | None = None
+    ) -> None:
+        self._prompt = prompt or term_weighting_prompt()
         self._tokens = Tokenizer(every_word=True)
         self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, PLANS)
         request = {"model": settings.model, "temperature": 0, **settings.parameters}
@@ -96,14 +97,14 @@ class LlmPlanner(Planner):
 
     @property
     def counters(self) -> Counters:
-        """What was asked so far; `nulls` counts queries without a readable reply."""
+        """Calls so far; `nulls` counts queries without a readable reply."""
         return self._client.counters
 
     def terms(self, queries: pa.Table) -> pa.Table:
-        """Rows of `query_terms` for rows of tenant, query_id and text; each text is asked about once.
+        """Rows of `query_terms` for rows of tenant, query_id and text; each text is requested once.
 
         Raises:
-            DarklodeError: no call can succeed, or none has for `give_up_after` seconds. What was answered is kept.
+            DarklodeError: no call succeeds for `give_up_after` seconds; earlier replies stay cached.
         """
         self._store.merge_small_parts(self.version)
         entries, every = self._store.open(self.version), pc.unique(queries["text"])
@@ -115,17 +116,17 @@ class LlmPlanner(Planner):
         return pa.concat_tables([QUERY_TERMS.empty(), *(self._read(block, entries) for block in blocks)])
 
     def _read(self, queries: pa.Table, entries: Entries) -> pa.Table:
-        """Rows of `query_terms` by the replies that are kept."""
+        """Rows of `query_terms` from cached replies."""
         cached = entries.find(_hash_texts(queries["text"]))
         texts, replies = queries["text"].take(pa.array(cached.rows)).to_pylist(), cached.values["reply"].to_pylist()
         read = {
             text: {} if reply is None else importances(reply, text, self._tokens)
             for text, reply in zip(texts, replies, strict=True)
         }
-        return plan_terms(queries, lambda _tenant, text: read[text])
+        return weigh_terms(queries, lambda _tenant, text: read[text])
 
     def _inherit_replies(self, texts: pa.Array) -> None:
-        """Take over what was said before the quoting of today, where it shows a text as it was shown then."""
+        """Reuse replies cached before the current quoting, for texts whose prompt did not change."""
         if self._heritage:
             self._heritage.hand_down(_hash_texts(texts.filter(pa.array(self._prompt.quoting.as_before(texts)))))
 
@@ -138,24 +139,24 @@ class LlmPlanner(Planner):
         )
 
     def _ask(self, texts: pa.Array) -> None:
-        """Ask about texts, and keep each reply."""
+        """Request and cache replies to texts."""
         if len(texts):
             keys = _hash_texts(texts)["query_hash"].to_pylist()
             self._asking.ask(self.version, map(self._question, texts.to_pylist(), keys))
 
 
 def _not_cached(texts: pa.Array, entries: Entries) -> pa.Array:
-    """The texts that have no entry."""
+    """The texts without a cached reply."""
     return texts.take(pa.array(np.delete(np.arange(len(texts)), entries.find(_hash_texts(texts)).rows)))
 
 
 def _hash_texts(texts: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The keys of queries' texts."""
+    """Cache keys of texts."""
     digests = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts.to_pylist()]
     return pa.table({"query_hash": pa.array(digests, pa.string())})
 
 
-def _endpoint(settings: LlmPlannerSettings) -> Endpoint:
+def _endpoint(settings: LlmTermWeighterSettings) -> Endpoint:
     return Endpoint(
         section="planner",
         model=settings.model,

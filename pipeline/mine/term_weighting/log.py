@@ -1,4 +1,4 @@
-"""The planner that was learned from the documents and the log: which terms tell documents apart, and draw clicks."""
+"""Term weights learned from documents and log: rare terms whose presence in a document predicts clicks weigh most."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -10,22 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest
-from darklode.pipeline.mine.term_weighting.port import Planner, Tokenizer, plan_terms
+from darklode.pipeline.mine.term_weighting.port import TermWeighter, Tokenizer, weigh_terms
 from darklode.schemas.mined_tables import PLANNER_TERMS
 
 UNSEEN = 1.0
 
 
-class LogPlanner(Planner):
-    """Term importance by learned weights: a term's weight over that of its query's best term.
+class LogTermWeighter(TermWeighter):
+    """Term importance from learned weights: a term's weight divided by the highest weight in its query.
 
-    So the best term of a query has importance 1, whatever it is about, and a threshold of 0.5 asks for terms at least
-    half as telling as the best. A term that was never seen is as telling as can be: no other query may stand for it.
-    Of a query none of whose several terms was ever seen nothing is known: it has no terms.
+    The best term of every query has importance 1, so a threshold of 0.5 selects terms that weigh at least half as much.
+    An unseen term gets the maximum weight, so no query without it can replace this one. A query with several terms, all
+    unseen, has no terms.
 
     Args:
         learned: rows of `planner_terms`.
-        version: of these rows.
+        version: fingerprint of these rows.
     """
 
     def __init__(self, learned: pa.Table, version: str) -> None:
@@ -37,14 +37,14 @@ class LogPlanner(Planner):
             self._weights[tenant][term] = weight
 
     def terms(self, queries: pa.Table) -> pa.Table:
-        """Rows of `query_terms` for rows of tenant, query_id and text, a query's in the order of its text."""
-        return plan_terms(queries, self.plan)
+        """Rows of `query_terms` for rows of tenant, query_id and text; a query's terms are in text order."""
+        return weigh_terms(queries, self.weights)
 
-    def plan(self, tenant: str, text: str) -> dict[str, float]:
-        """Term → importance; phrases are found from left to right, and their words are no terms of their own there."""
-        weights = self._weights.get(tenant, {})
-        importances = {term: weights.get(term, UNSEEN) for term in self._segment(text, weights)}
-        if len(importances) > 1 and not weights.keys() & importances:
+    def weights(self, tenant: str, text: str) -> dict[str, float]:
+        """Importance by term; phrases are matched from left to right, and their words are not counted again."""
+        learned = self._weights.get(tenant, {})
+        importances = {term: learned.get(term, UNSEEN) for term in self._segment(text, learned)}
+        if len(importances) > 1 and not learned.keys() & importances:
             return {}
         max_importance = max(importances.values(), default=0.0)
         return {term: weight / max_importance for term, weight in importances.items()} if max_importance else {}
@@ -67,10 +67,10 @@ ROWS = pa.schema(
 
 
 def count_into(connection: duckdb.DuckDBPyConnection, table: str, texts: Iterable[pa.Table]) -> None:
-    """Make a table of how often each text holds each term, alone and as the pair that it makes with the next one.
+    """Create a table with the count of each term and of each pair of adjacent terms in each text.
 
     Args:
-        connection: gets the table: tenant, id, term, n, pair; a pair's words are separated by a space.
+        connection: gets the table (tenant, id, term, n, pair); the words of a pair are separated by a space.
         table: its name.
         texts: rows of tenant, id and text; a missing text is empty.
     """
@@ -107,19 +107,22 @@ def _pairs(terms: list[str]) -> Iterator[str]:
             yield f"{first} {other}"
 
 
-FIT_PLANNER = Stage("fit_planner", 3, (), ("planner_terms",), consults=("documents", "log_queries", "click_evidence"))
+FIT_TERM_WEIGHTS = Stage(
+    "fit_term_weights", 3, (), ("planner_terms",), consults=("documents", "log_queries", "click_evidence")
+)
 
 MIN_PAIR_TEXTS = 5
 MIN_PAIR_DOCUMENTS = 2
 MIN_NPMI = 0.5
 SHRINKAGE = 10.0
-MOST_LIFT = 2.0
-NOWHERE = 0.5
-"""What a word is worth that several queries hold, and no document."""
+MAX_LIFT = 2.0
+NO_DOCUMENT = 0.5
+"""Factor for terms that occur in several queries but in no document."""
 BATCH = 1024
 PART_ROWS = 200_000
 
-# Normalised pointwise mutual information over the texts: 1 for words that are never apart, 0 for independent ones.
+# Normalized pointwise mutual information (NPMI) over the texts: 1 for words that only occur together, 0 for independent
+# ones.
 _PHRASES = f"""
     CREATE TABLE phrases AS
     WITH everything AS (
@@ -144,7 +147,7 @@ _HELD = """
     SELECT tenant, id, term FROM {terms} WHERE NOT pair OR (tenant, term) IN (FROM phrases)
 """
 
-# A query and a document count once, however often they met: as clicked if ever clicked, as skipped if only shown.
+# Each (query, document) counts once: as clicked if it ever was, as skipped if it was only shown.
 _LIFT = f"""
     CREATE TABLE lifts AS
     WITH met AS (
@@ -180,29 +183,31 @@ _WEIGHTS = f"""
     learned AS (
         SELECT tenant, term, coalesce(documents, 0)::BIGINT AS documents, coalesce(queries, 0)::BIGINT AS queries, lift,
             least({_RARITY.format(n="n", held="documents")}, {_RARITY.format(n="asked", held="queries")})
-                * CASE WHEN documents IS NULL AND queries > 1 THEN {NOWHERE} ELSE 1 END AS rarity
+                * CASE WHEN documents IS NULL AND queries > 1 THEN {NO_DOCUMENT} ELSE 1 END AS rarity
         FROM told FULL JOIN searched USING (tenant, term) LEFT JOIN totals USING (tenant)
         LEFT JOIN lifts USING (tenant, term)
     )
     SELECT tenant, term, documents, queries, round(lift, 6)::FLOAT AS lift,
-        round(rarity ** (1 / greatest({1 / MOST_LIFT}, least({MOST_LIFT}, coalesce(lift, 1)))), 6)::FLOAT AS weight
+        round(rarity ** (1 / greatest({1 / MAX_LIFT}, least({MAX_LIFT}, coalesce(lift, 1)))), 6)::FLOAT AS weight
     FROM learned ORDER BY tenant, term
 """
 
 
-def fit_planner(tables: Tables, output: Output, *, through: date | None) -> None:
-    """Learn the terms' weights from `documents`, and from `log_queries` and `click_evidence` up to a date.
+def fit_term_weights(tables: Tables, output: Output, *, through: date | None) -> None:
+    """Learn term weights from `documents`, and from `log_queries` and `click_evidence` up to a date.
 
-    Rarity among N texts is ln((N + 1) / (those that hold it + 0.5)) over its greatest value; a term's is the lesser of
-    that among documents and that among queries, so a word in many different queries is weak, and half of it where
-    several queries hold the term and no document does. Lift is how much oftener clicked documents hold the query's term
-    than skipped ones, both shares shrunk to their common one by 10 documents. The weight is rarity ^ (1 / lift), lift
-    within 1/2 and 2. Two words that often stand together, in two documents at least, are a term as well.
+    weight = rarity ^ (1 / lift), with lift clipped to 1/2 to 2.
+
+    Rarity is a normalized idf, ln((N + 1) / (df + 0.5)) divided by its maximum: the smaller of the values among
+    documents and among queries, so that a word in many different queries is weak; halved (`NO_DOCUMENT`) if several
+    queries but no document contain the term. Lift is the share of clicked documents with the term ÷ the share of
+    skipped documents with it, both shrunk to their common share by `SHRINKAGE` pseudo-documents. Two adjacent words
+    with a high NPMI, in at least two documents, are a term as well.
 
     Args:
         tables: holds the three tables.
         output: takes `planner_terms`.
-        through: the last day that counts, or None: from the documents alone.
+        through: last day to learn from; None: documents only.
     """
     with tables.connect() as connection:
         count_into(connection, "document_terms", _documents(tables))
@@ -216,7 +221,7 @@ def fit_planner(tables: Tables, output: Output, *, through: date | None) -> None
         piece = learned.slice(start, PART_ROWS)
         output.write("planner_terms", PLANNER_TERMS.rows({name: piece[name] for name in piece.column_names}))
     output.facts |= {"version": digest(output.parts["planner_terms"]), "through": through and through.isoformat()}
-    output.count(FunnelStep("fit_planner", "documents", tables.rows("documents"), "terms", learned.num_rows))
+    output.count(FunnelStep("fit_term_weights", "documents", tables.rows("documents"), "terms", learned.num_rows))
 
 
 def _documents(tables: Tables) -> Iterator[pa.Table]:

@@ -1,6 +1,6 @@
-"""The planner as a port, a query's terms and how important each is (ScalingNote, 4.1.1), and the stage that asks it.
+"""Interface of term weighters, the tokenizer they share, and the stage `weight_terms`.
 
-Terms are words that can be important: what queries and documents are compared by.
+ScalingNote (4.1.1) calls a term weighter *planner*: it scores how important each term of a query is.
 """
 
 import re
@@ -17,22 +17,22 @@ from darklode.pipeline.base.terms import Analyzer, words
 from darklode.schemas.mined_tables import QUERY_TERMS
 
 
-class Planner(Protocol):
-    """Gives term importances.
+class TermWeighter(Protocol):
+    """Scores the importance of each term of a query.
 
     Attributes:
-        version: names all that can change an importance.
+        version: identifies everything that can change an importance.
     """
 
     version: str
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """All that can change an importance, for fingerprints."""
-        return {"planner": self.version}
+        """Everything that can change an importance, for fingerprints."""
+        return {"term_weighter": self.version}
 
     def terms(self, queries: pa.Table) -> pa.Table:
-        """Rows of `query_terms` for rows of tenant, query_id and text, in their order, each term of a query once."""
+        """Rows of `query_terms` for rows of tenant, query_id and text, in order; each term of a query once."""
         ...
 
 
@@ -41,16 +41,15 @@ _SHORT_NUMBER = re.compile(r"\d{1,2}")
 
 
 class Tokenizer:
-    """Texts to terms of one word.
+    """Splits texts into stemmed terms without stop words.
 
-    Stop words are left out. A number of one or two digits is one term with the word that it stands behind ("iphone
-    11"), else with the next ("2 days"). Longer ones (error 429) and codes (pel-1402: pel, 1402) are terms; a version
-    number is a single one, without its v. Words are stemmed (English), so that plural and singular meet; scripts
-    without spaces are cut into words by ICU's dictionaries.
+    A number of one or two digits joins the word before it ("iphone 11"), or else the word after it ("2 days"). Longer
+    numbers (error 429) and the parts of codes (pel-1402: pel, 1402) are terms; a version number is one term, without
+    its v. Stemming is English; scripts without spaces are segmented by ICU.
 
     Args:
-        every_word: stop words and short numbers are terms of their own, and scripts without spaces become pairs of
-            characters, which are found side by side wherever a word stands.
+        every_word: keep stop words and short numbers as terms, and split scripts without spaces into character bigrams,
+            so that any word matches as a phrase.
     """
 
     def __init__(self, *, every_word: bool = False) -> None:
@@ -73,7 +72,7 @@ class Tokenizer:
         return self._analyzer.tokenize(text) if self._every_word else list(self._with_numbers(text))
 
     def _with_numbers(self, text: str) -> Iterator[str]:
-        """Terms, short numbers together with the word next to them."""
+        """Terms; short numbers are joined with an adjacent word."""
         term, loose = "", False
         for word in words(text, segmented=True):
             if _SHORT_NUMBER.fullmatch(word):
@@ -88,18 +87,18 @@ class Tokenizer:
             yield term
 
 
-Plan = Callable[[str, str], Mapping[str, float]]
-"""Term → importance, of a tenant and a query's text."""
+WeightFunction = Callable[[str, str], Mapping[str, float]]
+"""Importance by term, from tenant and query text."""
 
 
-def plan_terms(queries: pa.Table, plan: Plan) -> pa.Table:
-    """Rows of `query_terms` for rows of tenant, query_id and text, a query's terms in the order that `plan` gives."""
+def weigh_terms(queries: pa.Table, weights: WeightFunction) -> pa.Table:
+    """Rows of `query_terms` for rows of tenant, query_id and text; a query's terms are in the order of `weights`."""
     places: list[int] = []
     terms: list[str] = []
     importances: list[float] = []
     texts = zip(queries["tenant"].to_pylist(), queries["text"].to_pylist(), strict=True)
     for row, (tenant, text) in enumerate(texts):
-        query_terms = plan(tenant, text)
+        query_terms = weights(tenant, text)
         places += [row] * len(query_terms)
         terms += query_terms
         importances += query_terms.values()
@@ -108,96 +107,105 @@ def plan_terms(queries: pa.Table, plan: Plan) -> pa.Table:
     return QUERY_TERMS.rows(id_columns | {"term": terms, "importance": pa.array(importances, pa.float32())})
 
 
-PLAN_QUERIES = Stage("plan_queries", 2, ("log_queries",), ("query_terms",))
+WEIGHT_TERMS = Stage("weight_terms", 2, ("log_queries",), ("query_terms",))
 
 QUERIES_AT_ONCE = 50_000
 
 SHARD_QUERIES = 1 << 12
-"""Queries in a shard, at least: each shard loads what the planner has learned."""
+"""Minimum number of queries in a shard: each shard loads the learned weights."""
 
 
-class PlannerFactory(Protocol):
-    """Makes the planner wherever that is; it can be pickled, as a planner need not."""
+class TermWeighterFactory(Protocol):
+    """Builds the term weighter on any machine; a factory can be pickled, a weighter need not be."""
 
-    def __call__(self) -> Planner: ...
+    def __call__(self) -> TermWeighter: ...
 
 
 @dataclass(frozen=True)
-class Planning:
-    """A shard: parts of `log_queries`, and who makes their planner."""
+class TermWeightingShard:
+    """Parts of `log_queries`, and the factory of their term weighter."""
 
     tables: Tables
     parts: tuple[Part, ...]
-    maker: PlannerFactory
+    factory: TermWeighterFactory
     basis: str
 
     @property
     def name(self) -> str:
-        return f"plan {sum(part.rows for part in self.parts)} queries from {self.parts[0].day} on"
+        return f"weigh terms of {sum(part.rows for part in self.parts)} queries from {self.parts[0].day} on"
 
     @property
     def folder(self) -> str:
-        return f"progress/{PLAN_QUERIES.name}/{key_of(self.basis, [part.sha256 for part in self.parts])}"
+        return f"progress/{WEIGHT_TERMS.name}/{key_of(self.basis, [part.sha256 for part in self.parts])}"
 
 
-def plan_queries(
-    tables: Tables, output: Output, *, planner: Planner, maker: PlannerFactory | None = None, spread: Spread = here
+def weight_terms(
+    tables: Tables,
+    output: Output,
+    *,
+    weighter: TermWeighter,
+    factory: TermWeighterFactory | None = None,
+    spread: Spread = here,
 ) -> None:
-    """Write the importance of each query's terms, by tenant and query; each part of `log_queries` is a unit.
+    """Write the importance of each query's terms, by tenant and query; one unit per part of `log_queries`.
 
-    The planner sees the normal form, so that no spelling that comes later changes what a query's terms are.
-
-    A part holds the queries of one date, so a night asks about its own; with another planner all are asked anew.
+    The weighter sees normal forms, so later spellings do not change a query's terms. A part holds the queries of one
+    date, so a nightly run weighs new queries only; another weighter recomputes all.
 
     Args:
         tables: holds `log_queries`.
         output: takes `query_terms`.
-        planner: is asked.
-        maker: makes it elsewhere; None: it is asked here.
-        spread: where it is asked.
+        weighter: used on this machine.
+        factory: builds the weighter in shards; None: everything runs here.
+        spread: where shards run.
     """
     parts = tables.parts("log_queries")
-    bases = [key_of(part.sha256, planner.version) for part in parts]
+    bases = [key_of(part.sha256, weighter.version) for part in parts]
     missing = [part for part, basis in zip(parts, bases, strict=True) if not output.is_done(part.sha256, basis)]
-    unit_key = output.unit_key("", planner.version)
-    shards = _shards(tables, missing, maker, unit_key, spread.places) if maker and spread is not here else []
-    pieces = chain.from_iterable(spread(plan, shards)) if len(shards) > 1 else _terms(tables, missing, planner)
-    planned = 0
+    unit_key = output.unit_key("", weighter.version)
+    shards = _shards(tables, missing, factory, unit_key, spread.places) if factory and spread is not here else []
+    pieces = chain.from_iterable(spread(weigh_shard, shards)) if len(shards) > 1 else _terms(tables, missing, weighter)
+    n_weighted = 0
     for done, (part, basis) in enumerate(zip(parts, bases, strict=True)):
         with output.unit(part.sha256, basis=basis) as unit:
             if not unit.done:
-                unit.facts["planned"] = _write(islice(pieces, -(-part.rows // QUERIES_AT_ONCE)), output)
-        planned += unit.facts["planned"]
+                unit.facts["weighted"] = _write(islice(pieces, -(-part.rows // QUERIES_AT_ONCE)), output)
+        n_weighted += unit.facts["weighted"]
         output.progress(done + 1, len(parts))
     queries = tables.rows("log_queries")
-    dropped = {"no important term": queries - planned} if planned < queries else {}
-    output.count(FunnelStep("plan_queries", "queries", queries, "queries", planned, dropped))
+    dropped = {"no important term": queries - n_weighted} if n_weighted < queries else {}
+    output.count(FunnelStep("weight_terms", "queries", queries, "queries", n_weighted, dropped))
 
 
-def plan(shard: Planning) -> Pieces:
+def weigh_shard(shard: TermWeightingShard) -> Pieces:
     """The terms of a shard's queries, part by part."""
-    return _terms(shard.tables, shard.parts, shard.maker())
+    return _terms(shard.tables, shard.parts, shard.factory())
 
 
-def _terms(tables: Tables, parts: Iterable[Part], planner: Planner) -> Pieces:
-    """Rows of `query_terms`, of so many queries of a part at once."""
+def _terms(tables: Tables, parts: Iterable[Part], weighter: TermWeighter) -> Pieces:
+    """Rows of `query_terms`, `QUERIES_AT_ONCE` queries at a time."""
     for part in parts:
         queries = tables.part(part)
         for start in range(0, queries.num_rows, QUERIES_AT_ONCE):
             query_rows = queries.slice(start, QUERIES_AT_ONCE).select(["tenant", "query_id", "normal_form"])
-            yield planner.terms(query_rows.rename_columns(["tenant", "query_id", "text"]))
+            yield weighter.terms(query_rows.rename_columns(["tenant", "query_id", "text"]))
 
 
-def _shards(tables: Tables, parts: Sequence[Part], maker: PlannerFactory, basis: str, places: int) -> list[Planning]:
+def _shards(
+    tables: Tables, parts: Sequence[Part], factory: TermWeighterFactory, basis: str, places: int
+) -> list[TermWeightingShard]:
     sizes = [part.rows for part in parts]
     max_shard_queries = max(SHARD_QUERIES, -(-sum(sizes) // (SHARDS * max(1, places))))
-    return [Planning(tables, tuple(parts[low:high]), maker, basis) for low, high in cuts(sizes, max_shard_queries)]
+    return [
+        TermWeightingShard(tables, tuple(parts[low:high]), factory, basis)
+        for low, high in cuts(sizes, max_shard_queries)
+    ]
 
 
 def _write(pieces: Iterable[pa.Table], output: Output) -> int:
-    """Write the terms of a part's queries; the number of queries that have any."""
-    planned = 0
+    """Write the terms of a part's queries; returns the number of queries with a term."""
+    n_weighted = 0
     for rows in pieces:
         output.write("query_terms", rows)
-        planned += rows.group_by(["tenant", "query_id"]).aggregate([]).num_rows
-    return planned
+        n_weighted += rows.group_by(["tenant", "query_id"]).aggregate([]).num_rows
+    return n_weighted

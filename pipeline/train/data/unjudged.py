@@ -15,7 +15,7 @@ from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.judge.calibration import calibrated_judge
 from darklode.pipeline.judge.factory import Judges, members
 from darklode.pipeline.judge.port import PAIRS, Judge
-from darklode.pipeline.judge.session import JudgingSession, facts_of, label_counts
+from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_counts
 from darklode.pipeline.train.data.sources import TrainingSource, texts_of
 from darklode.pipeline.train.release.evaluation import LABELS, QUERIES
 from darklode.schemas.adaptation_tables import ADAPTER_HOLES, COMPARISON_LISTS, HOLE_VERDICTS
@@ -181,7 +181,7 @@ def _judge_rows(rows: pa.Table, output: Output, judges: UnjudgedJudges) -> pa.Ta
             for start in range(0, index_rows.num_rows, AT_ONCE):
                 block = _UnjudgedBlock(index_rows.slice(start, AT_ONCE), judges_used[-1], session, output)
                 tables_written.append(block.judge_block(f"{number}/{start}", judges.sources))
-    output.facts |= facts_of(judges_used)
+    output.facts |= judge_facts(judges_used)
     return pa.concat_tables(tables_written)
 
 

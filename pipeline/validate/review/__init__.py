@@ -1,1 +1,1 @@
-"""What people say of a run's pairs: whom to ask what, kept answer by answer, and read back as rows of `reviews`."""
+"""Human review of pairs: assignment to reviewers, the journal of answers, and the table `reviews`."""

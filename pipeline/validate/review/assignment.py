@@ -1,6 +1,6 @@
-"""Who is asked about which pair next, and each reviewer's answers so far.
+"""Assign pairs to reviewers, and hold their answers.
 
-A pair on somebody's screen is held back from the others, so that no two reviewers label one that needs a single label.
+A pair on one reviewer's screen is locked for the others, unless all reviewers label it.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from numpy.typing import NDArray
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from darklode.pipeline.validate.review.pairs import ReviewPair
 
-HOLD_SECONDS = 600.0
-"""How long a pair that was shown to one reviewer is kept from the others."""
+LOCK_SECONDS = 600.0
+"""Seconds for which a pair shown to one reviewer is locked for the others."""
 
 
-class ReviewHolds:
-    """Pairs by row, each held by one reviewer at most, and for a while only.
+class ReviewLocks:
+    """Time-limited locks of pairs, at most one reviewer per pair.
 
     Args:
-        pairs: how many there are.
-        clock: seconds that only grow.
+        pairs: number of pairs.
+        clock: monotonic seconds.
     """
 
     def __init__(self, pairs: int, clock: Callable[[], float]) -> None:
-        self._holder = np.full(pairs, -1)
+        self._owner = np.full(pairs, -1)
         self._until = np.zeros(pairs)
         self._clock = clock
 
-    def hold(self, row: int, reviewer: int) -> None:
-        """Keep a pair from all but the reviewer of this number."""
-        self._holder[row], self._until[row] = reviewer, self._clock() + HOLD_SECONDS
+    def lock(self, row: int, reviewer: int) -> None:
+        """Lock a pair for a reviewer."""
+        self._owner[row], self._until[row] = reviewer, self._clock() + LOCK_SECONDS
 
-    def release(self, row: int) -> None:
-        """Let anyone have it."""
-        self._holder[row] = -1
+    def unlock(self, row: int) -> None:
+        """Unlock a pair."""
+        self._owner[row] = -1
 
-    def held_by_others(self, reviewer: int) -> NDArray[np.bool_]:
-        """Whether each pair is on the screen of somebody else, shape (n_pairs,)."""
-        is_held: NDArray[np.bool_] = (self._holder >= 0) & (self._until > self._clock()) & (self._holder != reviewer)
-        return is_held
+    def locked_by_others(self, reviewer: int) -> NDArray[np.bool_]:
+        """Whether each pair is locked by another reviewer, shape (n_pairs,)."""
+        is_locked: NDArray[np.bool_] = (self._owner >= 0) & (self._until > self._clock()) & (self._owner != reviewer)
+        return is_locked
 
 
 class ReviewSession:
-    """The state of a review, kept in memory and in the journal; for the threads of one process.
+    """State of a review, in memory and in the journal; thread-safe within one process.
 
     Args:
         rows: row of each pair by its name, in order of review.
-        shared: whether every reviewer labels the pair, shape (n_pairs,); one of them labels any other.
-        journal: holds the answers so far, and takes the new ones; those on pairs of an older sample are left alone.
-        clock: seconds that only grow, for holds.
+        shared: whether every reviewer labels the pair, shape (n_pairs,); other pairs get one label.
+        journal: answers so far, gets new ones; answers to pairs of older samples are ignored.
+        clock: monotonic seconds, for locks.
     """
 
     def __init__(
@@ -68,74 +68,74 @@ class ReviewSession:
     ) -> None:
         self._rows, self._shared, self._journal = rows, shared, journal
         self._labels = np.zeros(len(shared), np.int64)
-        self._holds = ReviewHolds(len(shared), clock)
+        self._locks = ReviewLocks(len(shared), clock)
         self._reviewers: dict[str, Reviewer] = {}
         self._changing = threading.RLock()
         for answer in journal.read():
             self._apply(answer)
 
     def reviewers(self) -> dict[str, ReviewProgress]:
-        """Everybody who answered, by name."""
+        """Progress of each reviewer with an answer, by name."""
         with self._changing:
             names = sorted((name for name, reviewer in self._reviewers.items() if reviewer.answers), key=str.casefold)
             return {name: self.progress(name) for name in names}
 
     def canonical_name(self, name: str) -> str:
-        """The name as this review has it: `ann` and `Ann` are one person."""
+        """The reviewer's name as first used; names are case-insensitive."""
         with self._changing:
             names_by_folded = {reviewer_name.casefold(): reviewer_name for reviewer_name in self._reviewers}
             return name if name in self._reviewers else names_by_folded.get(name.casefold(), name)
 
     def progress(self, reviewer: str) -> ReviewProgress:
-        """How far one reviewer, and the review, is."""
+        """Progress of a reviewer and of the review."""
         with self._changing:
             person = self._reviewer(reviewer)
-            free, held_rows = self._free(person), self._holds.held_by_others(person.number) & ~self._shared
+            free, locked_rows = self._free(person), self._locks.locked_by_others(person.number) & ~self._shared
             return ReviewProgress(
                 answered=len(person.answers),
                 skipped=sum(answer.relevance is None for answer in person.answers.values()),
-                n_remaining=int((free & ~held_rows).sum()),
-                elsewhere=int((free & held_rows).sum()),
+                n_remaining=int((free & ~locked_rows).sum()),
+                elsewhere=int((free & locked_rows).sum()),
                 labelled=self.n_labelled,
                 pairs=len(self._shared),
             )
 
     @property
     def n_labelled(self) -> int:
-        """How many pairs anyone labelled."""
+        """Number of labelled pairs."""
         return int((self._labels > 0).sum())
 
     def next_pair(self, reviewer: str) -> int | None:
-        """The row of the pair to show a reviewer, who then holds it; None where nothing is left.
+        """Row of the next pair for a reviewer, and lock it; None at the end.
 
-        A pair that was taken back comes first; then, in order, one that is new to the reviewer and shared, or labelled
-        by nobody and on no other screen.
+        Retracted answers come first; then, in order, pairs that the reviewer has not answered and that are shared, or
+        unlabelled and not locked.
         """
         with self._changing:
             person = self._reviewer(reviewer)
-            held_rows = self._holds.held_by_others(person.number) & ~self._shared
-            open_rows = self._free(person) & ~held_rows
-            if person.back:
-                row = next(reversed(person.back))
+            locked_rows = self._locks.locked_by_others(person.number) & ~self._shared
+            open_rows = self._free(person) & ~locked_rows
+            if person.retracted:
+                row = next(reversed(person.retracted))
             elif open_rows.any():
                 row = int(open_rows.argmax())
             else:
                 return None
-            self._holds.hold(row, person.number)
+            self._locks.lock(row, person.number)
             return row
 
     def answer_of(self, reviewer: str, row: int) -> ReviewAnswer | None:
-        """A reviewer's standing answer to a pair."""
+        """A reviewer's current answer to a pair."""
         with self._changing:
             return self._reviewer(reviewer).answers.get(row)
 
-    def taken_back(self, reviewer: str, row: int) -> ReviewAnswer | None:
-        """A reviewer's answer to a pair that was taken back, and not given anew."""
+    def retracted_answer(self, reviewer: str, row: int) -> ReviewAnswer | None:
+        """A reviewer's retracted answer to a pair, unless answered again."""
         with self._changing:
-            return self._reviewer(reviewer).back.get(row)
+            return self._reviewer(reviewer).retracted.get(row)
 
     def last_answer(self, reviewer: str) -> ReviewAnswer | None:
-        """The answer that `undo` would take back."""
+        """The answer that `undo` would retract."""
         with self._changing:
             answers = self._reviewer(reviewer).answers
             return answers[next(reversed(answers))] if answers else None
@@ -143,14 +143,17 @@ class ReviewSession:
     def answer(
         self, reviewer: str, pair: ReviewPair, relevance: int | None, rationale: str | None, *, shown: bool
     ) -> bool:
-        """Keep what a reviewer said of a pair; it is on disk when this returns.
+        """Store an answer durably.
 
         Args:
+            reviewer: name.
+            pair: the pair.
             relevance: 0 or a grade; None skips the pair.
+            rationale: optional.
             shown: the reviewer could see the judge's verdict.
 
         Returns:
-            whether it is news: the same answer given again is not kept twice.
+            False if it equals the reviewer's current answer, which is not stored again.
         """
         person = self._reviewer(reviewer)
         with person.writing:
@@ -162,10 +165,10 @@ class ReviewSession:
         return True
 
     def undo(self, reviewer: str, name: str) -> bool:
-        """Take back a reviewer's last answer, if it is the one on the pair of this name; that is on disk then.
+        """Retract a reviewer's last answer, durably, if it is for the pair of this name.
 
         Returns:
-            whether it was.
+            Whether it was retracted.
         """
         person = self._reviewer(reviewer)
         with person.writing:
@@ -176,7 +179,7 @@ class ReviewSession:
         return True
 
     def rows_for(self, reviewer: str) -> NDArray[np.int64]:
-        """Rows of the pairs that a reviewer answered or may yet answer, in order, whoever has them on the screen."""
+        """Rows of the pairs that a reviewer answered or may answer, in order, ignoring locks."""
         with self._changing:
             person = self._reviewer(reviewer)
             return np.flatnonzero(person.answered | self._free(person))
@@ -193,7 +196,7 @@ class ReviewSession:
             before = self._reviewer(answer.reviewer).apply(row, answer)
             self._labels[row] += _is_label(answer) - _is_label(before)
             if not answer.undone:
-                self._holds.release(row)
+                self._locks.unlock(row)
 
     def _reviewer(self, name: str) -> Reviewer:
         with self._changing:
@@ -211,19 +214,19 @@ def _is_label(answer: ReviewAnswer | None) -> int:
 
 
 NAME_CHARACTERS = 60
-_JOINERS = {0x200C: "", 0x200D: ""}  # part of how Persian and Indic names are written
+_JOINERS = {0x200C: "", 0x200D: ""}  # zero-width joiners of Persian and Indic scripts
 
 
 @dataclass(frozen=True)
 class ReviewProgress:
-    """How far the review is.
+    """Progress of a reviewer, in numbers of pairs.
 
     Attributes:
-        answered: pairs that the reviewer labelled or skipped.
-        skipped: those of them without a label.
-        n_remaining: pairs that the reviewer is still to answer, those on other screens not counted.
-        elsewhere: the same on the screens of others.
-        labelled: pairs that anyone labelled.
+        answered: labelled or skipped by the reviewer.
+        skipped: skipped by the reviewer.
+        n_remaining: still to be answered by the reviewer, without locked ones.
+        elsewhere: still to be answered, locked by others.
+        labelled: labelled by anyone.
         pairs: all pairs.
     """
 
@@ -237,36 +240,36 @@ class ReviewProgress:
 
 @dataclass
 class Reviewer:
-    """One reviewer's state.
+    """State of a reviewer.
 
     Attributes:
         number: from 0.
-        answered: whether each pair has a standing answer, shape (n_pairs,).
-        answers: the standing answers by row, in the order given.
-        back: those taken back and not given again, by row, in the order taken back.
-        writing: held while an answer is on its way to the journal.
+        answered: whether each pair has a current answer, shape (n_pairs,).
+        answers: current answers by row, in the order given.
+        retracted: retracted answers not given again, by row, in the order retracted.
+        writing: lock while an answer is written to the journal.
     """
 
     number: int
     answered: NDArray[np.bool_]
     answers: dict[int, ReviewAnswer] = field(default_factory=dict)
-    back: dict[int, ReviewAnswer] = field(default_factory=dict)
+    retracted: dict[int, ReviewAnswer] = field(default_factory=dict)
     writing: threading.Lock = field(default_factory=threading.Lock)
 
     def apply(self, row: int, answer: ReviewAnswer) -> ReviewAnswer | None:
-        """Take in an answer, or its undoing; returns the standing one that it replaces."""
+        """Apply an answer or its retraction; returns the answer that it replaces."""
         before = self.answers.pop(row, None)
-        self.back.pop(row, None)
+        self.retracted.pop(row, None)
         self.answered[row] = not answer.undone
         if answer.undone:
-            self.back[row] = before or answer
+            self.retracted[row] = before or answer
         else:
             self.answers[row] = answer
         return before
 
 
 def reviewer_name(text: str) -> str | None:
-    """A reviewer's name from what somebody typed: white space is made plain; None where it cannot be one."""
+    """Normalize a typed reviewer name; None if it is invalid."""
     name = " ".join(text.split())
     visible = name.translate(_JOINERS)
     return name if visible and len(name) <= NAME_CHARACTERS and visible.isprintable() else None

@@ -1,4 +1,4 @@
-"""The grades that a reviewer may give: those of the judge's prompt, or relevant and not relevant."""
+"""Grades that reviewers may give: those of the judge's prompt, or relevant and not relevant."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ NOT_RELEVANT = "not relevant"
 
 @dataclass(frozen=True)
 class Scale:
-    """What a reviewer may say of a pair, as qrels know it: 0 is not relevant, every other grade is.
+    """Grades of a review, as in qrels: 0 is not relevant, all others are.
 
     Attributes:
-        names: what each grade is called, the highest first; empty where the prompt says nothing.
+        names: name of each grade, highest first; empty if the prompt has none.
     """
 
     names: dict[int, str]
 
     @property
     def is_graded(self) -> bool:
-        """Whether there are other grades than 1 and 0."""
+        """Whether there are grades other than 1 and 0."""
         return self.names.keys() != {0, 1}
 
     def grade_name(self, grade: int | None) -> str:
@@ -36,9 +36,9 @@ BINARY = Scale({1: "relevant", 0: NOT_RELEVANT})
 
 
 def scale_of(settings: JudgeSettings) -> Scale:
-    """The scale of a run's judge; binary where it or its panel gives no grades, or its prompt is no longer there.
+    """The scale of a run's judge; binary for a panel, a judge without grades, or a missing prompt.
 
-    Of a prompt's grades those from `relevant_from` on are offered; the others are all not relevant, as in `qrels`.
+    A prompt's grades from `relevant_from` up are offered; lower ones are all not relevant, as in `qrels`.
     """
     grades = {} if settings.panel else settings.grades()
     return Scale(grades | {0: NOT_RELEVANT}) if grades else BINARY

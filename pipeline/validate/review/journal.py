@@ -1,4 +1,4 @@
-"""The answers of reviewers, one small file each: never changed, deleted, or lost with the process."""
+"""Journal of reviewers' answers: one small immutable file per answer."""
 
 import re
 import threading
@@ -23,12 +23,12 @@ _NAME = re.compile(r"/(\d{20})-[0-9a-f]{32}\.json")
 
 @dataclass(frozen=True)
 class ReviewAnswer:
-    """What one reviewer said of one pair, at one moment.
+    """An answer of a reviewer to a pair.
 
     Attributes:
-        relevance: 0, or a grade from 1; None where the pair was skipped.
+        relevance: 0, or a grade from 1; None if skipped.
         judge_shown: the reviewer could see the judge's verdict.
-        undone: takes back what this reviewer said of the pair before; the other values then mean nothing.
+        undone: retracts the reviewer's earlier answer to the pair; the other values are ignored.
     """
 
     tenant: str
@@ -52,10 +52,9 @@ class ReviewAnswer:
 
 
 class AnswerJournal:
-    """The answers of a run, in the order given; several threads and processes may add to it at once.
+    """A run's answers in chronological order; threads and processes may append concurrently.
 
-    The order is that of the clock; an answer added after `read` comes after all that was read, should the clock have
-    been set back since.
+    An answer appended after `read` is ordered after all answers read, even if the clock was set back.
     """
 
     def __init__(self, store: Store) -> None:
@@ -64,7 +63,7 @@ class AnswerJournal:
         self._counting = threading.Lock()
 
     def append(self, answer: ReviewAnswer) -> None:
-        """Keep an answer; it is on disk, whole, when this returns."""
+        """Store an answer durably and atomically."""
         with self._counting:
             self._last = max(time.time_ns(), self._last + 1)
             number = self._last
@@ -73,10 +72,10 @@ class AnswerJournal:
         self._store.write(name, seal(record))
 
     def read(self) -> list[ReviewAnswer]:
-        """Every answer, those that were taken back included.
+        """All answers, including retracted ones.
 
         Raises:
-            ArtifactError: a file there is no answer.
+            ArtifactError: a file is invalid.
         """
         names = sorted(name for name in self._store.sizes(FOLDER) if name.endswith(".json"))
         numbers = [int(match[1]) for name in names if (match := _NAME.search(name))]
@@ -90,23 +89,21 @@ class AnswerJournal:
             content = unseal(self._store.read(name) or b"")
             return ReviewAnswer(**content | {"answered_at": datetime.fromisoformat(content["answered_at"])})
         except (ValueError, TypeError, KeyError) as error:
-            raise ArtifactError(
-                f"{self._store.path(name)} is no answer of a reviewer ({error}); move it away"
-            ) from error
+            raise ArtifactError(f"{self._store.path(name)} is not a valid answer ({error}); move it away") from error
 
 
 def current_answers(answers: Iterable[ReviewAnswer]) -> pa.Table:
-    """Rows of `reviews` by their key: each reviewer's last answer to a pair, unless it was taken back."""
+    """Rows of `reviews` by key: each reviewer's last answer to each pair, except retracted ones."""
     last = {answer.key: answer for answer in answers}
     latest = [last[key] for key in sorted(last) if not last[key].undone]
     return REVIEWS.rows({name: [getattr(answer, name) for answer in latest] for name in REVIEWS.schema.names})
 
 
 def pair_name(tenant: str, query_id: str, chunk_id: str) -> str:
-    """What a form or a sheet calls a pair: ids may hold characters that neither carries unchanged."""
+    """Name of a pair in forms and sheets, where ids could contain unsafe characters."""
     return "p" + key_of(tenant, query_id, chunk_id)
 
 
 def clean_rationale(text: str | None) -> str | None:
-    """A rationale as it is kept: without space around it, its lines ended one way; None where it says nothing."""
+    """Normalize a rationale's whitespace and line ends; None if empty."""
     return (text or "").replace("\r\n", "\n").replace("\r", "\n").strip() or None

@@ -1,4 +1,4 @@
-"""The pairs of the sample as a page shows them: loaded once, neighbours looked up when asked for."""
+"""The sample's pairs for display: loaded once; neighboring chunks are looked up on demand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from darklode.pipeline.validate.review.journal import pair_name
 
 TABLES_READ = ("review_sample", "queries", "chunks", "documents")
 JUDGE_TABLE = "verdicts"
-_BUILT_ANEW = "the run has been built anew since this review was started; start it again"
+_BUILT_ANEW = "the run was rebuilt since this review was started; restart the review"
 
 _PAIRS = """
     WITH sample AS (
@@ -96,7 +96,7 @@ class ReviewPair:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """The chunk before or after one."""
+    """The chunk before or after the pair's chunk."""
 
     heading: str | None
     text: str
@@ -104,9 +104,7 @@ class Neighbour:
 
 
 class ReviewPairs:
-    """The pairs in their order of review, by row.
-
-    It keeps what it was opened on: a run that is built anew meanwhile changes nothing here.
+    """The pairs in order of review, by row; not affected by rebuilding the run.
 
     Attributes:
         rows: row of each pair by its name.
@@ -132,10 +130,10 @@ class ReviewPairs:
         return ReviewPair(**self._pairs.slice(row, 1).to_pylist()[0])
 
     def neighbors(self, row: int) -> tuple[Neighbour | None, Neighbour | None]:
-        """The chunks before and after a pair's in its document, None where there is none.
+        """The chunks before and after a pair's chunk; None at the document's ends.
 
         Raises:
-            ArtifactError: the tables are gone, because the run was built anew.
+            ArtifactError: the run was rebuilt.
         """
         pair = self[row]
         neighbor_rows = self._query_rows(_AROUND, tenant=pair.tenant, doc_id=pair.doc_id, place=pair.position)
@@ -149,7 +147,7 @@ class ReviewPairs:
         """A pair's document, with its chunk.
 
         Raises:
-            ArtifactError: as above.
+            ArtifactError: the run was rebuilt.
         """
         pair = self[row]
         document_rows = self._query_rows(DOCUMENT, tenant=pair.tenant, doc_id=pair.doc_id, chunk_id=pair.chunk_id)
@@ -167,15 +165,15 @@ class ReviewPairs:
 
 
 @contextmanager
-def open_deck(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPairs]:
-    """The deck of a run, for the length of a block.
+def open_review_pairs(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPairs]:
+    """Open the sample's pairs; a context manager.
 
     Args:
-        tables: holds TABLES_READ, and `verdicts` if the judge is shown.
-        show_judge: load what the judge said, too.
+        tables: TABLES_READ, and `verdicts` if the judge is shown.
+        show_judge: load verdicts.
 
     Raises:
-        ArtifactError: the sample names a query or chunk that the run no longer has, or no pair at all.
+        ArtifactError: the sample is empty, or has a query or chunk that the run no longer has.
     """
     judge, verdicts = (_SHOWN, _VERDICTS) if show_judge else (_BLIND, "")
     with tables.connect() as connection:
@@ -186,8 +184,8 @@ def open_deck(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPairs]:
 
 def _check(pairs: pa.Table, url: str) -> None:
     if not pairs.num_rows:
-        raise ArtifactError(f"the sample of {url} holds no pair to review; raise review.query_share or review.pairs")
+        raise ArtifactError(f"the sample of {url} is empty; raise review.query_share or review.pairs")
     for name, text in (("query_id", "query"), ("chunk_id", "text")):
         lost = pairs[name].filter(pc.is_null(pairs[text]))
         if len(lost):
-            raise ArtifactError(f"the sample of {url} names {name} {lost[0].as_py()!r}, which the run no longer has")
+            raise ArtifactError(f"the sample of {url} has {name} {lost[0].as_py()!r}, which the run no longer has")

@@ -1,4 +1,4 @@
-"""The pairs to review as a CSV file for those who prefer a spreadsheet, there and back."""
+"""Export of pairs to a spreadsheet (CSV), and import of the answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GRADE = re.compile(r"(\d{1,9})([.,]0+)?")
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """A row that was not taken: its line, from 1, and why."""
+    """A rejected row: line (from 1) and reason."""
 
     line: int
     reason: str
@@ -34,7 +34,7 @@ class RefusedRow:
 
 @dataclass
 class ImportResult:
-    """What became of a sheet's rows."""
+    """Counts of a sheet's rows by outcome."""
 
     new: int = 0
     n_known: int = 0
@@ -50,33 +50,33 @@ class _SheetRow:
     rationale: str | None
 
 
-def export_sheet(path: Path, deck: ReviewPairs, turns: ReviewSession, reviewer: str, *, show_judge: bool) -> int:
-    """Write a reviewer's pairs, answers given so far filled in; returns how many rows.
+def export_sheet(path: Path, pairs: ReviewPairs, session: ReviewSession, reviewer: str, *, show_judge: bool) -> int:
+    """Write a reviewer's pairs with the answers so far; returns the number of rows.
 
-    A cell that a spreadsheet would take for a formula begins with an apostrophe, which `import_sheet` takes away.
+    Cells that a spreadsheet would interpret as formulas are prefixed with an apostrophe, which `import_sheet` removes.
 
     Raises:
         ExportError: the file exists, or cannot be written.
     """
-    rows = turns.rows_for(reviewer)
+    rows = session.rows_for(reviewer)
     try:
         with path.open("x", encoding="utf-8-sig", newline="") as file:
             writer = csv.writer(file)
             writer.writerow([*COLUMNS, *(JUDGE_COLUMNS if show_judge else ()), NAME])
             for row in rows:
                 writer.writerow(
-                    map(_escape_formula, _cells(deck[int(row)], turns, reviewer, int(row), show_judge=show_judge))
+                    map(_escape_formula, _cells(pairs[int(row)], session, reviewer, int(row), show_judge=show_judge))
                 )
     except FileExistsError as error:
-        raise ExportError(f"{path} exists, and may hold answers; choose another name") from error
+        raise ExportError(f"{path} exists and may contain answers; choose another name") from error
     except OSError as error:
         raise ExportError(f"{path} cannot be written: {error}") from error
     return len(rows)
 
 
-def _cells(pair: ReviewPair, turns: ReviewSession, reviewer: str, row: int, *, show_judge: bool) -> Iterator[str]:
+def _cells(pair: ReviewPair, session: ReviewSession, reviewer: str, row: int, *, show_judge: bool) -> Iterator[str]:
     yield from (pair.tenant, pair.query_id, pair.chunk_id, pair.query, pair.title or "", pair.heading or "", pair.text)
-    answer = turns.answer_of(reviewer, row)
+    answer = session.answer_of(reviewer, row)
     yield "" if answer is None else SKIP if answer.relevance is None else str(answer.relevance)
     yield (answer and answer.rationale) or ""
     if show_judge:
@@ -85,20 +85,19 @@ def _cells(pair: ReviewPair, turns: ReviewSession, reviewer: str, row: int, *, s
     yield pair.name
 
 
-def import_sheet(path: Path, deck: ReviewPairs, turns: ReviewSession, reviewer: str, scale: Scale) -> ImportResult:
-    """Keep a sheet's answers as a reviewer's; rows without one are passed over, bad ones refused.
+def import_sheet(path: Path, pairs: ReviewPairs, session: ReviewSession, reviewer: str, scale: Scale) -> ImportResult:
+    """Store a sheet's answers for a reviewer; empty rows are skipped, invalid ones rejected.
 
-    A row is known by its column `pair`, or by its ids where that is missing or empty. What the reviewer said before is
-    not kept again, so that a second import of the same sheet changes nothing.
+    A row is identified by its column `pair`, or else by its ids. Importing the same sheet again changes nothing.
 
     Raises:
-        InputError: the file cannot be read, or lacks a column.
+        InputError: the file cannot be read, or a column is missing.
     """
     done = ImportResult()
     rows_by_pair: dict[int, list[_SheetRow]] = {}
     header, rows = _read(path)
     for line, cells in rows:
-        read = _parse_row(line, cells, header, deck, scale)
+        read = _parse_row(line, cells, header, pairs, scale)
         if isinstance(read, _SheetRow):
             rows_by_pair.setdefault(read.row, []).append(read)
         elif read is None:
@@ -110,10 +109,11 @@ def import_sheet(path: Path, deck: ReviewPairs, turns: ReviewSession, reviewer: 
         if len({(sheet_row.relevance, sheet_row.rationale) for sheet_row in pair_rows}) > 1:
             lines = " and ".join(str(sheet_row.line) for sheet_row in pair_rows)
             done.refused += [
-                RefusedRow(sheet_row.line, f"lines {lines} say different things of one pair") for sheet_row in pair_rows
+                RefusedRow(sheet_row.line, f"lines {lines} have different answers to one pair")
+                for sheet_row in pair_rows
             ]
             continue
-        news = turns.answer(reviewer, deck[row], pair_rows[0].relevance, pair_rows[0].rationale, shown=shown)
+        news = session.answer(reviewer, pairs[row], pair_rows[0].relevance, pair_rows[0].rationale, shown=shown)
         done.new += news
         done.n_known += not news
     done.refused.sort(key=lambda sheet_row: sheet_row.line)
@@ -121,9 +121,9 @@ def import_sheet(path: Path, deck: ReviewPairs, turns: ReviewSession, reviewer: 
 
 
 def _parse_row(
-    line: int, cells: list[str], header: list[str], deck: ReviewPairs, scale: Scale
+    line: int, cells: list[str], header: list[str], pairs: ReviewPairs, scale: Scale
 ) -> _SheetRow | RefusedRow | None:
-    """A row's answer; None where it holds none."""
+    """A row's answer; None if it is empty."""
     if len(cells) != len(header):
         return RefusedRow(line, f"{len(cells)} cells instead of {len(header)}")
     cells_by_name = dict(zip(header, map(_unescape_formula, cells), strict=True))
@@ -131,15 +131,15 @@ def _parse_row(
     if not relevance_text:
         return None
     name = cells_by_name.get(NAME, "").strip() or pair_name(*(cells_by_name.get(column, "") for column in IDS))
-    if name not in deck.rows:
+    if name not in pairs.rows:
         return RefusedRow(line, "no such pair in the sample (a spreadsheet may have changed its ids)")
     if relevance_text.casefold() == SKIP:
-        return _SheetRow(line, deck.rows[name], None, clean_rationale(cells_by_name.get("rationale")))
+        return _SheetRow(line, pairs.rows[name], None, clean_rationale(cells_by_name.get("rationale")))
     grade = _GRADE.fullmatch(relevance_text)
     if grade is None or int(grade[1]) not in scale.names:
         grades = ", ".join(str(column) for column in sorted(scale.names))
         return RefusedRow(line, f"relevance {relevance_text[:20]!r} is none of {grades}, {SKIP}")
-    return _SheetRow(line, deck.rows[name], int(grade[1]), clean_rationale(cells_by_name.get("rationale")))
+    return _SheetRow(line, pairs.rows[name], int(grade[1]), clean_rationale(cells_by_name.get("rationale")))
 
 
 def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -163,7 +163,7 @@ def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
 
 
 def _escape_formula(cell: str) -> str:
-    """The cell so that no spreadsheet takes it for a formula; `_unescape_formula` takes it back."""
+    """Prefix cells that look like formulas; undone by `_unescape_formula`."""
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 

@@ -26,10 +26,11 @@ def test_source_names_the_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         raise SettingsError(str(writer))
 
     monkeypatch.setattr(generate_queries, "steps", steps)
-    for words in (["--source", "copied_words"], ["--set", "generate.kind=copied_words"], []):
+    model = ["--set", "judge.kind=llm", "--set", "judge.model=m", "--set", "judge.base_url=http://127.0.0.1:1/v1"]
+    for words in (["--source", "llm", *model], ["--set", "generate.kind=llm", *model], []):
         error = refusal(str(tmp_path / "run"), "--out", str(tmp_path / "out"), *words)
         assert isinstance(error, SettingsError), error
-    assert seen == ["copied_words", "copied_words", "ict"]
+    assert seen == ["llm", "llm", "ict"]
 
 
 def test_an_unknown_source_and_a_folder_without_a_run_are_refused(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_batch_goes_out_and_comes_back_and_the_next_build_asks_nothing(
     assert n == pool > 20
     assert f"{n:,} calls in {calls}\n" in shown.out
     again = call("judge", "batch", "export", out, calls, *judge)
-    assert re.fullmatch(r"error: [^\n]*is there already[^\n]*\n", again.err)
+    assert re.fullmatch(r"error: [^\n]*exists and may have been submitted[^\n]*\n", again.err)
 
     shown = call("judge", "batch", "fetch", out, answers, *judge)
     assert (shown.code, shown.err) == (0, "")
@@ -94,7 +94,8 @@ def test_what_the_judge_warns_of_is_said(call: Call, source: Path, tmp_path: Pat
         server.card = {"root": "Qwen/Qwen3-8B"}
         shown = call("judge", "batch", "export", out, tmp_path / "calls.jsonl")
     assert (shown.code, shown.err) == (0, "")
-    assert "judge is Qwen/Qwen3-8B, by which all is judged anew. Verdicts are kept of llm-1:judge:binary-1" in shown.out
+    assert "judge is served as Qwen/Qwen3-8B, so all pairs are judged again." in shown.out
+    assert "The ledger has verdicts of llm-1:judge:binary-1" in shown.out
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from helpers.runs import SAMPLE
 pytestmark = pytest.mark.server
 
 STEPS = (
-    "ingest_documents ingest_logs click_model click_evidence log_queries mined_splits fit_planner plan_queries "
+    "ingest_documents ingest_logs click_model click_evidence log_queries mined_splits fit_term_weights weight_terms "
     "associate relevance mined_pairs mined_triplets mined_test held_out"
 ).split()
 SOURCES = ("click_multi_hop", "click_one_hop")
@@ -183,11 +183,11 @@ def test_refresh_learns_from_all_that_is_settled(copied: Path, served: Environme
     version, through = learned(copied)
     assert through == "2026-03-05"
     printed = built(mine_command(copied, "--refresh"), served)
-    assert "\nfit_planner: the settled days changed\n" in printed
+    assert "\nfit_term_weights: the settled days changed\n" in printed
     refreshed, later = learned(copied)
     assert (refreshed != version, later) == (True, "2026-03-08")
     again = built(mine_command(copied), served)
-    assert re.search(r"^✓ fit_planner .* stands$", again, re.M)
+    assert re.search(r"^✓ fit_term_weights .* stands$", again, re.M)
     assert learned(copied) == (refreshed, later)
 
 

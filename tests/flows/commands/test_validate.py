@@ -80,7 +80,7 @@ def test_a_run_that_nobody_reviewed_says_how_to(sample_run: SampleRun, served: E
     assert not (out / "tables" / "validation").exists(), "nothing is computed of no answer"
     shown = validate(out, served, "--min-kappa", "0.1")
     assert shown.code == 3
-    assert "kappa is unknown, since too little is labelled, and min_kappa asks for at least 0.1" in shown.err
+    assert "kappa is unknown (too few labels), but validation.min_kappa requires at least 0.1" in shown.err
     assert "Precision is unknown" in shown.out
     assert "Recall is unknown" in shown.out
 
@@ -134,9 +134,9 @@ def test_a_run_that_falls_short_is_held_back(copied: Path, served: Environment) 
     assert shown.code == 3
     assert "Estimated for all pairs of the run" in shown.out
     message = (
-        r"kappa is 0\.\d{3}, and min_kappa asks for at least 0\.99; recall is 0\.\d{3}, and min_recall asks .* 1\."
+        r"kappa is 0\.\d{3}, but validation\.min_kappa requires at least 0\.99; recall is 0\.\d{3}, but .* at least 1\."
     )
-    assert re.fullmatch(rf"error: {copied} may not be published: {message} Read the disagreements[^\n]*\n", shown.err)
+    assert re.fullmatch(rf"error: {copied} cannot be published: {message} Inspect the disagreements[^\n]*\n", shown.err)
     failed = last_flow_run(served)
     assert failed["state"]["name"] == "Held"
     assert re.search(message, failed["state"]["message"])

@@ -103,7 +103,7 @@ def test_missing_answers_are_named(call: Call, folder: Path) -> None:
         path.unlink()
         shown = call("verify", folder)
         one_line(shown, f"{folder} has 1 damaged or missing file, named above")
-        assert f"/review/answers lacks {missing} of 4 answers that were validated; restore the folder" in shown.out
+        assert f"/review/answers is missing {missing} of 4 validated answers; restore the folder" in shown.out
     for number in range(3):  # what is answered since does not make up for it
         journal.append(ReviewAnswer("acme", "q", f"new{number}", "ann", 1, began))
     assert "lacks 2 of 4 answers" in call("verify", folder).out

@@ -244,7 +244,7 @@ def test_an_audit_shows_what_it_measured(site: Site, finished: Finished) -> None
 def test_a_run_that_is_held_back_fails_and_shows_why(site: Site, finished: Finished) -> None:
     held = site.inside("validate-benchmark/local", out=finished[0], settings={"validation": {"min_kappa": 0.5}})
     assert (held["state"]["type"], held["state"]["name"]) == ("FAILED", "Held")
-    assert held["state"]["message"].startswith(f"{finished[0]} may not be published: kappa is unknown")
+    assert held["state"]["message"].startswith(f"{finished[0]} cannot be published: kappa is unknown")
     assert site.tasks(held)["review_sample"] == "Completed"
     assert "## Release gate\n\n| figure |" in site.artifacts(held)[artifact_key(finished[0])]["data"]
 

@@ -87,7 +87,7 @@ def test_what_the_pipeline_warns_of_is_said_once_and_only_while_a_flow_reports()
     told, log = Told(), logging.getLogger("darklode.judge")
     with reporting(OnceReporter(told)):
         for _ in range(2):
-            log.warning("%s thinks before it answers", "fake")
+            log.warning("%s is a reasoning model", "fake")
             log.info("a detail")
     log.warning("nobody is there")
-    assert told.told == ["fake thinks before it answers"]
+    assert told.told == ["fake is a reasoning model"]

@@ -156,8 +156,8 @@ def test_a_night_on_a_cluster_mines_the_same_pairs(
     _, *words = mine_command(out, "--set", "runner.kind=ray", "--set", f"runner.address={machines.address}")
     kills = [
         Kill("click_evidence", "click_model"),
-        Kill("plan_queries", "fit_planner"),
-        Kill("associate", "plan_queries"),
+        Kill("weight_terms", "fit_term_weights"),
+        Kill("associate", "weight_terms"),
         Kill("mined_pairs", "relevance"),
     ]
     run_with_kills([sys.executable, "-c", MANY_SHARDS, *words], machines, tmp_path / "log", kills)

@@ -9,7 +9,7 @@ from helpers.scripted_stream import replies
 CASES: list[tuple[Said, bool, float | None]] = [
     ({"contradicted": True}, True, 0.0),
     ({"no_probability": TIED}, True, 0.0),
-    ({"no_probability": "the server gave no log-probabilities"}, False, None),
+    ({"no_probability": "the server returned no log-probabilities"}, False, None),
     ({"contradicted": True, "probability": 0.25}, True, 0.25),
     ({"contradicted": False, "probability": 0.75}, False, 0.75),
     ({}, False, None),

@@ -5,7 +5,7 @@ import pytest
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.judge.kinds import JudgeKind, LedgerKind
-from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
+from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 from darklode.schemas.kinds import KindSection
 from darklode.schemas.settings import Settings
 
@@ -13,14 +13,14 @@ from darklode.schemas.settings import Settings
 def test_what_settings_name_is_of_its_port() -> None:
     settings = Settings()
     assert as_kind(settings.judge, JudgeKind) is settings.judge
-    assert as_kind(settings.planner, PlannerKind) is settings.planner
+    assert as_kind(settings.planner, TermWeighterKind) is settings.planner
 
 
 def test_what_another_package_registered_under_a_name_must_be_of_the_port() -> None:
     class Bare(KindSection):
         kind: str = "bare"
 
-    with pytest.raises(SettingsError, match=r"^kind bare must be a PlannerKind, and Bare is none$"):
-        as_kind(Bare(), PlannerKind)
+    with pytest.raises(SettingsError, match=r"^kind bare must be a TermWeighterKind, and Bare is none$"):
+        as_kind(Bare(), TermWeighterKind)
     with pytest.raises(SettingsError, match="must be a LedgerKind"):
         as_kind(Settings().judge, LedgerKind)

@@ -70,7 +70,7 @@ def test_bad_rows_are_rejects_with_line_and_reason(tmp_path: Path) -> None:
     assert sorted((row["line"], row["reason"]) for row in read(run, "rejects")) == [
         (3, "empty query"),
         (4, "no document"),
-        (5, "document is neither an id of the run nor a text"),
+        (5, "document is neither a known id nor a text"),
         (6, "satisfaction is neither 0 nor 1"),
         (7, "relevance is neither 0 nor 1"),
         (8, "no label"),
@@ -84,5 +84,5 @@ def test_bad_rows_are_rejects_with_line_and_reason(tmp_path: Path) -> None:
 
 def test_a_file_without_any_label_column_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("query,document,grade\nq,a.md,1\n")
-    with pytest.raises(InputError, match="neither a column satisfaction nor one relevance"):
+    with pytest.raises(InputError, match="needs a column satisfaction or relevance"):
         read_from(tmp_path, tmp_path / "labels.csv")

@@ -34,5 +34,5 @@ def test_another_system_leaves_the_lists_of_the_others(tmp_path: Path) -> None:
 
 
 def test_two_systems_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="one name"):
+    with pytest.raises(SettingsError, match="the same name"):
         ranked(build_of(tmp_path / "run"), {"bm25": BM25}, tmp_path / "bm25.txt")

@@ -84,7 +84,7 @@ def test_bad_rows_are_rejects_with_their_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lines", "reason"), [([], "it is empty"), (["who Q0 knows 1 2 x"], "not a test query: 1")])
 def test_a_file_that_ranks_nothing_is_an_error(tmp_path: Path, lines: list[str], reason: str) -> None:
-    with pytest.raises(InputError, match=rf"ranks nothing for any test query \({reason}\)"):
+    with pytest.raises(InputError, match=rf"has no ranking of a test query \({reason}\)"):
         of_file(build_of(tmp_path / "run"), tmp_path / "theirs.txt", *lines)
 
 

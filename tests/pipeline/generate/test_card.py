@@ -44,4 +44,4 @@ def test_it_says_what_is_kept_and_why_others_are_not(tmp_path: Path) -> None:
     assert "| t | 5 | 2 |" in page
     assert "<i>" not in page
     assert "c|<b>" not in page, "what was written is data"
-    assert summary_sentence(run).endswith("holds 1 of 2 queries of t to learn from")
+    assert summary_sentence(run).endswith("holds 1 of 2 queries of t for training")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.generate.filters import SIEVE, copied_share, filter_generated
+from darklode.pipeline.generate.filters import FILTER_GENERATED, copied_share, filter_generated
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import documents, execute, put, read
@@ -33,14 +33,14 @@ def sieved(folder: Path, queries: Mapping[str, str | None], *, copies: bool = Fa
     put(run, "real_queries", pa.Table.from_pylist(real, schema=TABLES["real_queries"].schema))
     written = [
         {"tenant": "t", "query_id": one, "chunk_id": "c", "text": text, "self_contained": alone,
-         "error": None if text else "the reply is no JSON"}
+         "error": None if text else "the reply is not JSON"}
         for one, text in queries.items()
     ]  # fmt: skip
     put(run, "written_queries", pa.Table.from_pylist(written, schema=TABLES["written_queries"].schema))
     put(run, "documents", documents(doc_id=["d"], text=[TEXT]))
     execute(
         run,
-        SIEVE,
+        FILTER_GENERATED,
         lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=copies),
     )
     return run
@@ -58,7 +58,7 @@ CASES = {
     "warum wird mein Zertifikat nicht": "another language",
     "renewed by the portal": "copied from its text",
     "call 555 123 4567 about": "personal data",
-    "the list of customers exported": "near to a held-out query",
+    "the list of customers exported": "near-duplicate of a held-out query",
     "certificates behind a firewall": None,
 }
 
@@ -75,20 +75,24 @@ def test_each_filter_names_what_it_takes(tmp_path: Path, query: str | None, reas
 
 def test_of_near_ones_the_first_stays(tmp_path: Path) -> None:
     run = sieved(tmp_path, {"a": "certificates behind a firewall", "b": "the firewall behind certificates"})
-    assert reasons(run) == {"a": None, "b": "near to another one"}
+    assert reasons(run) == {"a": None, "b": "near-duplicate of another generated query"}
 
 
 def test_what_goes_takes_no_other_along(tmp_path: Path) -> None:
     long = "are the certificates behind the firewall"
     run = sieved(tmp_path, {"a": long, "b": "certificates behind a firewall", "c": "the firewall behind certificates"})
-    assert reasons(run) == {"a": "longer than real queries", "b": None, "c": "near to another one"}
+    assert reasons(run) == {
+        "a": "longer than real queries",
+        "b": None,
+        "c": "near-duplicate of another generated query",
+    }
 
 
 def test_a_writer_of_copies_may_copy(tmp_path: Path) -> None:
     assert reasons(sieved(tmp_path, {"a": "renewed by the portal"}, copies=True)) == {"a": None}
 
 
-@pytest.mark.parametrize(("alone", "reason"), [(False, "not understood without its text"), (True, None), (None, None)])
+@pytest.mark.parametrize(("alone", "reason"), [(False, "not self-contained"), (True, None), (None, None)])
 def test_what_cannot_be_understood_alone_goes(tmp_path: Path, alone: bool | None, reason: str | None) -> None:
     assert reasons(sieved(tmp_path, {"a": "certificates behind a firewall"}, alone=alone)) == {"a": reason}
 

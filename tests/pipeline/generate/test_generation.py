@@ -89,4 +89,6 @@ def test_written_elsewhere_it_is_the_same_and_only_what_is_missing_goes_there(ru
         written(run, Recorder(most=1))
     elsewhere = Elsewhere(run.store, 4)
     assert written(run, Recorder(), elsewhere) == whole
-    assert elsewhere.names == [f"write for {TENANT} from text {first} and 0 more blocks" for first in (8, 16)]
+    assert elsewhere.names == [
+        f"generate queries for {TENANT} from text {first} and 0 more blocks" for first in (8, 16)
+    ]

@@ -17,12 +17,12 @@ from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.remote import client
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.generate import generation
-from darklode.pipeline.generate.filters import SIEVE, filter_generated
+from darklode.pipeline.generate.filters import FILTER_GENERATED, filter_generated
 from darklode.pipeline.generate.generation import WRITE, write_queries
-from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
-from darklode.pipeline.generate.llm import LlmWriter, alone_in, query_in
+from darklode.pipeline.generate.llm import LlmWriter, query_in, self_contained_in
+from darklode.pipeline.generate.llm_settings import LlmWriterSettings
 from darklode.pipeline.generate.port import ASKED
-from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 from darklode.schemas.settings import CleanSettings
 from darklode.schemas.tables import TABLES
 from helpers.commands import wait_for
@@ -52,7 +52,7 @@ class FakeWriter(FakeChat):
 
 def writer(server: FakeChat, root: Path, timeout: float = 120, **given: Any) -> LlmWriter:
     asking = {name: given.pop(name) for name in ("max_in_flight", "token_limit", "parameters") if name in given}
-    judge = LlmSettings(model="fake", base_url=(server.url,), timeout=timeout, give_up_after=30, **asking)
+    judge = LlmJudgeKind(model="fake", base_url=(server.url,), timeout=timeout, give_up_after=30, **asking)
     return LlmWriter(LlmWriterSettings(**given), judge, str(root))
 
 
@@ -118,13 +118,13 @@ SLOW, SLOTS, TEXTS = 0.1, 4, 120
 KILLED = f"""
 import sys
 import pyarrow as pa
-from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
+from darklode.pipeline.generate.llm_settings import LlmWriterSettings
 from darklode.pipeline.generate.llm import LlmWriter
 from darklode.pipeline.generate.port import ASKED
-from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 text = [f"t{{n}} text" for n in range({TEXTS})]
 rows = [dict(tenant="t", chunk_id=one, title=None, heading=None, text=one, draw=n) for n, one in enumerate(text)]
-judge = LlmSettings(model="fake", base_url=(sys.argv[1],), max_in_flight={SLOTS})
+judge = LlmJudgeKind(model="fake", base_url=(sys.argv[1],), max_in_flight={SLOTS})
 LlmWriter(LlmWriterSettings(), judge, sys.argv[2]).write(pa.Table.from_pylist(rows, ASKED), {EXAMPLES}, lambda _: None)
 """
 
@@ -166,7 +166,9 @@ def test_an_answer_in_another_language_is_sieved(tmp_path: Path) -> None:
     with FakeWriter(replies=said) as server:
         execute(run, WRITE, lambda tables, output: write_queries(tables, output, writer(server, tmp_path), seed=1))
     execute(
-        run, SIEVE, lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=False)
+        run,
+        FILTER_GENERATED,
+        lambda tables, output: filter_generated(tables, output, CleanSettings(), run.tables(), copies=False),
     )
     written_ = {row["query_id"]: row["text"] for row in read(run, "written_queries")}
     found = {written_[row["query_id"]]: row["reason"] for row in read(run, "sieved_queries")}
@@ -191,7 +193,7 @@ def test_prompt_and_sampling_name_the_writer(tmp_path: Path) -> None:
 
 def test_replies_are_read() -> None:
     assert query_in('```json\n{"query": " a \\n b "}\n```') == "a b"
-    assert alone_in('{"self_contained": false}') is False
+    assert self_contained_in('{"self_contained": false}') is False
 
 
 @pytest.fixture

@@ -62,10 +62,10 @@ def test_each_query_has_an_end_and_a_reason(run: Run) -> None:
     }
     assert found == {
         "sieved": (False, None, "unreadable"),
-        "lost": (False, 30, "its own text is not found"),
+        "lost": (False, 30, "its own text is not retrieved"),
         "refused": (False, 5, "judged not relevant"),
         "unlikely": (False, 5, "less likely than triplets.min_probability"),
-        "silent": (False, 5, "the judge could not be read"),
+        "silent": (False, 5, "unreadable verdict"),
         "kept": (True, 5, None),
     }
 
@@ -80,8 +80,8 @@ def test_what_is_kept_is_held_against_real_queries(run: Run) -> None:
 def test_what_the_sieve_let_pass_and_is_not_kept_is_a_reject(run: Run) -> None:
     found = {row["id"]: row["reason"] for row in read(run, "rejects") if row["stage"] == OUTCOME.name}
     assert found == {
-        "lost": "its own text is not found",
+        "lost": "its own text is not retrieved",
         "refused": "judged not relevant",
         "unlikely": "less likely than triplets.min_probability",
-        "silent": "the judge could not be read",
+        "silent": "unreadable verdict",
     }

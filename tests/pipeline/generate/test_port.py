@@ -7,5 +7,5 @@ def test_an_empty_query_is_none_with_a_reason() -> None:
     found = query_table(["how", ""])
     assert found.schema == WRITTEN
     assert found["text"].to_pylist() == ["how", None]
-    assert found["error"].to_pylist() == [None, "nothing was written"]
+    assert found["error"].to_pylist() == [None, "no query was generated"]
     assert found["self_contained"].null_count == 2

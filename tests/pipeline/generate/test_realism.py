@@ -5,7 +5,7 @@ import pytest
 
 from darklode.pipeline.generate.realism import (
     COVERED,
-    TOLD_APART,
+    DISCRIMINATION,
     cluster_coverage,
     compare_queries,
     discrimination_auc,
@@ -30,8 +30,8 @@ def test_lengths_and_questions_are_compared() -> None:
     found = {row["measure"]: (row["real"], row["generated"]) for row in rows}
     assert found["queries"] == (2.0, 2.0)
     assert found["words, percentile 50"] == (2.0, 3.5)
-    assert found["share that asks (how, what, …, ?)"] == (0.5, 0.5)
-    assert found[TOLD_APART] == (None, None)
+    assert found["share of questions (how, what, …, ?)"] == (0.5, 0.5)
+    assert found[DISCRIMINATION] == (None, None)
     nothing = compare_queries(pa.chunked_array([["a b"]]), pa.chunked_array([pa.array([], pa.string())]), 1)
     assert nothing[1]["generated"] is None
 

@@ -11,7 +11,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
 from darklode.pipeline.base.errors import MissingPart
-from darklode.pipeline.generate.kinds.t5 import T5Settings
+from darklode.pipeline.generate.kinds.t5 import T5Kind
 from darklode.pipeline.generate.port import ASKED
 from darklode.pipeline.generate.seq2seq import Seq2SeqWriter
 from darklode.schemas.settings import Settings
@@ -36,7 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def written(settings: T5Settings, first: int = 0, count: int = 5) -> list[str | None]:
+def written(settings: T5Kind, first: int = 0, count: int = 5) -> list[str | None]:
     rows = [
         {
             "tenant": "t",
@@ -56,7 +56,7 @@ def written(settings: T5Settings, first: int = 0, count: int = 5) -> list[str | 
 
 
 def test_queries_are_drawn_by_their_texts_numbers(model: str) -> None:
-    settings = T5Settings(model=model, device="cpu", query_tokens=6, batch_size=2)
+    settings = T5Kind(model=model, device="cpu", query_tokens=6, batch_size=2)
     first = written(settings)
     assert len(first) == 5
     assert any(first), "with these weights at least one begins with a word"
@@ -65,12 +65,12 @@ def test_queries_are_drawn_by_their_texts_numbers(model: str) -> None:
 
 
 def test_weights_and_settings_name_the_writer(model: str) -> None:
-    ids = {Seq2SeqWriter(T5Settings(model=model, top_k=k)).generator_id for k in (5, 10)}
+    ids = {Seq2SeqWriter(T5Kind(model=model, top_k=k)).generator_id for k in (5, 10)}
     assert len(ids) == 2
     assert all("files-" in one for one in ids)
 
 
 def test_what_is_no_such_model_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(MissingPart, match=r"generate\.model .* is no such model"):
-        written(T5Settings(model=str(tmp_path), device="cpu"))
+    with pytest.raises(MissingPart, match=r"generate\.model .* is not a sequence-to-sequence model"):
+        written(T5Kind(model=str(tmp_path), device="cpu"))

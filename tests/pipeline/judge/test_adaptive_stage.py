@@ -98,7 +98,7 @@ def pairs_of(run: Run, table: str) -> list[tuple[object, ...]]:
 
 @pytest.fixture(autouse=True)
 def _small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(darklode.pipeline.judge.adaptive.rounds, "LEAST", 80)
+    monkeypatch.setattr(darklode.pipeline.judge.adaptive.rounds, "MIN_ROUND", 80)
 
 
 def test_every_pair_of_the_pool_is_judged_once_or_marked_as_unjudged(run: Run) -> None:
@@ -109,7 +109,7 @@ def test_every_pair_of_the_pool_is_judged_once_or_marked_as_unjudged(run: Run) -
     assert len(set(verdicts)) == len(verdicts) == len(by.asked)
     assert len(left) > 200
     (step,) = manifest.funnel
-    assert (step.rows_in, step.dropped["left unjudged"]) == (len(verdicts) + len(left), len(left))
+    assert (step.rows_in, step.dropped["unjudged"]) == (len(verdicts) + len(left), len(left))
     assert not {row[1:] for row in pairs_of(run, "verdicts")} & {row[1:] for row in left}
     assert all(0 <= row["probability"] <= 1 for row in read(run, "unjudged"))  # type: ignore[operator]
 

@@ -131,7 +131,7 @@ def test_it_remembers(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("made", [{"labels": 3}, {"head": False}], ids=["three labels", "no head"])
 def test_a_model_that_gives_no_score_is_refused(tmp_path: Path, made: dict[str, Any]) -> None:
     other = make_model(tmp_path / "other", **made)
-    with pytest.raises(SettingsError, match="no cross-encoder"):
+    with pytest.raises(SettingsError, match="not a cross-encoder"):
         asked(CrossEncoderJudge(settings(other)), ROWS)
 
 

@@ -92,7 +92,7 @@ def test_the_threshold_makes_labels_of_probabilities() -> None:
 
 def test_what_is_not_known_is_null_and_says_why() -> None:
     (row,) = said(SIX, pairs(9, query=""))
-    assert (row["relevant"], row["probability"], row["error"]) == (None, None, "nothing is known of this pair")
+    assert (row["relevant"], row["probability"], row["error"]) == (None, None, "no features of this pair are known")
     assert said(SIX, pairs()) == []
 
 
@@ -116,5 +116,5 @@ def test_without_weights_it_says_what_it_needs() -> None:
     blank = LogisticJudge("test-1", Lengths(), None, 0.5)
     with pytest.raises(SettingsError, match=r"at least 100 human labels of the pool.*--human"):
         _ = blank.judge_id
-    with pytest.raises(SettingsError, match="labels of a fold of the queries are all alike"):
+    with pytest.raises(SettingsError, match="all labels of a cross-validation fold are equal"):
         blank.with_training(pairs(1, 2, 3), np.array([True, True, True]))

@@ -60,7 +60,7 @@ def test_a_pool_that_names_what_its_tenant_does_not_have_is_an_error(
     put(run, "queries", pa.concat_tables([queries("a", {"q1": "how?"}), queries("b", {"q9": "b's"})]))
     put(run, "chunks", pa.concat_tables([chunks("a", {"c1": "so"}), chunks("b", {"c9": "b's"})]))
     put(run, "pool", pool("a", [("q1", "c1"), pair]))
-    with pytest.raises(ArtifactError, match=f"the pool names {what}, which tenant 'a' does not have"):
+    with pytest.raises(ArtifactError, match=f"the pool has {what}, which is unknown in tenant 'a'"):
         blocks(run)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.judge.port import PAIRS, REPLIES
-from darklode.pipeline.judge.session import JudgingSession, as_numbers, facts_of, label_counts
+from darklode.pipeline.judge.session import JudgingSession, judge_facts, label_counts, labels_as_floats
 from helpers.runs import execute
 from helpers.scripted_judge import RELEVANT, UNREADABLE, ScriptedJudge
 
@@ -50,9 +50,9 @@ def test_progress_is_in_the_measure_of_the_stage(run: Run) -> None:
     told: list[tuple[int, int | None, str]] = []
 
     def work(_tables: Tables, output: Output) -> None:
-        with JudgingSession(output, 10, measure="queries") as session:
+        with JudgingSession(output, 10, progress_count="queries") as session:
             session.unit("a", "basis", lambda: {"queries": 4, "positives": 3})
-            session.report(Counting(), ahead=2)
+            session.report(Counting(), unit_progress=2)
 
     run.execute(run.plan(STAGE, {}), work, lambda *what: told.append(what))
     assert told == [(4, 10, ""), (6, 10, "3 replicas")]
@@ -75,7 +75,7 @@ def test_replies_are_held_to_the_port(run: Run) -> None:
 def test_labels_are_counted_and_read_with_what_is_unknown_apart() -> None:
     labels = pa.chunked_array([[True, None, False, True]])
     assert label_counts(labels) == {"relevant": 2, "not_relevant": 1, "unreadable": 1}
-    assert str(as_numbers(labels).tolist()) == "[1.0, nan, 0.0, 1.0]"
+    assert str(labels_as_floats(labels).tolist()) == "[1.0, nan, 0.0, 1.0]"
     assert label_counts(pa.chunked_array([], pa.bool_())) == {"relevant": 0, "not_relevant": 0, "unreadable": 0}
 
 
@@ -83,4 +83,4 @@ def test_a_judge_of_several_tenants_counts_once() -> None:
     judge = ScriptedJudge(lambda _pair: UNREADABLE, judge_id="one")
     judge.facts = {"calls": 3}  # type: ignore[attr-defined]
     other = ScriptedJudge(judge_id="other")
-    assert facts_of([judge, other, judge]) == {"judge_ids": ["one", "other"], "calls": 3}
+    assert judge_facts([judge, other, judge]) == {"judge_ids": ["one", "other"], "calls": 3}

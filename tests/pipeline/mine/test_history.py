@@ -95,7 +95,7 @@ def test_what_was_read_and_learned_is_that_of_the_latest_night(run: Run) -> None
     assert found.sources() == {"2026-03-01": "read"}
     with_days(run, 1, 2)
     assert list(found.sources()) == ["2026-03-01", "2026-03-02"]
-    given(run, "fit_planner", "planner_terms")
+    given(run, "fit_term_weights", "planner_terms")
     assert found.learned_tables("planner_terms").parts("planner_terms")
 
 

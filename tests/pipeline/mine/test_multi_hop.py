@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.relations import materialize
-from darklode.pipeline.mine.multi_hop import loans_to, multi_hop, with_lenders
+from darklode.pipeline.mine.multi_hop import find_loans, multi_hop, with_lenders
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings
 from darklode.schemas.tables import TABLES
@@ -67,7 +67,7 @@ def pairs(
     queries = {row["query_id"] for row in (*evidence, *relevance)}
     fill(connection, "log_queries", [{"query_id": one, "text": one, "date": DAYS[0]} for one in sorted(queries)])
     borrowers = materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id")
-    loans = loans_to(connection, borrowers, before=before)
+    loans = find_loans(connection, borrowers, before=before)
     made = multi_hop(
         connection, borrowers, loans, OneHop(ClickSettings(), before, seed), max_associations=most, merge=merge
     )
@@ -206,5 +206,5 @@ def test_lenders_come_along_once(connection: duckdb.DuckDBPyConnection) -> None:
     given = [lends("q", "l"), lends("q", "l", "relevance"), lends("q", "m"), lends("other", "o")]
     fill(connection, "associations", given)
     borrowers = materialize(connection, "SELECT 't' AS tenant, 'q' AS query_id")
-    both = with_lenders(connection, borrowers, loans_to(connection, borrowers, before=NEVER))
+    both = with_lenders(connection, borrowers, find_loans(connection, borrowers, before=NEVER))
     assert sorted(connection.sql(f"SELECT query_id FROM {both}").fetchall()) == [("l",), ("m",), ("q",)]

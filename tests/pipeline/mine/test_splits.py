@@ -14,7 +14,7 @@ from darklode.pipeline.base.artifacts import Manifest, Output, Run, Stage, Table
 from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.relations import Relation
 from darklode.pipeline.mine import splits
-from darklode.pipeline.mine.splits import MINED_SPLITS, mined_splits, roots
+from darklode.pipeline.mine.splits import MINED_SPLITS, find_roots, mined_splits
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, read
 
@@ -57,7 +57,7 @@ def slip(text: str, chance: random.Random) -> str:
 
 
 def slippery(number: int, days: int = 5) -> Asked:
-    """Days of queries, each a few slips away from one of few: chains that meet."""
+    """Days of queries, each a few slips away from one of few: clusters that merge."""
     chance = random.Random(number)
     words = ["export tickets", "reset password", "rotate api keys", "refund invoice"]
     asked: Asked = {}
@@ -168,7 +168,7 @@ def test_no_queries_no_sides(run: Run) -> None:
 
 
 def test_chains_end_where_they_began() -> None:
-    assert roots(np.array([0, 0, 1, 2, 4, 3])).tolist() == [0, 0, 0, 0, 4, 0]
+    assert find_roots(np.array([0, 0, 1, 2, 4, 3])).tolist() == [0, 0, 0, 0, 4, 0]
 
 
 def test_a_night_makes_no_key_of_earlier_queries(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from darklode.pipeline.report import statistics
 from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.validate.gate import GATE, gate
-from darklode.pipeline.validate.stage import stale
+from darklode.pipeline.validate.stage import is_stale
 from darklode.schemas.settings import Settings, ValidationSettings
 from darklode.schemas.tables import QRELS, VERDICTS
 from helpers.finished_run import finished_run
@@ -73,11 +73,11 @@ def test_figures_carry_their_intervals(reviewed: Run) -> None:
 
 
 def test_a_validation_of_other_verdicts_is_not_shown(reviewed: Run) -> None:
-    assert not stale(reviewed)
+    assert not is_stale(reviewed)
     rows = reviewed.tables("verdicts").read("verdicts").to_pylist()
     rows[0]["relevant"] = not rows[0]["relevant"]
     put(reviewed, "verdicts", pa.Table.from_pylist(rows, schema=VERDICTS.schema))
-    assert stale(reviewed)
+    assert is_stale(reviewed)
     text = card(reviewed, Settings())
     assert "> **Warning:** People reviewed other verdicts than these." in text
     assert "## The judge against reviewers" not in text

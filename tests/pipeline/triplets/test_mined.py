@@ -176,7 +176,7 @@ def test_a_query_on_neither_side_makes_no_triplet_and_a_positive_may_have_a_side
     found = {(row["query_id"], row["positive_id"], row["split"]) for row in triplets(run)}
     with_first = {("v1", "a", "validation"), ("t1", "b", "train"), ("t2", "b", "train"), ("t2", "c", "train")}
     assert found == with_first | (set() if apart else {("t1", "a", "train"), ("v2", "b", "validation")})
-    left = {"near to queries of both sides": 1} | ({"positive of the other side": 2} if apart else {})
+    left = {"near-duplicate of queries in both splits": 1} | ({"positive of the other split": 2} if apart else {})
     assert manifest.funnel[0].dropped == left
 
 

@@ -49,9 +49,11 @@ def test_each_figure_that_is_missed_is_named_with_what_was_asked(run: Run) -> No
     with pytest.raises(NotPublishable) as caught:
         require_release(rows, "runs/first")
     message = str(caught.value)
-    assert message.startswith("runs/first may not be published: kappa is 0.710, and min_kappa asks for at least 0.72; ")
-    assert "null_rate is 0.020, and max_null_rate asks for at most 0.01" in message
-    assert "recall is unknown, since too little is labelled, and min_recall asks for at least 0.1" in message
+    assert message.startswith(
+        "runs/first cannot be published: kappa is 0.710, but validation.min_kappa requires at least 0.72; "
+    )
+    assert "null_rate is 0.020, but validation.max_null_rate requires at most 0.01" in message
+    assert "recall is unknown (too few labels), but validation.min_recall requires at least 0.1" in message
     assert (NotPublishable.code, DarklodeError.code) == (3, 1)
 
 

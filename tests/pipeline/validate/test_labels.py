@@ -89,9 +89,7 @@ def test_the_standing_answers_become_a_table(run: Run) -> None:
     manifest = execute(run, REVIEWS_STAGE, lambda _, output: write_reviews(run.store, output))
     rows = [(row["chunk_id"], row["reviewer"], row["relevance"]) for row in read(run, "reviews")]
     assert rows == [("c", "ann", 1), ("c", "bob", None)]
-    assert manifest.funnel == [
-        FunnelStep("reviews", "answers", 5, "standing answers", 2, {"replaced or taken back": 3})
-    ]
+    assert manifest.funnel == [FunnelStep("reviews", "answers", 5, "current answers", 2, {"replaced or retracted": 3})]
     after = answers_fingerprint(run.store)
     assert before != after == answers_fingerprint(Run(run.store.url).store)
 

@@ -12,7 +12,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
-from darklode.pipeline.validate.strata import LEAST
+from darklode.pipeline.validate.strata import MIN_PER_STRATUM
 from darklode.schemas.settings import ReviewSettings
 from darklode.schemas.tables import POOL, UNJUDGED, VERDICTS
 from helpers.runs import execute, put, read
@@ -84,7 +84,7 @@ def test_every_pair_of_the_run_is_stood_for_once(run: Run) -> None:
     for stratum, own in by_stratum.items():
         size = sum(row["pairs"] for row in strata if row["stratum"] == stratum and row["retriever"] is None)
         assert {(row["pairs"], row["sampled"]) for row in own} == {(size, len(own))}
-        assert len(own) >= LEAST or verdict[stratum] == "unreadable"
+        assert len(own) >= MIN_PER_STRATUM or verdict[stratum] == "unreadable"
 
 
 def test_half_is_what_the_judge_found_and_the_near_bands_are_drawn_more_often(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Planners, a file each: a kind's settings, how it is built and what it lacks here."""
+"""Kinds of term weighters, one per file: settings, construction, and what is missing on this machine."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from darklode.schemas.mining import PlannerSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
-    from darklode.pipeline.mine.term_weighting.port import Planner
+    from darklode.pipeline.mine.term_weighting.port import TermWeighter
     from darklode.schemas.settings import CacheSettings
 
 
-class PlannerKind(PlannerSettings):
-    """Settings of one kind of planner, and how they become a planner.
+class TermWeighterKind(PlannerSettings):
+    """Settings of a kind of term weighter (ScalingNote's planner), and its factory.
 
     Attributes:
-        LEARNS: whether it plans by `planner_terms`, which the stage `fit_planner` learns from documents and log.
+        LEARNS: whether it reads `planner_terms`, which the stage `fit_term_weights` learns from documents and log.
     """
 
     LEARNS: ClassVar[bool] = False
 
     @abstractmethod
-    def planner(self, learned: Tables, cache_settings: CacheSettings) -> Planner:
-        """The planner.
+    def term_weighter(self, learned: Tables, cache_settings: CacheSettings) -> TermWeighter:
+        """Build the term weighter.
 
         Args:
-            learned: `planner_terms`; without rows for a kind that does not learn.
-            cache_settings: where a planner that pays per query keeps its replies.
+            learned: `planner_terms`; empty for a kind that does not learn.
+            cache_settings: where a weighter that pays per query caches replies.
         """

@@ -1,44 +1,25 @@
-"""Term weights from a language model behind an OpenAI-compatible server (`pipeline/mine/term_weighting/llm.py`)."""
+"""The LLM term weighter as a kind (`pipeline/mine/term_weighting/llm.py`)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING
 
-from pydantic import Field, JsonValue, model_validator
-
-from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
-from darklode.schemas.section import NoRow
+from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
+from darklode.pipeline.mine.term_weighting.llm_settings import LlmTermWeighterSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
-    from darklode.pipeline.mine.term_weighting.llm import LlmPlanner
+    from darklode.pipeline.mine.term_weighting.llm import LlmTermWeighter
     from darklode.schemas.settings import CacheSettings
 
 
-class LlmPlannerSettings(PlannerKind):
-    """A language model, by one call a query."""
+class LlmTermWeighterKind(LlmTermWeighterSettings, TermWeighterKind):
+    """A language model, one call per query."""
 
-    kind: Literal["llm"] = "llm"
-    model: str = Field("", description="its name at the server")
-    base_url: NoRow[str] = Field("", description="OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
-    key_env: NoRow[str] = Field("", description="environment variable with the server's key; empty: none is sent")
-    parameters: dict[str, JsonValue] = Field(
-        {}, description="sent with every call, such as max_tokens or chat_template_kwargs; null takes one of ours out"
-    )
-    max_in_flight: NoRow[int] = Field(64, gt=0, description="most calls under way at once")
-    timeout: NoRow[float] = Field(60, gt=0, description="seconds until a call counts as failed")
-    give_up_after: NoRow[float] = Field(600, gt=0, description="seconds of failing until the run stops")
+    def term_weighter(self, _learned: Tables, cache_settings: CacheSettings) -> LlmTermWeighter:
+        from darklode.pipeline.mine.term_weighting.llm import LlmTermWeighter
 
-    @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
-        if not (self.model and self.base_url):
-            raise ValueError("kind llm needs planner.model and planner.base_url")
-        return self
-
-    def planner(self, _learned: Tables, cache_settings: CacheSettings) -> LlmPlanner:
-        from darklode.pipeline.mine.term_weighting.llm import LlmPlanner
-
-        return LlmPlanner(self, cache_settings.root)
+        return LlmTermWeighter(self, cache_settings.root)
 
     def missing(self) -> list[str]:
         """The key, or a server that listens."""
@@ -47,4 +28,4 @@ class LlmPlannerSettings(PlannerKind):
         return lacks_server([self.base_url], self.key_env, self.model)
 
 
-KIND = LlmPlannerSettings
+KIND = LlmTermWeighterKind

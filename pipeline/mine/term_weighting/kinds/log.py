@@ -1,29 +1,29 @@
-"""The planner that was learned from documents and log: see `pipeline/mine/term_weighting/log.py`."""
+"""Term weights learned from documents and log (`pipeline/mine/term_weighting/log.py`)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
+from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
-    from darklode.pipeline.mine.term_weighting.log import LogPlanner
+    from darklode.pipeline.mine.term_weighting.log import LogTermWeighter
     from darklode.schemas.settings import CacheSettings
 
 
-class LogPlannerSettings(PlannerKind):
+class LogTermWeighterKind(TermWeighterKind):
     """Term weights learned from documents and log."""
 
     LEARNS: ClassVar[bool] = True
 
     kind: Literal["log"] = "log"
 
-    def planner(self, learned: Tables, _cache_settings: CacheSettings) -> LogPlanner:
+    def term_weighter(self, learned: Tables, _cache_settings: CacheSettings) -> LogTermWeighter:
         from darklode.pipeline.base.artifacts import digest
-        from darklode.pipeline.mine.term_weighting.log import LogPlanner
+        from darklode.pipeline.mine.term_weighting.log import LogTermWeighter
 
-        return LogPlanner(learned.read("planner_terms"), digest(learned.parts("planner_terms")))
+        return LogTermWeighter(learned.read("planner_terms"), digest(learned.parts("planner_terms")))
 
 
-KIND = LogPlannerSettings
+KIND = LogTermWeighterKind

@@ -1,4 +1,4 @@
-"""The planner that is a file of the user's: a term and its importance in each row."""
+"""Term weights from the user's own file, one term per row."""
 
 import hashlib
 from collections import defaultdict
@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.query_normalization import normal_form
-from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
-from darklode.pipeline.mine.term_weighting.port import Planner, Tokenizer, plan_terms
+from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
+from darklode.pipeline.mine.term_weighting.port import TermWeighter, Tokenizer, weigh_terms
 from darklode.schemas.paths import FilePath
 from darklode.schemas.settings import CacheSettings
 
@@ -23,8 +23,8 @@ _ASKED, _OPTIONAL = ("term", "importance"), ("tenant", "query")
 Terms = dict[tuple[str, ...], float]
 
 
-class TablePlannerSettings(PlannerKind):
-    """A table of one's own: terms and how important they are."""
+class TableTermWeighterKind(TermWeighterKind):
+    """Term weights from a CSV or Parquet file."""
 
     kind: Literal["table"] = "table"
     table: FilePath[str | None] = Field(
@@ -32,35 +32,35 @@ class TablePlannerSettings(PlannerKind):
     )
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _requires_table(self) -> Self:
         if not self.table:
             raise ValueError("kind table needs planner.table, a CSV or Parquet file")
         return self
 
-    def planner(self, _learned: Tables, _cache_settings: CacheSettings) -> "TablePlanner":
-        return TablePlanner(str(self.table))
+    def term_weighter(self, _learned: Tables, _cache_settings: CacheSettings) -> "TableTermWeighter":
+        return TableTermWeighter(str(self.table))
 
     def missing(self) -> list[str]:
-        """The file, or what is right in it."""
+        """The error, if the file cannot be used."""
         try:
-            TablePlanner(str(self.table))
+            TableTermWeighter(str(self.table))
         except InputError as error:
             return [str(error)]
         return []
 
 
-class TablePlanner(Planner):
+class TableTermWeighter(TermWeighter):
     """Importances from a CSV or Parquet file with the columns term, importance (0 to 1) and, as options, tenant, query.
 
-    Terms are compared by their words' stems; of terms that start at the same word of a query the longest counts. Words
-    that the file does not name have no importance. A row with a query counts for that query alone, and a query with
-    such rows has no other terms; a row with a tenant goes before one without.
+    Terms are compared by stems, and the longest match wins. Words that the file does not contain get no importance.
+    Rows with a query apply to that query only and replace all other rows for it; rows with a tenant override rows
+    without one.
 
     Args:
-        file: where it is. It is kept in memory, about 200 bytes a row.
+        file: path; held in memory, about 200 bytes per row.
 
     Raises:
-        InputError: it cannot be read, lacks a column, or a row is wrong; the message names the row.
+        InputError: the file cannot be read, a column is missing, or a row is invalid; the message names the row.
     """
 
     def __init__(self, file: str) -> None:
@@ -79,10 +79,10 @@ class TablePlanner(Planner):
 
     def terms(self, queries: pa.Table) -> pa.Table:
         """Rows of `query_terms` for rows of tenant, query_id and text."""
-        return plan_terms(queries, self.plan)
+        return weigh_terms(queries, self.weights)
 
-    def plan(self, tenant: str, text: str) -> dict[str, float]:
-        """Term → importance, for a query's normal form."""
+    def weights(self, tenant: str, text: str) -> dict[str, float]:
+        """Importance by term, for a query's normal form."""
         own = self._queries.get((tenant, text)) or self._queries.get(("", text))
         return {" ".join(words): share for words, share in (own or self._look_up(tenant, text)).items()}
 
@@ -102,13 +102,13 @@ class TablePlanner(Planner):
     def _add(self, row: dict[str, str | None], where: str) -> None:
         words = tuple(self._tokens.tokenize(row["term"] or ""))
         if not words:
-            raise InputError(f"{where}: term {row['term'] or ''!r} has no word; correct or delete the row")
+            raise InputError(f"{where}: term {row['term'] or ''!r} contains no word; correct or delete the row")
         share = _share(row["importance"], where)
         tenant, query = row["tenant"] or "", row["query"] or ""
         weights = self._queries[tenant, query] if query else self._terms[tenant]
         if weights.setdefault(words, share) != share:
             raise InputError(
-                f"{where}: term {row['term']!r} was given the importance {weights[words]} before; keep one"
+                f"{where}: term {row['term']!r} already has importance {weights[words]}; keep one of the rows"
             )
 
 
@@ -118,7 +118,7 @@ def _share(text: str | None, where: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise InputError(f"{where}: importance {text or ''!r} is no number from 0 to 1; correct the row")
+        raise InputError(f"{where}: importance {text or ''!r} is not a number from 0 to 1; correct the row")
     return share
 
 
@@ -132,7 +132,7 @@ def _hash(path: Path) -> str:
 
 
 def _rows(path: Path) -> pa.Table:
-    """The file's rows, all columns as text; a missing option is null."""
+    """The file's rows, all columns as text; a missing optional column is null."""
     try:
         rows = pq.read_table(path) if path.suffix.lower() == ".parquet" else _csv(path)
     except (pa.ArrowException, OSError) as error:
@@ -153,4 +153,4 @@ def _text(rows: pa.Table, name: str) -> pa.ChunkedArray | pa.Array:
     return pc.cast(rows[name], pa.string()) if name in rows.column_names else pa.nulls(rows.num_rows, pa.string())
 
 
-KIND = TablePlannerSettings
+KIND = TableTermWeighterKind

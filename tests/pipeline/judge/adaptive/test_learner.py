@@ -41,6 +41,6 @@ def test_kernels_computed_anew_give_the_same_as_kept_ones(monkeypatch: pytest.Mo
     labels[1::2] = np.nan
     kept = ActiveLearner(evidence)
     expected = [kept.fit(labels), kept.fit(labels)]
-    monkeypatch.setattr(darklode.pipeline.judge.adaptive.learner, "KEPT", 0)
+    monkeypatch.setattr(darklode.pipeline.judge.adaptive.learner, "MAX_KERNEL_CELLS", 0)
     anew = ActiveLearner(evidence)
     assert np.array_equal(expected, [anew.fit(labels), anew.fit(labels)])

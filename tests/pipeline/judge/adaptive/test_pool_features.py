@@ -68,7 +68,7 @@ def test_features_are_standardized_and_terms_are_of_length_one(searched: Run) ->
 
 
 def test_queries_that_find_the_same_terms_are_alike(searched: Run) -> None:
-    alike = evidence(searched).alike.toarray()
+    alike = evidence(searched).similarity.toarray()
     assert alike.shape == (3, 3)
     assert (np.diag(alike) == 0).all()
     assert alike[0, 1] > alike[0, 2]
@@ -76,9 +76,9 @@ def test_queries_that_find_the_same_terms_are_alike(searched: Run) -> None:
 
 
 def test_only_the_nearest_queries_are_neighbours(searched: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = evidence(searched).alike.toarray()
-    monkeypatch.setattr("darklode.pipeline.judge.adaptive.pool_features.NEIGHBOURS", 1)
-    nearest = evidence(searched).alike.toarray()
+    before = evidence(searched).similarity.toarray()
+    monkeypatch.setattr("darklode.pipeline.judge.adaptive.pool_features.NEIGHBORS", 1)
+    nearest = evidence(searched).similarity.toarray()
     assert (before[0] > 0).sum() == 2
     np.testing.assert_allclose(nearest[0], [0, before[0, 1], 0])
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.errors import DarklodeError, ExportError
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm import batch_files as batch
@@ -24,6 +23,7 @@ from darklode.pipeline.judge.llm.batch_files import CustomId, batch_files, itera
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.prompt import load_prompt
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS
 from helpers import judge_tables
 from helpers.fake_chat import FakeChat
@@ -189,7 +189,7 @@ def test_what_did_not_come_back_well_stays_null_or_unasked(
     assert [call["custom_id"] for call in lines(again)] == [calls[row]["custom_id"] for row in (1, 2, 3, 4)]
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_REQUESTS", 3), ("MOST_BYTES", 12_000)])
+@pytest.mark.parametrize(("limit", "value"), [("MAX_REQUESTS", 3), ("MAX_BYTES", 12_000)])
 def test_files_are_split_at_the_services_limits(
     tables: Tables, kept: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
@@ -202,14 +202,14 @@ def test_files_are_split_at_the_services_limits(
     assert b"".join(path.read_bytes() for path in files) == whole.read_bytes()
     assert list(files.values()) == [len(lines(path)) for path in files]
     for path in files:
-        assert len(lines(path)) <= batch.MOST_REQUESTS
-        assert path.stat().st_size <= batch.MOST_BYTES or len(lines(path)) == 1
+        assert len(lines(path)) <= batch.MAX_REQUESTS
+        assert path.stat().st_size <= batch.MAX_BYTES or len(lines(path)) == 1
 
 
 def test_a_file_that_is_there_is_not_written_over(tables: Tables, kept: Ledger, tmp_path: Path) -> None:
     target = tmp_path / "calls.jsonl"
     target.write_text("under way")
-    with pytest.raises(ExportError, match="name a new file"):
+    with pytest.raises(ExportError, match="choose another name"):
         write_batch(iterate_unjudged(tables, kept, TEMPLATE.judge_id), TEMPLATE, target)
     assert target.read_text() == "under way"
     assert write_batch([PAIRS.empty_table()], TEMPLATE, tmp_path / "none.jsonl") == {}
@@ -241,7 +241,7 @@ def test_a_name_says_the_pair(query: int, chunk: int, cut: bool) -> None:
 
 
 def test_answers_are_kept_in_pieces(kept: Ledger, server: FakeChat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "_TOGETHER", 4)
+    monkeypatch.setattr(batch, "_STORE_AT_ONCE", 4)
     every = pairs(*((1, chunk) for chunk in range(10)))
     judge = short_name(TEMPLATE.judge_id)
     names = [CustomId(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
@@ -285,6 +285,6 @@ def test_an_answer_in_another_models_name_costs_none_that_came_before(kept: Ledg
     names = [CustomId(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
     rows = answers([{"custom_id": str(name), "body": json.loads(TEMPLATE.body("x"))} for name in names], server)
     rows[2]["response"]["body"]["model"] = "another"
-    with pytest.raises(DarklodeError, match="fake was asked, and 'another' answered"):
+    with pytest.raises(DarklodeError, match="fake was requested, but 'another' answered"):
         read_batch(encoded(rows), TEMPLATE, kept)
     assert kept.open(TEMPLATE.judge_id).find(every).rows.tolist() == [0, 1]

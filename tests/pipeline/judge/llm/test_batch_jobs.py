@@ -19,7 +19,6 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote import batch_service as services
 from darklode.pipeline.base.remote.batch_service import BatchService
 from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingBook
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm import batch_files
@@ -27,6 +26,7 @@ from darklode.pipeline.judge.llm.batch_jobs import BatchJournal, HostedJudge, Su
 from darklode.pipeline.judge.llm.judge import LlmJudge, endpoint_of
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from helpers.fake_batches import FakeBatches
 from helpers.scripted_stream import ScriptedStream, pairs
 
@@ -43,7 +43,7 @@ def service() -> Iterator[FakeBatches]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
-    monkeypatch.setattr(batch_files, "MOST_REQUESTS", 4)
+    monkeypatch.setattr(batch_files, "MAX_REQUESTS", 4)
 
 
 class Desk:
@@ -243,11 +243,13 @@ def test_a_batch_whose_answers_are_gone_stops_no_other_and_is_forgotten(service:
     desk.submit()
     service.finish_all()
     del service.files[service.batches["batch-0"]["output_file_id"]]
-    with pytest.raises(MissingPart, match=r"batch-0: .*404.*`darklode judge batch forget batch-0` frees its 4 calls"):
+    with pytest.raises(
+        MissingPart, match=r"batch-0: .*404.*`darklode judge batch forget batch-0` allows its 4 requests"
+    ):
         desk.fetch()
     assert len(desk.ledger.open(desk.template.judge_id)) == 6, "the answers of the other two are kept"
     assert desk.submit() == [], "its calls still count as under way"
-    with pytest.raises(MissingPart, match=r"no batch batch-9 is under way \(under way: batch-0\)"):
+    with pytest.raises(MissingPart, match=r"no batch batch-9 is submitted \(submitted: batch-0\)"):
         desk.journal.find("batch-9")
     desk.journal.forget(desk.journal.find("batch-0"))
     assert [one.calls for one in desk.submit()] == [4]
@@ -259,7 +261,7 @@ def test_a_batch_that_is_gone_hides_no_other_and_was_paid_for(service: FakeBatch
     service.finish("batch-2")
     del service.batches["batch-0"]
     seen: list[str | None] = []
-    with pytest.raises(MissingPart, match=r"batch-0: .*`darklode judge batch forget batch-0` frees its 4 calls"):
+    with pytest.raises(MissingPart, match=r"batch-0: .*`darklode judge batch forget batch-0` allows its 4 requests"):
         seen += (one.id for one, _ in desk.judge.look())
     assert seen == ["batch-1", "batch-2"]
     with pytest.raises(MissingPart, match=r"batch-0: "):

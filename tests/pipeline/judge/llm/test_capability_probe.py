@@ -13,10 +13,10 @@ import pytest
 
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote import client, replicas
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.logprobs import NOT_GIVEN
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from helpers.fake_chat import FakeChat, Request, at_random
 
 OBEYED = "choice+logprobs"
@@ -120,14 +120,14 @@ def thinks(_pair: str, said: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("changed", "cost"),
-    [({}, "or fewer\\. That is"), ({"completion_price_per_million": 2}, "; 2\\.47 for 1,000 pairs")],
+    [({}, "at most 3\\. Every pair"), ({"completion_price_per_million": 2}, "; 2\\.47 for 1,000 pairs")],
 )
 def test_that_the_model_thinks_and_what_it_costs_is_said(changed: dict[str, Any], cost: str) -> None:
     said: list[str] = []
     with FakeChat(alters=thinks) as server:
         assert form_of(server, said, **changed) == OBEYED
     (line,) = said
-    assert re.search(rf"fake thinks before it answers: 1,234 tokens for a first answer.*{cost}", line)
+    assert re.search(rf"fake is a reasoning model: 1,234 tokens for the first reply.*{cost}", line)
 
 
 def test_of_a_model_that_does_not_think_nothing_is_said() -> None:
@@ -173,13 +173,16 @@ def test_a_model_that_thinks_longer_than_it_may_loses_no_probabilities(thoughts:
     said: list[str] = []
     with Thinker(thoughts=thoughts, context=context) as server:
         assert form_of(server, said, parameters={"max_tokens": 300}) == OBEYED
-    assert any("cut off at max_tokens 300: with more room it took 351 tokens" in line for line in said) or thoughts[1:]
+    assert (
+        any("truncated at max_tokens 300; with a higher limit it took 351 tokens" in line for line in said)
+        or thoughts[1:]
+    )
 
 
 def test_a_model_that_thinks_is_not_asked_without_room_that_somebody_chose() -> None:
     with (
         Thinker() as server,
-        pytest.raises(DarklodeError, match=r"cut off at max_tokens 32: with more room it took 901 .*max_tokens: 4096"),
+        pytest.raises(DarklodeError, match=r"truncated at max_tokens 32; .* it took 901 .*max_tokens: 4096"),
     ):
         form_of(server)
 
@@ -204,9 +207,9 @@ def test_a_model_that_gives_long_reasons_is_not_said_to_think() -> None:
     said: list[str] = []
     with Talker() as server:
         assert form_of(server, said, rationale=True, mode="json") == "json+rationale"
-    (line,) = (one for one in said if "cut off" in one)
+    (line,) = (one for one in said if "truncated" in one)
     assert line == (
-        "fake's first answer was cut off at max_tokens 512: with more room it took 610 tokens. Replies that need more "
+        "fake's first reply was truncated at max_tokens 512; with a higher limit it took 610 tokens. Longer replies "
         "become null: raise judge.parameters.max_tokens"
     )
 
@@ -216,7 +219,7 @@ def test_thoughts_that_no_server_tells_of_show_by_their_tokens() -> None:
         said["choices"][0]["message"].pop("reasoning_content", None)
         return said
 
-    with Thinker(alters=silent) as server, pytest.raises(DarklodeError, match="thinks before it answers"):
+    with Thinker(alters=silent) as server, pytest.raises(DarklodeError, match="is a reasoning model"):
         form_of(server)
 
 
@@ -225,7 +228,7 @@ def test_that_probabilities_will_be_missing_is_said_with_the_reason() -> None:
     with FakeChat(knows=frozenset({"choice"})) as server:
         assert form_of(server, said) == "choice"
     (line,) = said
-    assert line.startswith("labels of fake will have no probability: with log-probabilities asked for, it answered")
+    assert line.startswith("labels of fake will have no probability: with log-probabilities requested, it answered")
     assert NOT_GIVEN in line
 
 
@@ -239,4 +242,4 @@ def test_a_kept_form_without_log_probabilities_is_said(tmp_path: Path) -> None:
         again = LlmJudge(settings.model_copy(update={"base_url": (server.url,)}), said.append, str(tmp_path))
         assert again.judge_id == judge_id
     (line,) = said
-    assert "have no probability: its verdicts are kept as they were asked for first, without log-probabilities" in line
+    assert "have no probability: its existing verdicts were made without log-probabilities" in line

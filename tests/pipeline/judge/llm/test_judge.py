@@ -20,11 +20,11 @@ import pytest
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
 from darklode.pipeline.base.remote import client, replicas
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge, by_query
 from darklode.pipeline.judge.llm.prompt import PairText
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
 from helpers.fake_chat import FAULTS, PROSE, FakeChat, Request, at_random, label_of, probabilities
 from helpers.scripted_stream import ScriptedStream
@@ -186,8 +186,8 @@ def test_verdicts_of_before_the_quoting_of_today_stand_where_the_model_was_shown
 @pytest.mark.parametrize(
     ("knows", "message"),
     [
-        (frozenset({"json", "logprobs"}), "no label in any form that judge.mode choice allows"),
-        (frozenset({"choice"}), r"gives no log-probabilities now, .* \(as choice\+logprobs\)"),
+        (frozenset({"json", "logprobs"}), "no label in any output format of judge.mode choice"),
+        (frozenset({"choice"}), r"returns no log-probabilities, .* \(choice\+logprobs\)"),
     ],
 )
 def test_a_server_that_obeys_another_form_than_the_verdicts_that_are_kept_is_refused(
@@ -247,7 +247,7 @@ def test_the_judge_id_names_what_can_change_a_verdict_and_nothing_else() -> None
 
 
 def test_a_mode_that_the_server_ignores_is_an_error() -> None:
-    said = rf"gives no label in any form .* json .* it answered '{PROSE}': the reply is no JSON"
+    said = rf"gives no label in any output format .* json; .* it answered '{PROSE}': the reply is not JSON"
     with FakeChat(knows=NO_MODES) as server, pytest.raises(DarklodeError, match=said):
         _ = judge_of(server, mode="json").judge_id
 
@@ -255,7 +255,7 @@ def test_a_mode_that_the_server_ignores_is_an_error() -> None:
 def test_a_model_that_gives_no_label_is_an_error() -> None:
     with (
         FakeChat(knows=NO_MODES, says=lambda label: f"It is {label}.") as server,
-        pytest.raises(DarklodeError, match=r"it answered 'It is (yes|no)\.': the reply is none of the labels"),
+        pytest.raises(DarklodeError, match=r"it answered 'It is (yes|no)\.': the reply is not a label"),
     ):
         _ = judge_of(server).judge_id
 
@@ -307,7 +307,7 @@ def test_what_stays_unreadable_is_null_with_its_raw_reply() -> None:
     unread = [one for one in said if one["relevant"] is None]
     assert len(unread) == len(again) == 3
     assert {(one["raw_reply"], one["attempts"]) for one in unread} == {(PROSE, 2)}
-    assert {one["error"] for one in unread} == {"the reply is none of the labels"}
+    assert {one["error"] for one in unread} == {"the reply is not a label"}
     assert all(one["probability"] is None and one["grade"] is None for one in unread)
     assert (judge.counters.nulls, judge.counters.asked_again) == (3, 3)
     assert again[0]["messages"][2] == {"role": "assistant", "content": PROSE}
@@ -357,7 +357,7 @@ def test_a_reply_that_is_poison_costs_its_own_pair_alone(poison: str, monkeypatc
     errors = {one["error"] for one in said if one["relevant"] is None}
     deep = "(RecursionError)"
     named = {"a deep body": deep, "deep content": deep, "a long number": "(ValueError)"}
-    assert all(named.get(poison, "none of the labels") in error for error in errors), errors
+    assert all(named.get(poison, "not a label") in error for error in errors), errors
     assert {one["attempts"] for one in said if one["relevant"] is None} == {3}
 
 
@@ -440,12 +440,12 @@ def test_a_pair_that_the_server_refused_is_not_asked_again(tmp_path: Path, first
 
 
 def test_pair_after_pair_refused_stops_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darklode.pipeline.judge.llm.judge.REFUSED_IN_A_ROW", 5)
+    monkeypatch.setattr("darklode.pipeline.judge.llm.judge.MAX_CONSECUTIVE_REFUSALS", 5)
     with FakeChat() as server:
         judge = judge_of(server)
         assert judge.judge_id
         server.refuses = frozenset({"choice"})
-        with pytest.raises(DarklodeError, match=r"refused 5 pairs one after another.*unknown parameter"):
+        with pytest.raises(DarklodeError, match=r"refused 5 consecutive pairs.*unknown parameter"):
             ask(judge)
 
 

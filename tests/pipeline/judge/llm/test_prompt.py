@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from helpers.runs import REPOSITORY
 
 BINARY = REPOSITORY / "prompts" / "judge" / "binary"
@@ -135,10 +135,10 @@ def test_a_user_changes_domain_and_examples_in_a_folder(tmp_path: Path) -> None:
         ("user.md", "<query>\n{query}", "{title}\n{query}", "user.md must hold"),
         ("system.md", "{examples}", "", "system.md must hold {examples}, {answer}"),
         ("system.md", "{domain}", "{area}", "system.md must hold"),
-        ("prompt.yaml", '"yes": 1', '"yes": 0', "labels need different grades"),
-        ("prompt.yaml", '"no": 0', '"no": 2', "some of them below relevant_from"),
-        ("prompt.yaml", '"no": 0', '"no": -1', "labels need different grades, from 0"),
-        ("prompt.yaml", '"yes": 1', '"non": 1', "no label may begin with another one"),
+        ("prompt.yaml", '"yes": 1', '"yes": 0', "labels need distinct grades"),
+        ("prompt.yaml", '"no": 0', '"no": 2', "some below relevant_from"),
+        ("prompt.yaml", '"no": 0', '"no": -1', "labels need distinct grades >= 0"),
+        ("prompt.yaml", '"yes": 1', '"non": 1', "no label may be a prefix of another"),
         ("prompt.yaml", "version: 1", "", "version"),
         ("prompt.yaml", "again:", "agian:", "agian"),
         ("prompt.yaml", "labels:", "labels: [", "cannot be used"),

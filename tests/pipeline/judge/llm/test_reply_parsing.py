@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from darklode.pipeline.base.doubtful_labels import TIED
 from darklode.pipeline.base.remote.call_errors import BadReply
 from darklode.pipeline.base.remote.chat import completion_of
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm import reply_parsing as reading
 from darklode.pipeline.judge.llm.logprobs import CONTRADICTED, IMPOSSIBLE, NO_ALTERNATIVES, NOT_FOUND, NOT_GIVEN
 from darklode.pipeline.judge.llm.prompt import JudgePrompt, load_prompt
 from darklode.pipeline.judge.llm.reply_parsing import UNRECORDED, LlmReading, recall_replies, reply_batch
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS, REPLIES, Judge
 from darklode.pipeline.judge.threshold import Thresholded
 from helpers.token_rows import plain, token
@@ -61,7 +61,7 @@ def test_a_model_that_thinks_has_its_labels_probability_from_the_label() -> None
     message = {"content": "no", "reasoning_content": "Yes it seems"}
     form = OutputFormat("choice", True)
     reading = read(completion("no", [*thoughts, *own], message=message), form, BINARY)
-    assert (reading.values["relevant"], reading.thought) == (False, True)
+    assert (reading.values["relevant"], reading.has_reasoning) == (False, True)
     assert reading.values["probability"] == pytest.approx(0.2)
     hidden = read(completion("no", thoughts, message=message), form, BINARY)
     assert (hidden.values["relevant"], "probability" in hidden.values) == (False, False)
@@ -71,7 +71,7 @@ def test_thoughts_within_the_content_are_left_out() -> None:
     content = "<think>\nIt says yes.\n</think>\n\nno"
     tokens = [*plain("<think>", "\nIt says", " yes", ".\n", "</think>", "\n\n"), token("no", no=0.9, yes=0.1)]
     reading = read(completion(content, tokens), OutputFormat("text", True), BINARY)
-    assert (reading.values["relevant"], reading.thought) == (False, True)
+    assert (reading.values["relevant"], reading.has_reasoning) == (False, True)
     assert reading.values["probability"] == pytest.approx(0.1)
 
 
@@ -88,7 +88,7 @@ def test_thoughts_within_the_content_are_left_out() -> None:
 )
 def test_a_model_that_thinks_is_known_by_its_reply(message: object, usage: object, thought: bool) -> None:
     said = completion("", message=message) | {"usage": usage}
-    assert read(said, OutputFormat("text", False), BINARY).thought is thought
+    assert read(said, OutputFormat("text", False), BINARY).has_reasoning is thought
 
 
 def test_a_label_with_its_probability() -> None:
@@ -276,41 +276,41 @@ def test_a_rationale_is_kept() -> None:
 @pytest.mark.parametrize(
     ("form", "content", "why"),
     [
-        ("text", "I would answer no", "none of the labels"),
-        ("text", "see RFC 2119", "none of the labels"),
-        ("text", "yes\nno", "none of the labels"),
-        ("text", "yes?", "none of the labels"),
-        ("text", "yes no", "none of the labels"),
-        ("text", "<think>no</think>", "none of the labels"),
-        ("text", "<think>Hm. yes", "none of the labels"),
+        ("text", "I would answer no", "not a label"),
+        ("text", "see RFC 2119", "not a label"),
+        ("text", "yes\nno", "not a label"),
+        ("text", "yes?", "not a label"),
+        ("text", "yes no", "not a label"),
+        ("text", "<think>no</think>", "not a label"),
+        ("text", "<think>Hm. yes", "not a label"),
         ("text", "", "empty"),
         ("text", None, "empty"),
         ("text", ["yes"], "empty"),
-        ("choice", "not no", "none of the labels"),
-        ("json", "yes", "no JSON"),
-        ("json", '"yes"', "no JSON object"),
-        ("json", '{"label": "maybe"}', "none of the labels"),
-        ("json", '{"label": ["yes"]}', "none of the labels"),
-        ("json", '{"Label": "yes"}', "no JSON object with label"),
-        ("json", '{"label": true}', "none of the labels"),
-        ("json", '{"label": ' * 10_000, "nested too deep (RecursionError)"),
+        ("choice", "not no", "not a label"),
+        ("json", "yes", "not JSON"),
+        ("json", '"yes"', "not a JSON object"),
+        ("json", '{"label": "maybe"}', "no valid label"),
+        ("json", '{"label": ["yes"]}', "no valid label"),
+        ("json", '{"Label": "yes"}', "not a JSON object with label"),
+        ("json", '{"label": true}', "no valid label"),
+        ("json", '{"label": ' * 10_000, "nested too deeply (RecursionError)"),
         ("json", '{"label": "yes", "label": "no"}', "contradictory"),
-        ("json", '{"label": "yes"} {"label": "no"}', "no JSON"),
-        ("json+rationale", '{"rationale": 3, "label": "yes"}', "none of the labels"),
-        ("json+rationale", '{"label": "yes"}', "no JSON object with label and rationale"),
+        ("json", '{"label": "yes"} {"label": "no"}', "not JSON"),
+        ("json+rationale", '{"rationale": 3, "label": "yes"}', "no valid label"),
+        ("json+rationale", '{"label": "yes"}', "not a JSON object with label and rationale"),
     ],
 )
 def test_what_has_another_form_is_unreadable(form: str, content: object, why: str) -> None:
     mode, _, more = form.partition("+")
     reading = read(completion(content), OutputFormat(mode, False, rationale=bool(more)), BINARY)
-    assert not reading.readable
+    assert not reading.is_readable
     assert why in reading.values["error"]
     assert reading.values["raw_reply"] == (content[:4000] or None if isinstance(content, str) else None)
 
 
 @pytest.mark.parametrize("content", ["3 or 2", "Grade: 3", "3/3", "RFC 2119", "two"])
 def test_no_grade_is_fished_out_of_prose(content: str) -> None:
-    assert not read(completion(content), OutputFormat("text", False), GRADED).readable
+    assert not read(completion(content), OutputFormat("text", False), GRADED).is_readable
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_no_grade_is_fished_out_of_prose(content: str) -> None:
 )
 def test_truncated_and_refused_replies_are_null(choice: dict[str, Any], why: str) -> None:
     reading = read(completion("yes", **choice), OutputFormat("choice", True), BINARY)
-    assert not reading.readable
+    assert not reading.is_readable
     assert why in reading.values["error"]
     assert reading.values["raw_reply"]
 
@@ -349,7 +349,7 @@ UNFINISHED = [
 @pytest.mark.parametrize("ended", [*UNFINISHED, "content_filter", "SAFETY", "sensitive", "unknown", {"stop": "stop"}])
 def test_a_reply_that_may_not_be_complete_is_null(ended: object) -> None:
     reading = read(completion("yes", finish_reason=ended), OutputFormat("choice", True), BINARY)
-    assert not reading.readable
+    assert not reading.is_readable
     assert any(
         why in reading.values["error"] for why in (repr(str(ended)), "no finish", "token limit", "content filter")
     )

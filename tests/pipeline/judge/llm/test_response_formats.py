@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
 from darklode.pipeline.judge.llm.response_formats import (
     LABEL_TOKENS,
@@ -15,6 +14,7 @@ from darklode.pipeline.judge.llm.response_formats import (
     OutputFormat,
     RequestTemplate,
 )
+from darklode.pipeline.judge.llm.settings import LlmSettings
 
 BINARY = load_prompt("binary")
 LABELS = BINARY.labels

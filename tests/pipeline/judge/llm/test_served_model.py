@@ -10,13 +10,13 @@ import pytest
 
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote import client
-from darklode.pipeline.judge.kinds.llm import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.prompt import load_prompt
 from darklode.pipeline.judge.llm.response_formats import OutputFormat, RequestTemplate
 from darklode.pipeline.judge.llm.served_model import other_model, served_identity
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from helpers.fake_chat import FakeChat
 from helpers.scripted_stream import pairs
 
@@ -129,7 +129,9 @@ def test_verdicts_under_the_name_alone_are_found_where_the_name_is_trusted(tmp_p
         server.card, said = {"root": ROOT}, list[str]()
         assert judge_of(tmp_path, server, said=said).judge_id != first.judge_id
         (line,) = said
-        assert line.startswith(f"fake is {ROOT}, by which all is judged anew. Verdicts are kept of {first.judge_id},")
+        assert line.startswith(
+            f"fake is served as {ROOT}, so all pairs are judged again. The ledger has verdicts of {first.judge_id},"
+        )
         assert line.endswith("set judge.trust_name")
         trusting = judge_of(tmp_path, server, trust_name=True)
         assert (trusting.judge_id, asked(trusting)) == (first.judge_id, 0)
@@ -151,7 +153,10 @@ def test_without_a_server_one_of_two_models_is_not_guessed(tmp_path: Path) -> No
     said = list[str]()
     with pytest.raises(DarklodeError, match=r"No answer for 0\.2 s"):
         asked(judge_of(tmp_path, server, said=said, give_up_after=0.2))
-    assert said[0] == "verdicts are kept of A and B under one name: a server must say which it is"
+    assert (
+        said[0]
+        == "the ledger has verdicts of several models under one name (A, B), so a server must tell which one it serves"
+    )
 
 
 def test_a_server_that_comes_up_with_another_model_is_refused(tmp_path: Path) -> None:
@@ -160,7 +165,7 @@ def test_a_server_that_comes_up_with_another_model_is_refused(tmp_path: Path) ->
         port = server.port
     begun = judge_of(tmp_path, server)
     assert begun.judge_id
-    said = "serves B now, and the kept verdicts that this began with are by A: run again"
+    said = "now serves B, but the ledger's verdicts are by A: run again"
     with FakeChat(card={"root": "B"}, port=port) as later:
         with pytest.raises(DarklodeError, match=said):
             asyncio.run(begun.judge(pairs((7, 7))))
@@ -180,12 +185,12 @@ def test_a_server_that_is_not_ready_to_say_is_waited_for(tmp_path: Path) -> None
 
 def test_a_reply_in_another_name_is_refused_or_by_setting_told(tmp_path: Path) -> None:
     with FakeChat(answers_as="other-2026") as server:
-        with pytest.raises(DarklodeError, match=r"fake was asked, and 'other-2026' answered\. .*judge\.trust_name"):
+        with pytest.raises(DarklodeError, match=r"fake was requested, but 'other-2026' answered\. .*judge\.trust_name"):
             asked(judge_of(tmp_path, server))
         said = list[str]()
         assert asked(judge_of(tmp_path, server, said=said, trust_name=True)) == 3
         assert len(said) == 1
-        assert said[0].startswith("fake was asked, and 'other-2026' answered")
+        assert said[0].startswith("fake was requested, but 'other-2026' answered")
 
 
 def test_a_server_that_changes_midway_stops_the_judge_and_what_came_before_is_kept(tmp_path: Path) -> None:

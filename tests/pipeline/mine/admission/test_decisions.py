@@ -52,9 +52,9 @@ def test_other_files_in_a_days_place_are_judged_anew(run: Run) -> None:
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        ({"accept": ["2026-03-10"]}, "the log holds no day 2026-03-10"),
-        ({"accept": ["11 March"]}, "'11 March' is no day"),
-        ({"accept": [DAY], "discard": [DAY]}, "accepted and discarded at once"),
+        ({"accept": ["2026-03-10"]}, "the log has no day 2026-03-10"),
+        ({"accept": ["11 March"]}, "'11 March' is not a date"),
+        ({"accept": [DAY], "discard": [DAY]}, "both accepted and discarded"),
     ],
 )
 def test_what_cannot_be_decided_is_said(run: Run, wish: dict[str, list[str]], said: str) -> None:

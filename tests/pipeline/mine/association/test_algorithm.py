@@ -218,7 +218,7 @@ def test_the_bound_keeps_the_lenders_searched_first_and_counts_the_rest(log: Log
         one = Associations(connection, AssociateSettings(rule="paper", th_click=0.2, max_lenders=most))
         rows = [row for _, piece in one.rows() for row in piece.to_pylist()]
     assert keyed(rows).keys() == kept
-    assert one.cut == cut
+    assert one.over_bound == cut
 
 
 def test_a_long_query_is_no_burden() -> None:

@@ -11,10 +11,10 @@ from darklode.pipeline.base.relations import Relation, materialize
 from darklode.pipeline.mine.association.lenders import (
     TermKeys,
     borrowing_queries,
-    bounded_parties,
-    cut_by_date,
-    keys_of,
-    pairs_since,
+    bound_lenders,
+    build_term_keys,
+    count_over_bound,
+    pairs_since_sql,
 )
 from darklode.schemas.mining import AssociateSettings
 
@@ -49,7 +49,7 @@ def placed(connection: duckdb.DuckDBPyConnection, *queries: Query) -> tuple[Rela
 
 def keyed(connection: duckdb.DuckDBPyConnection, *queries: Query) -> tuple[TermKeys, Relation]:
     numbered, terms = placed(connection, *queries)
-    return keys_of(connection, terms, AssociateSettings(rule="paper", th_click=0.5, th_rel=0.3)), numbered
+    return build_term_keys(connection, terms, AssociateSettings(rule="paper", th_click=0.5, th_rel=0.3)), numbered
 
 
 def who(connection: duckdb.DuckDBPyConnection, relation: Relation) -> list[int]:
@@ -62,7 +62,7 @@ def pairs(
     """Day, borrower, lender and kind of each association."""
     keys, numbered = keyed(connection, *queries)
     none = materialize(connection, NO_WIDE_PAIR)
-    sql = pairs_since(bounded_parties(connection, keys, numbered, most), none)
+    sql = pairs_since_sql(bound_lenders(connection, keys, numbered, most), none)
     found = connection.execute(sql, {"since": DAYS[since]}).fetchall()
     return [(DAYS.index(day), q, lender, kind) for day, q, lender, kind, _ in found]
 
@@ -128,7 +128,7 @@ def test_of_a_crowded_key_those_searched_first_lend_and_of_a_day_those_of_most_i
 def test_what_the_bound_costs_is_counted_by_day(connection: duckdb.DuckDBPyConnection, most: int) -> None:
     log: list[Query] = [(0, {1: 0.9}), (0, {1: 0.8}), (1, {1: 0.7}), (3, {1: 0.6})]
     keys, numbered = keyed(connection, *log)
-    cut = cut_by_date(connection, bounded_parties(connection, keys, numbered, most))
+    cut = count_over_bound(connection, bound_lenders(connection, keys, numbered, most))
     every, kept = pairs(connection, *log), pairs(connection, *log, most=most)
     lost = [day for day, *_ in every]
     for day, *_ in kept:

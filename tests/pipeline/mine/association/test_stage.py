@@ -85,7 +85,7 @@ def test_nights_give_the_bytes_of_one_run(run: Run, tmp_path: Path, log: Log) ->
         night = associated(run, up_to(log, day), max_lenders=2)
     assert files(night) == files(whole)
     assert night.funnel == whole.funnel
-    assert night.funnel[1].dropped["key has enough lenders"] > 0
+    assert night.funnel[1].dropped["more than associate.max_lenders per key"] > 0
 
 
 def test_a_night_computes_its_own_date_alone(run: Run, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def test_a_query_that_its_tenant_does_not_have_is_an_error(run: Run) -> None:
     mined(run, [("a", "q", "d", 0)])
     texts = {key: ["q"] for key in ("query_id", "text", "normal_form")}
     put(run, "log_queries", LOG_QUERIES.rows({"tenant": ["b"], "date": [FIRST]} | texts))
-    with pytest.raises(ArtifactError, match="query_id 'q', which tenant 'a' does not have"):
+    with pytest.raises(ArtifactError, match="query_id 'q', which is unknown in tenant 'a'"):
         verified(run, ScriptedJudge())
 
 

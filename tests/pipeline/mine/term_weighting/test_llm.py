@@ -1,4 +1,4 @@
-"""The planner that asks a language model, against a server on a real socket."""
+"""The LLM term weighter against a server on a real socket."""
 
 import json
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote import client
 from darklode.pipeline.base.remote.chat_cache import UnreadableReply
-from darklode.pipeline.mine.term_weighting.kinds.llm import LlmPlannerSettings
 from darklode.pipeline.mine.term_weighting.llm import (
     PLANS,
-    LlmPlanner,
+    LlmTermWeighter,
     importances,
-    planner_prompt,
+    term_weighting_prompt,
 )
+from darklode.pipeline.mine.term_weighting.llm_settings import LlmTermWeighterSettings
 from darklode.pipeline.mine.term_weighting.port import Tokenizer
 from darklode.schemas.tables import TABLES
 from helpers.fake_chat import FakeChat, at_random
@@ -29,7 +29,7 @@ WORDS = Tokenizer(every_word=True)
 
 
 @dataclass
-class FakePlanner(FakeChat):
+class FakeTermWeighter(FakeChat):
     """Answers with the replies that are left for a query, the last one again and again; else 0.5 for each word."""
 
     replies: dict[str, list[str]] = field(default_factory=dict)
@@ -48,13 +48,13 @@ def root(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def settings(server: FakeChat, **more: Any) -> LlmPlannerSettings:
-    return LlmPlannerSettings(model="fake", base_url=server.url, **more)
+def settings(server: FakeChat, **more: Any) -> LlmTermWeighterSettings:
+    return LlmTermWeighterSettings(model="fake", base_url=server.url, **more)
 
 
-def plan(planner: LlmPlanner, *texts: str) -> dict[str, dict[str, float]]:
+def weigh(weighter: LlmTermWeighter, *texts: str) -> dict[str, dict[str, float]]:
     ids = [str(number) for number in range(len(texts))]
-    rows = planner.terms(pa.table({"tenant": ["t"] * len(texts), "query_id": ids, "text": list(texts)}))
+    rows = weighter.terms(pa.table({"tenant": ["t"] * len(texts), "query_id": ids, "text": list(texts)}))
     assert rows.schema == TABLES["query_terms"].schema
     found: dict[str, dict[str, float]] = {text: {} for text in texts}
     for row in rows.to_pylist():
@@ -63,52 +63,54 @@ def plan(planner: LlmPlanner, *texts: str) -> dict[str, dict[str, float]]:
 
 
 def test_it_asks_about_each_query_once(root: str) -> None:
-    with FakePlanner(replies={"reset two factor": ['{"two factor": 1, "reset": 0.5, "phone": 1}']}) as server:
-        found = plan(LlmPlanner(settings(server), root), "reset two factor", "key card", "key card")
+    with FakeTermWeighter(replies={"reset two factor": ['{"two factor": 1, "reset": 0.5, "phone": 1}']}) as server:
+        found = weigh(LlmTermWeighter(settings(server), root), "reset two factor", "key card", "key card")
     assert found == {"reset two factor": {"two factor": 1.0, "reset": 0.5}, "key card": {"key": 0.5, "card": 0.5}}
     assert len(server.bodies) == 2
-    assert server.bodies[0]["messages"][0]["content"] == planner_prompt().system
+    assert server.bodies[0]["messages"][0]["content"] == term_weighting_prompt().system
 
 
 def test_what_cannot_be_read_is_asked_again(root: str) -> None:
-    with FakePlanner(replies={"key": ["well", '{"key": 2}', '{"key": 0.75}']}) as server:
-        planner = LlmPlanner(settings(server), root)
-        assert plan(planner, "key") == {"key": {"key": 0.75}}
-    assert (planner.counters.asked_again, planner.counters.nulls) == (2, 0)
+    with FakeTermWeighter(replies={"key": ["well", '{"key": 2}', '{"key": 0.75}']}) as server:
+        weighter = LlmTermWeighter(settings(server), root)
+        assert weigh(weighter, "key") == {"key": {"key": 0.75}}
+    assert (weighter.counters.asked_again, weighter.counters.nulls) == (2, 0)
     assert [message["content"] for message in server.bodies[2]["messages"][2:]] == [
         '{"key": 2}',
-        planner_prompt().head.again,
+        term_weighting_prompt().head.again,
     ]
 
 
 def test_after_four_replies_a_query_has_no_terms(root: str) -> None:
-    with FakePlanner(replies={"key": ['{"key": 1.5}']}) as server:
-        planner = LlmPlanner(settings(server), root)
-        assert plan(planner, "key", "card") == {"key": {}, "card": {"card": 0.5}}
-    assert (len(server.bodies), planner.counters.nulls) == (5, 1)
+    with FakeTermWeighter(replies={"key": ['{"key": 1.5}']}) as server:
+        weighter = LlmTermWeighter(settings(server), root)
+        assert weigh(weighter, "key", "card") == {"key": {}, "card": {"card": 0.5}}
+    assert (len(server.bodies), weighter.counters.nulls) == (5, 1)
 
 
-def test_parameters_are_sent_and_make_another_planner(root: str) -> None:
-    with FakePlanner(finish_reason="length") as server:
-        assert plan(LlmPlanner(settings(server), root), "key") == {"key": {}}
+def test_parameters_are_sent_and_make_another_weighter(root: str) -> None:
+    with FakeTermWeighter(finish_reason="length") as server:
+        assert weigh(LlmTermWeighter(settings(server), root), "key") == {"key": {}}
         assert "max_tokens" not in server.bodies[0]
-    with FakePlanner() as server:
-        assert plan(LlmPlanner(settings(server, parameters={"max_tokens": 4096}), root), "key") == {"key": {"key": 0.5}}
+    with FakeTermWeighter() as server:
+        assert weigh(LlmTermWeighter(settings(server, parameters={"max_tokens": 4096}), root), "key") == {
+            "key": {"key": 0.5}
+        }
         assert (server.bodies[0]["max_tokens"], server.bodies[0]["temperature"]) == (4096, 0)
 
 
 def test_a_query_that_the_server_refuses_has_no_terms(root: str) -> None:
-    with FakePlanner(longest=700) as server:
-        planner = LlmPlanner(settings(server), root)
-        assert plan(planner, "word " * 2000, "card")["card"] == {"card": 0.5}
-    assert planner.counters.nulls == 1
+    with FakeTermWeighter(longest=700) as server:
+        weighter = LlmTermWeighter(settings(server), root)
+        assert weigh(weighter, "word " * 2000, "card")["card"] == {"card": 0.5}
+    assert weighter.counters.nulls == 1
 
 
 def test_failures_that_pass_are_waited_out(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
     texts = [f"word{number}" for number in range(60)]
-    with FakePlanner(script=at_random(3, 0.3), hang_seconds=0.2) as server:
-        found = plan(LlmPlanner(settings(server, max_in_flight=8), root), *texts)
+    with FakeTermWeighter(script=at_random(3, 0.3), hang_seconds=0.2) as server:
+        found = weigh(LlmTermWeighter(settings(server, max_in_flight=8), root), *texts)
     assert found == {text: {text: 0.5} for text in texts}
     assert server.most_at_once <= 8
     assert server.faults
@@ -116,24 +118,24 @@ def test_failures_that_pass_are_waited_out(root: str, monkeypatch: pytest.Monkey
 
 def test_it_gives_up_on_a_server_that_never_answers(root: str) -> None:
     with (
-        FakePlanner(script=lambda _request: "500") as server,
+        FakeTermWeighter(script=lambda _request: "500") as server,
         pytest.raises(DarklodeError, match=r"planner\.give_up_after"),
     ):
-        plan(LlmPlanner(settings(server, give_up_after=0.5), root), "key")
+        weigh(LlmTermWeighter(settings(server, give_up_after=0.5), root), "key")
 
 
 def test_a_wrong_key_stops_it_and_is_not_shown(monkeypatch: pytest.MonkeyPatch, root: str) -> None:
     monkeypatch.setenv("PLANNER_KEY", "secret-key")
-    with FakePlanner(key="other") as server, pytest.raises(MissingPart, match="PLANNER_KEY") as raised:
-        plan(LlmPlanner(settings(server, key_env="PLANNER_KEY"), root), "key")
+    with FakeTermWeighter(key="other") as server, pytest.raises(MissingPart, match="PLANNER_KEY") as raised:
+        weigh(LlmTermWeighter(settings(server, key_env="PLANNER_KEY"), root), "key")
     assert "secret-key" not in str(raised.value)
 
 
 def test_the_version_names_model_and_prompt(root: str) -> None:
-    with FakePlanner() as server:
-        ours = planner_prompt()
+    with FakeTermWeighter() as server:
+        ours = term_weighting_prompt()
         other = ChatPrompt(ours.head, ours.system + ".", ours.user)
-        versions = [LlmPlanner(settings(server), root, prompt).version for prompt in (None, ours, other)]
+        versions = [LlmTermWeighter(settings(server), root, prompt).version for prompt in (None, ours, other)]
     assert versions[0] == versions[1] != versions[2]
 
 
@@ -158,18 +160,18 @@ def test_replies_that_cannot_be_read(reply: str | None) -> None:
 
 def test_a_rerun_pays_only_for_what_is_missing(root: str) -> None:
     texts = [f"word{number}" for number in range(100)]
-    with FakePlanner(script=lambda request: "503" if request.number > 30 else None) as server:
+    with FakeTermWeighter(script=lambda request: "503" if request.number > 30 else None) as server:
         server.latency = 0.01
         with pytest.raises(DarklodeError, match="planner"):
-            plan(LlmPlanner(settings(server, give_up_after=0.3, max_in_flight=1), root), *texts)
+            weigh(LlmTermWeighter(settings(server, give_up_after=0.3, max_in_flight=1), root), *texts)
         answered = sum(server.served.values())
         assert answered == 30
         server.script, asked = None, server.requests
-        rest = LlmPlanner(settings(server), root)
-        assert plan(rest, *texts) == {text: {text: 0.5} for text in texts}
+        rest = LlmTermWeighter(settings(server), root)
+        assert weigh(rest, *texts) == {text: {text: 0.5} for text in texts}
         assert (server.requests - asked, rest.counters.answered) == (70, 70)
-        again = LlmPlanner(settings(server), root)
-        assert plan(again, *texts) == {text: {text: 0.5} for text in texts}
+        again = LlmTermWeighter(settings(server), root)
+        assert weigh(again, *texts) == {text: {text: 0.5} for text in texts}
         assert again.counters.calls == 0
 
 
@@ -178,20 +180,20 @@ def test_replies_of_before_the_quoting_of_today_stand_where_the_query_was_shown_
     kept = {"query_hash": [content_hash(text) for text in texts], "reply": ['{"reset": 1}'] * 2, "error": [None] * 2}
     rows = pa.table(kept).cast(pa.schema([PLANS.schema.field(name) for name in kept]))
     KeyedStore(root, PLANS).append("llm planner 1 fake a0cb9a6c90e5c757", rows)
-    with FakePlanner() as server:
-        found = plan(LlmPlanner(settings(server), root), *texts)
+    with FakeTermWeighter() as server:
+        found = weigh(LlmTermWeighter(settings(server), root), *texts)
         assert found == {"reset key": {"reset": 1.0}, "List<String>": {"list string": 0.5}}
-        assert plan(LlmPlanner(settings(server), root), *texts) == found
+        assert weigh(LlmTermWeighter(settings(server), root), *texts) == found
         assert server.requests == 1
 
 
 def test_another_prompt_asks_anew_and_what_cannot_be_read_is_not_asked_about_again(root: str) -> None:
-    with FakePlanner(replies={"key": ["never"]}) as server:
+    with FakeTermWeighter(replies={"key": ["never"]}) as server:
         for calls in (4, 0):
-            planner = LlmPlanner(settings(server), root)
-            assert plan(planner, "key") == {"key": {}}
-            assert planner.counters.calls == calls
-        ours = planner_prompt()
-        other = LlmPlanner(settings(server), root, ChatPrompt(ours.head, ours.system + ".", ours.user))
-        plan(other, "key")
+            weighter = LlmTermWeighter(settings(server), root)
+            assert weigh(weighter, "key") == {"key": {}}
+            assert weighter.counters.calls == calls
+        ours = term_weighting_prompt()
+        other = LlmTermWeighter(settings(server), root, ChatPrompt(ours.head, ours.system + ".", ours.user))
+        weigh(other, "key")
         assert other.counters.calls == 4

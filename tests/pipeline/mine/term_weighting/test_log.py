@@ -1,4 +1,4 @@
-"""What the log planner learns from documents and clicks, and how it plans."""
+"""What the learned term weighter learns from documents and clicks, and the weights it gives."""
 
 import math
 from datetime import date
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Run
-from darklode.pipeline.mine.term_weighting.log import FIT_PLANNER, SHRINKAGE, LogPlanner, fit_planner
+from darklode.pipeline.mine.term_weighting.log import FIT_TERM_WEIGHTS, SHRINKAGE, LogTermWeighter, fit_term_weights
 from darklode.pipeline.mine.term_weighting.port import Tokenizer
 from darklode.schemas.tables import TABLES
 from helpers.runs import documents, execute, put, read
@@ -38,7 +38,7 @@ def fitted(run: Run, docs: pa.Table, log: pa.Table, clicks: pa.Table, through: d
     for name, rows in (("documents", docs), ("log_queries", log), ("click_evidence", clicks)):
         put(run, name, rows)
     source = run.tables("documents", "log_queries", "click_evidence")
-    return execute(run, FIT_PLANNER, lambda _tables, output: fit_planner(source, output, through=through))
+    return execute(run, FIT_TERM_WEIGHTS, lambda _tables, output: fit_term_weights(source, output, through=through))
 
 
 def learned(run: Run) -> dict[tuple[str, str], Any]:
@@ -99,9 +99,9 @@ def test_words_that_stand_together_are_one_term(run: Run) -> None:
     log = queries("reset two factor", "two factor lost", "two factor app")
     fitted(run, docs, log, evidence())
     assert learned(run)["default", "two factor"]["documents"] == 2
-    planner = LogPlanner(run.tables("planner_terms").read("planner_terms"), "v")
-    assert planner.plan("default", "two factor lost").keys() == {"two factor", "lost"}
-    assert planner.plan("default", "factor two") == {"factor": pytest.approx(1.0, abs=0.3), "two": 1.0}
+    weighter = LogTermWeighter(run.tables("planner_terms").read("planner_terms"), "v")
+    assert weighter.weights("default", "two factor lost").keys() == {"two factor", "lost"}
+    assert weighter.weights("default", "factor two") == {"factor": pytest.approx(1.0, abs=0.3), "two": 1.0}
 
 
 def test_scripts_without_spaces_have_words(run: Run) -> None:
@@ -110,10 +110,10 @@ def test_scripts_without_spaces_have_words(run: Run) -> None:
 
 
 def plans(run: Run, docs: pa.Table, *asked: str) -> dict[str, list[str]]:
-    """Each query's terms by a planner that has learned from all of them, the most important first."""
+    """Each query's terms by a weighter that learned from all of them, most important first."""
     fitted(run, docs, queries(*asked), evidence())
-    planner = LogPlanner(run.tables("planner_terms").read("planner_terms"), "v")
-    found = {text: planner.plan("default", text) for text in asked}
+    weighter = LogTermWeighter(run.tables("planner_terms").read("planner_terms"), "v")
+    found = {text: weighter.weights("default", text) for text in asked}
     return {text: sorted(terms, key=lambda term: -terms[term]) for text, terms in found.items()}
 
 
@@ -137,10 +137,10 @@ def test_a_word_of_many_queries_is_weak_in_any_language(run: Run) -> None:
 
 def test_nothing_is_known_of_words_that_nobody_used() -> None:
     weights = {"tenant": ["t"], "term": ["appl"], "weight": [0.5], "documents": [1], "queries": [1]}
-    planner = LogPlanner(TABLES["planner_terms"].rows(weights), "v")
-    assert planner.plan("t", "unheard words") == {}
-    assert planner.plan("t", "unheard") == {"unheard": 1.0}
-    assert planner.plan("t", "unheard apple").keys() == {"unheard", "appl"}
+    weighter = LogTermWeighter(TABLES["planner_terms"].rows(weights), "v")
+    assert weighter.weights("t", "unheard words") == {}
+    assert weighter.weights("t", "unheard") == {"unheard": 1.0}
+    assert weighter.weights("t", "unheard apple").keys() == {"unheard", "appl"}
 
 
 def test_tenants_do_not_meet(run: Run) -> None:
@@ -172,8 +172,8 @@ def test_no_documents_and_no_log(run: Run) -> None:
 def test_the_best_term_has_importance_1() -> None:
     weights = {"tenant": ["t"] * 3, "term": ["appl", "pear", "plum"], "weight": [0.2, 0.4, 0.0]}
     weights |= {"documents": [1] * 3, "queries": [1] * 3}
-    planner = LogPlanner(TABLES["planner_terms"].rows(weights), "v")
-    assert planner.plan("t", "apples and a pear") == {"appl": pytest.approx(0.5), "pear": 1.0}
-    assert planner.plan("t", "apple unheard") == {"appl": pytest.approx(0.2), "unheard": 1.0}
-    assert planner.plan("t", "plum") == planner.plan("t", "the") == {}
-    assert planner.plan("u", "apple") == {"appl": 1.0}
+    weighter = LogTermWeighter(TABLES["planner_terms"].rows(weights), "v")
+    assert weighter.weights("t", "apples and a pear") == {"appl": pytest.approx(0.5), "pear": 1.0}
+    assert weighter.weights("t", "apple unheard") == {"appl": pytest.approx(0.2), "unheard": 1.0}
+    assert weighter.weights("t", "plum") == weighter.weights("t", "the") == {}
+    assert weighter.weights("u", "apple") == {"appl": 1.0}

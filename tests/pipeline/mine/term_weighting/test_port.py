@@ -1,4 +1,4 @@
-"""The words that a planner weighs, and the stage that asks it about new queries."""
+"""The words that a weighter weighs, and the stage that asks it about new queries."""
 
 from dataclasses import dataclass, field, replace
 
@@ -7,7 +7,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.mine.term_weighting import port
-from darklode.pipeline.mine.term_weighting.port import PLAN_QUERIES, Tokenizer, plan_queries, plan_terms
+from darklode.pipeline.mine.term_weighting.port import WEIGHT_TERMS, Tokenizer, weigh_terms, weight_terms
 from helpers.daily_queries import give
 from helpers.elsewhere import Elsewhere
 from helpers.runs import execute, read
@@ -38,23 +38,23 @@ def test_every_word_counts_where_asked() -> None:
 
 @dataclass
 class Counting:
-    """A planner that gives every word 0.5, but `the`, and remembers what it was asked."""
+    """A weighter that gives every word 0.5, but `the`, and remembers what it was asked."""
 
     version: str = "counting"
     asked: list[str] = field(default_factory=list)
 
     def terms(self, queries: pa.Table) -> pa.Table:
         self.asked += queries["text"].to_pylist()
-        return plan_terms(queries, lambda _tenant, text: {word: 0.5 for word in text.split() if word != "the"})
+        return weigh_terms(queries, lambda _tenant, text: {word: 0.5 for word in text.split() if word != "the"})
 
 
-def plan(run: Run, planner: Counting) -> Manifest:
-    return execute(run, PLAN_QUERIES, lambda tables, output: plan_queries(tables, output, planner=planner))
+def weigh(run: Run, weighter: Counting) -> Manifest:
+    return execute(run, WEIGHT_TERMS, lambda tables, output: weight_terms(tables, output, weighter=weighter))
 
 
 def test_it_writes_each_querys_terms(run: Run) -> None:
     give(run, ["reset key", "the"], ["key"])
-    manifest = plan(run, Counting())
+    manifest = weigh(run, Counting())
     rows = [(row["query_id"], row["term"], row["importance"]) for row in read(run, "query_terms")]
     assert rows == [("reset key", "reset", 0.5), ("reset key", "key", 0.5), ("key", "key", 0.5)]
     assert (manifest.funnel[0].rows_in, manifest.funnel[0].dropped) == (3, {"no important term": 1})
@@ -62,17 +62,17 @@ def test_it_writes_each_querys_terms(run: Run) -> None:
 
 def test_a_night_asks_about_its_own_queries(run: Run) -> None:
     give(run, ["reset key"])
-    plan(run, planner := Counting())
+    weigh(run, weighter := Counting())
     give(run, ["reset key"], ["key", "card"])
-    plan(run, planner)
-    assert planner.asked == ["reset key", "key", "card"]
+    weigh(run, weighter)
+    assert weighter.asked == ["reset key", "key", "card"]
     assert len(read(run, "query_terms")) == 4
 
 
-def test_another_planner_is_asked_about_all(run: Run) -> None:
+def test_another_weighter_recomputes_all(run: Run) -> None:
     give(run, ["reset key"], ["key"])
-    plan(run, Counting())
-    plan(run, other := Counting("other"))
+    weigh(run, Counting())
+    weigh(run, other := Counting("other"))
     assert other.asked == ["reset key", "key"]
 
 
@@ -81,15 +81,15 @@ def test_days_that_are_planned_elsewhere_have_the_same_terms(run: Run, monkeypat
     monkeypatch.setattr(port, "QUERIES_AT_ONCE", 2)
     days = [["reset key", "the", "lost card"], ["key"], ["old card", "new card"], ["the badge", "blue badge"]]
     give(run, *days[:1])
-    plan(run, Counting())
+    weigh(run, Counting())
     give(run, *days)
     elsewhere = Elsewhere(run.store, 2)
-    asked = {"planner": (planner := Counting()), "maker": Counting, "spread": elsewhere}
-    execute(run, PLAN_QUERIES, lambda tables, output: plan_queries(tables, output, **asked))  # type: ignore[arg-type]
+    asked = {"weighter": (weighter := Counting()), "factory": Counting, "spread": elsewhere}
+    execute(run, WEIGHT_TERMS, lambda tables, output: weight_terms(tables, output, **asked))  # type: ignore[arg-type]
     there, parts = read(run, "query_terms"), [part.sha256 for part in run.tables("query_terms").parts("query_terms")]
-    assert (len(elsewhere.names), planner.asked) == (3, []), "the first day stood"
-    run.store.delete("manifests/plan_queries.json")
-    plan(run, Counting())
+    assert (len(elsewhere.names), weighter.asked) == (3, []), "the first day stood"
+    run.store.delete("manifests/weight_terms.json")
+    weigh(run, Counting())
     assert read(run, "query_terms") == there
     assert [part.sha256 for part in run.tables("query_terms").parts("query_terms")] == parts
 
@@ -98,8 +98,8 @@ def test_what_waits_by_another_version_of_the_stage_is_not_taken(run: Run, monke
     monkeypatch.setattr(port, "SHARD_QUERIES", 1)
     give(run, ["reset key"], ["lost card"])
     waited = []
-    for stage in (PLAN_QUERIES, replace(PLAN_QUERIES, version=PLAN_QUERIES.version + 1)):
-        asked = {"planner": Counting(), "maker": Counting, "spread": (elsewhere := Elsewhere(run.store, 2))}
-        execute(run, stage, lambda tables, output: plan_queries(tables, output, **asked))  # type: ignore[arg-type]  # noqa: B023
+    for stage in (WEIGHT_TERMS, replace(WEIGHT_TERMS, version=WEIGHT_TERMS.version + 1)):
+        asked = {"weighter": Counting(), "factory": Counting, "spread": (elsewhere := Elsewhere(run.store, 2))}
+        execute(run, stage, lambda tables, output: weight_terms(tables, output, **asked))  # type: ignore[arg-type]  # noqa: B023
         waited += elsewhere.waited
     assert len(set(waited)) == len(waited) == 4

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.validate.review.assignment import HOLD_SECONDS, ReviewSession, reviewer_name
+from darklode.pipeline.validate.review.assignment import LOCK_SECONDS, ReviewSession, reviewer_name
 from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 from darklode.pipeline.validate.review.pairs import ReviewPairs
 from helpers.review_run import opened, review_run, turns_of
@@ -72,7 +72,7 @@ def test_a_pair_on_a_screen_that_was_left_goes_to_another(run: Run, deck: Review
     say(turns, deck, "Ann"), say(turns, deck, "Ben")
     assert (turns.next_pair("Ann"), turns.next_pair("Ben")) == (1, 2)
     assert (turns.progress("Ben").n_remaining, turns.progress("Ben").elsewhere) == (PAIRS - 2, 1)
-    now[0] = HOLD_SECONDS + 1
+    now[0] = LOCK_SECONDS + 1
     assert turns.next_pair("Ben") == 1
     assert turns.next_pair("Ann") == 2
 
@@ -104,7 +104,7 @@ def test_undo_shows_the_pair_again_with_what_was_said(turns: ReviewSession, deck
     assert turns.next_pair("Ann") == 1
     assert undo(turns, "Ann")
     assert turns.next_pair("Ann") == 0
-    back = turns.taken_back("Ann", 0)
+    back = turns.retracted_answer("Ann", 0)
     assert back is not None
     assert (back.relevance, back.rationale) == (0, "too vague")
     assert kept(run) == []

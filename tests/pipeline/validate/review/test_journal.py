@@ -83,7 +83,7 @@ for number in range(10_000):
 def test_a_damaged_file_is_named(store: Store) -> None:
     AnswerJournal(store).append(YES)
     store.write("review/answers/1.json", b'{"tenant": "acme"')
-    with pytest.raises(ArtifactError, match=r"answers/1\.json is no answer"):
+    with pytest.raises(ArtifactError, match=r"answers/1\.json is not a valid answer"):
         AnswerJournal(store).read()
 
 

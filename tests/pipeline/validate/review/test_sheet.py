@@ -120,7 +120,7 @@ def test_bad_rows_are_refused_with_their_lines_and_good_ones_kept(
     assert kept(run) == {IDS[0]: 1, IDS[4]: 0}
     assert [one.line for one in done.refused] == [3, 4, 5, 8, 10, 12, 14, 16]
     assert done.refused[0].reason.startswith("no such pair in the sample")
-    assert done.refused[1].reason == "lines 4 and 5 say different things of one pair"
+    assert done.refused[1].reason == "lines 4 and 5 have different answers to one pair"
     assert done.refused[3:5] == [
         RefusedRow(8, "relevance '2' is none of 0, 1, skip"),
         RefusedRow(10, "relevance 'yes' is none of 0, 1, skip"),

@@ -1,4 +1,4 @@
-"""The planner that learns from the log is named by what it learned."""
+"""The learned term weighter is identified by what it learned."""
 
 import pyarrow as pa
 
@@ -18,21 +18,24 @@ def learned(run: Run, **weights: float) -> Tables:
 
 def terms(of: Tables) -> dict[str, float]:
     queries = pa.table({"tenant": ["t"], "query_id": ["q"], "text": ["rotate key"]})
-    rows = KIND().planner(of, CacheSettings()).terms(queries).to_pylist()
+    rows = KIND().term_weighter(of, CacheSettings()).terms(queries).to_pylist()
     return {row["term"]: row["importance"] for row in rows}
 
 
-def test_it_plans_by_what_it_learned_and_another_log_makes_another_planner(run: Run) -> None:
+def test_weights_follow_the_learned_terms_and_another_log_changes_the_identity(run: Run) -> None:
     assert KIND.LEARNS
     assert KIND().missing() == []
     first = learned(run, rotat=0.2, key=0.8)
-    identity, planned = KIND().planner(first, CacheSettings()).identity, terms(first)
+    identity, planned = KIND().term_weighter(first, CacheSettings()).identity, terms(first)
     assert planned["key"] > planned["rotat"]
     second = learned(run, rotat=0.9, key=0.1)
-    assert KIND().planner(second, CacheSettings()).identity != identity
+    assert KIND().term_weighter(second, CacheSettings()).identity != identity
     assert terms(second)["rotat"] > terms(second)["key"]
 
 
 def test_without_anything_learned_it_plans_nothing_worse_than_a_guess() -> None:
     nothing = Tables.nothing("planner_terms")
-    assert KIND().planner(nothing, CacheSettings()).identity == KIND().planner(nothing, CacheSettings()).identity
+    assert (
+        KIND().term_weighter(nothing, CacheSettings()).identity
+        == KIND().term_weighter(nothing, CacheSettings()).identity
+    )
