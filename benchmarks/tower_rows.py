@@ -31,6 +31,7 @@ from benchmarks.report import machine, markdown_table, write
 from benchmarks.stage_one_ablation import Task, opened, trained
 from benchmarks.towers import sentences
 from darklode.pipeline.base.models.loading import load_model, load_query_tower
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.distillation import DistillationTask, distances, train_student
@@ -42,7 +43,6 @@ from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.loop import deterministic
-from darklode.pipeline.train.fit.weights import Floats
 from darklode.pipeline.train.release.folder import assemble
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import CacheSettings

@@ -23,10 +23,10 @@ from benchmarks.collections_io import COLLECTIONS, read_jsonl
 from benchmarks.report import machine, markdown_table, write
 from benchmarks.towers import ASKED, NAME, sentences
 from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.towers.distillation import distances
 from darklode.pipeline.towers.initialization import fit_linear_map, unit
 from darklode.pipeline.towers.teacher_student import TeacherPair
-from darklode.pipeline.train.fit.weights import Floats
 from darklode.schemas.settings import CacheSettings
 
 KEPT = ([0], [5], [0, 5], [0, 2, 5], [0, 1, 2], [3, 4, 5])

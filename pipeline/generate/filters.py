@@ -19,6 +19,7 @@ from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.personal_data import mask
 from darklode.pipeline.base.relations import Relation
 from darklode.pipeline.base.segmentation import count_words
+from darklode.pipeline.base.types import Mask
 from darklode.pipeline.prepare.language import drop_other_languages
 from darklode.schemas.generation_tables import REAL_QUERIES, SIEVED_QUERIES, WRITTEN_QUERIES
 from darklode.schemas.settings import CleanSettings
@@ -34,7 +35,6 @@ SHORTEST, LONGEST = 5, 95
 COPIED = 0.8
 """Share of a query's words that may follow one another in the text as they do in the query."""
 
-Mask = NDArray[np.bool_]
 
 OWN_TEXTS = """
     SELECT c.text FROM written_queries w JOIN chunks c USING (tenant, chunk_id) ORDER BY w.tenant, w.query_id

@@ -13,9 +13,10 @@ from darklode.pipeline.train.fit.model_selection import ValidationScore, best_sc
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
+    from darklode.pipeline.base.types import Floats
     from darklode.pipeline.laws.grid_point import GridEvaluator, GridPoint
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import Floats, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import stdtrit
 
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.laws.costs import MeasuredCosts, ModelCost
 from darklode.pipeline.laws.functional_forms import SIZE, STARTED
 from darklode.pipeline.laws.label_plan import FAR, PlanRequest, loss_at, size_for_loss
 from darklode.pipeline.laws.points import FALLING, LawKey, rows_of
 from darklode.pipeline.laws.verdict import LAW, LawResult
-
-Row = dict[str, Any]
 
 OWN = "labels"
 """The source that the others are compared with."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.bootstrap import interval
-from darklode.pipeline.laws.functional_forms import Floats
+from darklode.pipeline.base.types import Doubles
 from darklode.schemas.law_tables import LAW_CORRELATIONS
 
 LEAST = 4
@@ -59,7 +59,7 @@ def correlations(tables: Tables, seed: int) -> pa.Table:
     return pa.Table.from_pylist(rows_out, schema=LAW_CORRELATIONS.schema)
 
 
-def _correlation_row(pairs: Floats, seed: int) -> dict[str, Any]:
+def _correlation_row(pairs: Doubles, seed: int) -> dict[str, Any]:
     """Coefficient of pairs, shape (n, 2), with its interval; null if one side is constant."""
     x, y = (pairs - pairs.mean(axis=0)).T
     sums = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
@@ -70,7 +70,7 @@ def _correlation_row(pairs: Floats, seed: int) -> dict[str, Any]:
     return {"encoders": len(pairs), "pearson": float(value), "low": float(low), "high": float(high)}
 
 
-def pearson(sums: Floats) -> Floats:
+def pearson(sums: Doubles) -> Doubles:
     """Coefficient from sums of 1, x, y, x², y² and xy, shape (..., 6); NaN if one side is constant."""
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):

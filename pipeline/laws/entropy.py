@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.train.data.dataset import Labels
-from darklode.pipeline.train.data.vectors import Floats, FrozenIndex, Ints
+from darklode.pipeline.train.data.vectors import FrozenIndex
 
 NEGATIVES = 256
 """W, the number of negatives."""

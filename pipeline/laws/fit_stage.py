@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws.correlation import correlations
 from darklode.pipeline.laws.curve_fitting import KEPT, Fit
-from darklode.pipeline.laws.functional_forms import Floats, LawPoints
+from darklode.pipeline.laws.functional_forms import LawPoints
 from darklode.pipeline.laws.points import ENTROPY, LawKey, groups, points_of
 from darklode.pipeline.laws.prediction_intervals import confidence_band
 from darklode.pipeline.laws.verdict import LawResult, from_recorded, judge, prediction_error
@@ -38,8 +39,6 @@ CHANCE = {ENTROPY: float(np.log(1 + NEGATIVES))}
 
 WITHOUT, ALL = "without the largest", "all"
 RESAMPLES = 100
-
-Row = dict[str, Any]
 
 
 def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
@@ -128,7 +127,7 @@ def _predictions(result: LawResult, seed: int) -> list[Row]:
 
 
 def _prediction_rows(
-    fit: Fit, places: LawPoints, ends: Floats, to: str, part: list[str], observed: list[float | None]
+    fit: Fit, places: LawPoints, ends: Doubles, to: str, part: list[str], observed: list[float | None]
 ) -> list[Row]:
     return [
         {

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from darklode.pipeline.base.types import Doubles
 
 EXPONENTS = (0.02, 5.0)
 """Bounds of an exponent: below, a power is indistinguishable from a logarithm; above, only the product of exponent and
@@ -37,9 +37,9 @@ class LawPoints:
         value: loss above 0, shape (n,).
     """
 
-    size: Floats
-    parameters: Floats
-    value: Floats
+    size: Doubles
+    parameters: Doubles
+    value: Doubles
 
     def __len__(self) -> int:
         return len(self.value)
@@ -47,11 +47,11 @@ class LawPoints:
     def take(self, rows: NDArray[np.bool_]) -> LawPoints:
         return LawPoints(self.size[rows], self.parameters[rows], self.value[rows])
 
-    def with_sizes(self, size: Floats, parameters: Floats) -> LawPoints:
+    def with_sizes(self, size: Doubles, parameters: Doubles) -> LawPoints:
         """Places without values."""
         return LawPoints(size, parameters, np.full(len(size), np.nan))
 
-    def with_values(self, value: Floats) -> LawPoints:
+    def with_values(self, value: Doubles) -> LawPoints:
         """The same places with other values."""
         return LawPoints(self.size, self.parameters, value)
 
@@ -105,8 +105,8 @@ class FunctionalForm:
     formula: str
     constants: tuple[str, ...]
     varies: tuple[str, ...]
-    log: Callable[[Floats, DataScale, LawPoints], Floats]
-    to_constants: Callable[[Floats, DataScale], Floats]
+    log: Callable[[Doubles, DataScale, LawPoints], Doubles]
+    to_constants: Callable[[Doubles, DataScale], Doubles]
     exponents: tuple[int, ...]
     start: Callable[[tuple[float, ...], float, DataScale], list[list[float]]]
     bounds: Callable[[DataScale], tuple[list[float], list[float]]]
@@ -116,12 +116,12 @@ class FunctionalForm:
         """Number of constants."""
         return len(self.constants)
 
-    def log_value(self, at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+    def log_value(self, at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
         """Log of the loss at points."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.logaddexp(self.log(at, frame, points), np.log(at[-1])))
 
-    def starts(self, frame: DataScale) -> Floats:
+    def starts(self, frame: DataScale) -> Doubles:
         """Initial coordinates, shape (n_starts, n_constants)."""
         starting_points = [
             [*start_point, frame.least * floor]
@@ -132,13 +132,13 @@ class FunctionalForm:
         low, high = self.limits(frame)
         return np.asarray(np.clip(np.array(starting_points), low, high))
 
-    def limits(self, frame: DataScale) -> tuple[Floats, Floats]:
+    def limits(self, frame: DataScale) -> tuple[Doubles, Doubles]:
         """Lowest and highest coordinates."""
         low, high = self.bounds(frame)
         max_floor = frame.least if self.varies else 2 * frame.middle
         return np.array([*low, 0.0]), np.array([*high, max_floor])
 
-    def ends(self, at: Floats, frame: DataScale) -> list[str]:
+    def ends(self, at: Doubles, frame: DataScale) -> list[str]:
         """Which bounds a fit has hit, and what that means: such a fit is degenerate."""
         constants = dict(zip(self.constants, self.to_constants(at, frame), strict=True))
         messages = []
@@ -158,30 +158,30 @@ class FunctionalForm:
 _SCALES = {"alpha": "A", "beta": "B"}
 
 
-def _power(column: str, at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+def _power(column: str, at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     with np.errstate(divide="ignore"):
         return np.asarray(at[0] - at[1] * (np.log(getattr(points, column)) - getattr(frame, column)))
 
 
-def _power_told(column: str, at: Floats, frame: DataScale) -> Floats:
+def _power_told(column: str, at: Doubles, frame: DataScale) -> Doubles:
     return np.array([np.exp(at[0] / at[1] + getattr(frame, column)), at[1], at[2]])
 
 
-def _curve_starts(at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+def _curve_starts(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     return np.asarray(at[0] - at[1] * (np.logaddexp(_log(points.size), at[2]) - np.logaddexp(frame.size, at[2])))
 
 
-def _started_told(at: Floats, frame: DataScale) -> Floats:
+def _started_told(at: Doubles, frame: DataScale) -> Doubles:
     scale = np.exp(at[0] / at[1] + np.logaddexp(frame.size, at[2]))
     return np.array([scale, at[1], np.exp(at[2]), at[3]])
 
 
-def _log(size: Floats) -> Floats:
+def _log(size: Doubles) -> Doubles:
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(size))
 
 
-def _terms(at: Floats, frame: DataScale, points: LawPoints) -> tuple[Floats, Floats]:
+def _terms(at: Doubles, frame: DataScale, points: LawPoints) -> tuple[Doubles, Doubles]:
     """Logs of (A/N)^α and (B/D)^β."""
     return (
         np.asarray(at[0] - at[1] * (np.log(points.parameters) - frame.parameters)),
@@ -189,16 +189,16 @@ def _terms(at: Floats, frame: DataScale, points: LawPoints) -> tuple[Floats, Flo
     )
 
 
-def _joint(at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+def _joint(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     ofn, ofd = _terms(at, frame, points)
     return np.asarray(at[3] * np.logaddexp(ofn / at[3], ofd / at[3]))
 
 
-def _additive(at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+def _additive(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     return np.logaddexp(*_terms(at, frame, points))
 
 
-def _both_told(at: Floats, frame: DataScale) -> Floats:
+def _both_told(at: Doubles, frame: DataScale) -> Doubles:
     scales = np.exp(at[0] / at[1] + frame.parameters), np.exp(at[2] / at[3] + frame.size)
     return np.array([scales[0], at[1], scales[1], at[3], at[4]])
 

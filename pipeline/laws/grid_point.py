@@ -31,7 +31,8 @@ from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import OWN_SOURCES, LawSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex, Ints
+    from darklode.pipeline.base.types import Ints
+    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
 
 Teacher = Callable[[Task, int], Task]
 """Builds the training task of a source for a seed."""

@@ -17,9 +17,9 @@ from darklode.schemas.laws import LABELS
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
 if TYPE_CHECKING:
+    from darklode.pipeline.base.types import Ints
     from darklode.pipeline.laws.grid_point import GridContext, GridPoint
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import Ints
 
 OF_A_CELL = Stage("cell_triplets", 1, (), (TOWER_TRIPLETS.name,))
 

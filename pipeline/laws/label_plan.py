@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from darklode.pipeline.base.bootstrap import ENDS
+from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws.costs import MeasuredCosts
 from darklode.pipeline.laws.curve_fitting import Fit
 from darklode.pipeline.laws.fit_stage import RESAMPLES
-from darklode.pipeline.laws.functional_forms import ADDITIVE, JOINT, PARAMETERS, STARTED, Floats, LawPoints
+from darklode.pipeline.laws.functional_forms import ADDITIVE, JOINT, PARAMETERS, STARTED, LawPoints
 from darklode.pipeline.laws.points import ENTROPY, FALLING, LawKey
 from darklode.pipeline.laws.prediction_intervals import refit_samples
 from darklode.pipeline.laws.verdict import NO_LAW, LawResult
@@ -26,8 +26,6 @@ STEP = {ENTROPY: 0.1}
 
 FAR = 4.0
 """Maximum extrapolation, as a multiple of the largest measured size."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -267,7 +265,7 @@ def optimum(fit: Fit, budget: float, per_label: float, per_parameter: float) -> 
     return float(size_and_parameters.parameters[0]), float(size_and_parameters.size[0]), loss(log_ratio)
 
 
-def _is_near(value: float, measured: Floats) -> bool:
+def _is_near(value: float, measured: Doubles) -> bool:
     return bool(measured.min() / FAR <= value <= FAR * measured.max())
 
 

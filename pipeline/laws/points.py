@@ -13,7 +13,8 @@ from pyarrow import csv
 
 from darklode.pipeline.base.artifacts import Output, Stage
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.laws.functional_forms import Floats, LawPoints
+from darklode.pipeline.base.types import Doubles
+from darklode.pipeline.laws.functional_forms import LawPoints
 from darklode.schemas.law_tables import LAW_POINTS
 
 POINTS = Stage("law_points", 4, (), (LAW_POINTS.name,))
@@ -75,7 +76,7 @@ def check(rows: pa.Table, where: str) -> None:
         raise InputError(f"{where}, row {number + 1}: {rule}")
 
 
-def losses(rows: pa.Table) -> Floats:
+def losses(rows: pa.Table) -> Doubles:
     """The loss of each row: the value, or 1 − value if more is better."""
     value = _numbers(rows["value"])
     falling = np.asarray(pc.is_in(rows["measure"], pa.array(FALLING)).to_numpy(zero_copy_only=False), bool)
@@ -162,6 +163,6 @@ def _names(rows: pa.Table) -> pa.Array:
     return pc.if_else(ambiguous, ids, names).combine_chunks()
 
 
-def _numbers(column: pa.ChunkedArray) -> Floats:
+def _numbers(column: pa.ChunkedArray) -> Doubles:
     """As floats, null as NaN."""
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)

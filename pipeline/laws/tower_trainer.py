@@ -22,12 +22,13 @@ from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
+    from darklode.pipeline.base.types import Floats
     from darklode.pipeline.laws.grid_point import GridEvaluator, GridPoint
     from darklode.pipeline.towers.dual.towers import DualTowers
     from darklode.pipeline.towers.dual.training import DualEval, ValidationSample
     from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import Floats, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
     from darklode.pipeline.train.fit.weights import Weights
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from darklode.pipeline.base.types import Floats
     from darklode.pipeline.laws.grid_point import GridEvaluator, GridPoint
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import Floats, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 Tell = Callable[[int, int, str], None]
 

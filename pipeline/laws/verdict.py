@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.curve_fitting import Fit, fit
-from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, Floats, FunctionalForm, LawPoints, fitting
+from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, FunctionalForm, LawPoints, fitting
 from darklode.pipeline.laws.prediction_intervals import confidence_band
 
 PLATEAU = 0.9
@@ -59,7 +60,7 @@ class LawResult:
     plateau: NDArray[np.bool_]
     held_out: NDArray[np.bool_]
     places: LawPoints
-    mean_loss: Floats
+    mean_loss: Doubles
     fits: list[Fit] = field(default_factory=list)
     chosen: Fit | None = None
     verdict: str = UNKNOWN
@@ -67,7 +68,7 @@ class LawResult:
     error: float = float("nan")
     naive: float = float("nan")
     claimed: bool = False
-    ends: Floats | None = None
+    ends: Doubles | None = None
     full_fit: Fit | None = None
 
     @property
@@ -217,16 +218,16 @@ def is_member(points: LawPoints, other_points: LawPoints) -> NDArray[np.bool_]:
     return np.asarray((_keys(points)[:, None] == _keys(other_points)[None]).all(axis=2).any(axis=1))
 
 
-def _keys(points: LawPoints) -> Floats:
+def _keys(points: LawPoints) -> Doubles:
     return np.column_stack([np.nan_to_num(points.parameters, nan=-1), points.size])
 
 
-def _places(points: LawPoints) -> Floats:
+def _places(points: LawPoints) -> Doubles:
     """Distinct (size, model) pairs, ascending."""
     return np.unique(_keys(points), axis=0)
 
 
-def mean_losses(points: LawPoints) -> tuple[LawPoints, Floats]:
+def mean_losses(points: LawPoints) -> tuple[LawPoints, Doubles]:
     """Each place and its mean loss."""
     keys = _keys(points)
     places, number = np.unique(keys, axis=0, return_inverse=True)
@@ -236,7 +237,7 @@ def mean_losses(points: LawPoints) -> tuple[LawPoints, Floats]:
     return points.with_sizes(places[:, 1], n_parameters), means
 
 
-def _in_turn(points: LawPoints) -> Floats | None:
+def _in_turn(points: LawPoints) -> Doubles | None:
     """Mean losses ordered by what varies; None if size and model both vary."""
     places, means = mean_losses(points)
     models = np.unique(places.parameters[~np.isnan(places.parameters)])

@@ -12,15 +12,14 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, NoCheckpoints
 from darklode.pipeline.towers.loss import distillation, parts
 from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, Tell, TrainingMonitor, format_loss
 from darklode.pipeline.towers.student import Student
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.data.vectors import Ints
 from darklode.pipeline.train.fit import library_trainer
-from darklode.pipeline.train.fit.weights import Floats
 from darklode.schemas.towers import TowerSettings
 
 LOOKS = 20

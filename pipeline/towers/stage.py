@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, State, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.train.fit.weights import as_rows, from_rows
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tower_tables import DISTILLATION_LOG, DISTILLATION_TRIALS, TOWER_QUERIES
@@ -31,8 +32,6 @@ AHEAD = 1 << 13
 
 FIRST = 1 << 12
 """Queries used to initialize a student's projection."""
-
-Row = dict[str, Any]
 
 
 def distil(tables: Tables, output: Output, settings: TowerSettings, pair: TeacherPair, *, seed: int) -> None:

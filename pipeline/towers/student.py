@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts
 from darklode.pipeline.towers.initialization import fit_linear_map
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder, layers_of
-from darklode.pipeline.train.fit.weights import Floats
 from darklode.pipeline.train.release.folder import modules
 from darklode.schemas.adaptation import AdaptSettings
 

@@ -17,7 +17,7 @@ from darklode.schemas.tower_tables import TOWER_TRIPLETS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.fit.weights import Floats
+    from darklode.pipeline.base.types import Floats
 
 REACHED = f"""
     WITH counted AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts, with_prompt
 from darklode.pipeline.towers.dual import decoder
@@ -21,7 +22,7 @@ from darklode.pipeline.towers.initialization import fit_linear_map, unit
 from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.train.fit.distributed import mine
 from darklode.pipeline.train.fit.trainable_encoder import add_lora, trainable
-from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.fit.weights import Weights
 from darklode.pipeline.train.release.folder import modules
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings, View

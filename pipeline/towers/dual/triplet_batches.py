@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.artifacts.stage import Part
-from darklode.pipeline.train.data.vectors import Ints
+from darklode.pipeline.base.types import Ints
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
 HELD = 4

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.evaluate.measures import compute_measures
-from darklode.pipeline.train.data.vectors import Floats, FrozenIndex, Ints, spans
+from darklode.pipeline.train.data.vectors import FrozenIndex, spans
 
 MEASURE = "nDCG@10"
 DEPTH = 10

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.data.vectors import Floats, Ints
 from darklode.schemas.adaptation import AdaptSettings
 
 DEPTH = 100

@@ -20,6 +20,7 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
@@ -33,8 +34,6 @@ from darklode.schemas.settings import CacheSettings
 if TYPE_CHECKING:
     from darklode.pipeline.train.fit.warm_start import InitialMap
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 HELD = 1 << 28
 """Maximum bytes of text vectors kept in memory while an encoder is trained; larger sets stay memory-mapped."""

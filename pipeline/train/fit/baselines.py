@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
-from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex, Ints
+from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
 from darklode.pipeline.train.release.headroom import by_value
 from darklode.schemas.adaptation import AdaptSettings
 

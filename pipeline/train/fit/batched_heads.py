@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.dataset import QuerySet, Task
-from darklode.pipeline.train.data.vectors import Floats
 from darklode.pipeline.train.fit.heads import LAYERS, Head, Layers, name_tensors
 from darklode.pipeline.train.fit.loop import (
     LONGEST,

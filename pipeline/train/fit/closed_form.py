@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.data.negatives import Negatives
 from darklode.pipeline.train.fit.heads import Layers
@@ -18,8 +18,6 @@ STEPS = (0.5, 1.0, 2.0, 4.0)
 """Step lengths, as multiples of the ridge solution."""
 
 _PAIRS = 1024
-
-Doubles = NDArray[np.float64]
 
 
 def solutions(task: Task, negatives: Negatives, settings: AdaptSettings) -> Iterator[tuple[float, Layers]]:

@@ -11,12 +11,13 @@ import torch
 
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.fit.heads import Layers, name_tensors
 from darklode.pipeline.train.fit.loop import Tell, TrainingHistory, deterministic
 from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trainable_encoder import START, TrainableEncoder
-from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.fit.weights import Weights
 from darklode.pipeline.train.fit.whitening import best_whitening
 from darklode.schemas.adaptation import AdaptSettings
 

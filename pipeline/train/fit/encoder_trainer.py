@@ -6,8 +6,8 @@ import torch
 import torch.distributed as processes
 from torch import Tensor, nn
 
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.data.vectors import Ints
 from darklode.pipeline.train.fit import library_trainer
 from darklode.pipeline.train.fit.loop import BatchSampler, Tell, TrainingHistory, TrainingLoop
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder

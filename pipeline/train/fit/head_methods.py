@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.negatives import mine_negatives
 from darklode.pipeline.train.fit.batched_heads import StackedTrial
 from darklode.pipeline.train.fit.batched_training import trainer
@@ -15,7 +16,7 @@ from darklode.pipeline.train.fit.closed_form import RIDGES, STEPS, solutions
 from darklode.pipeline.train.fit.heads import Head, Layers, dense, layers_of, name_tensors
 from darklode.pipeline.train.fit.loop import Tell, TrainingHistory, deterministic
 from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
-from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.fit.weights import Weights
 from darklode.pipeline.train.fit.whitening import POWERS, best_whitening, whitenings
 from darklode.schemas.adaptation import AdaptSettings
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.base.types import Floats
+from darklode.pipeline.train.fit.weights import Weights
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import BatchSampler
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.train.data.vectors import Ints
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.train.fit.loop import LONGEST, LOOK
 
 

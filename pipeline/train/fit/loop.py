@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.train.data.dataset import Labels, Probabilities, QuerySet, Task
 from darklode.pipeline.train.data.negatives import Negatives, mine_negatives
-from darklode.pipeline.train.data.vectors import Floats, Ints, spans
+from darklode.pipeline.train.data.vectors import spans
 from darklode.pipeline.train.fit.loss import divergence, info_nce, squared_shift
 from darklode.pipeline.train.fit.progress import format_history
 from darklode.pipeline.train.fit.weights import Weights

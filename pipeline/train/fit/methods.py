@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.fit.heads import Layers
 from darklode.pipeline.train.fit.loop import Tell, TrainingHistory
-from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.fit.weights import Weights
 from darklode.schemas.adaptation import HEADS, AdaptSettings
 
 if TYPE_CHECKING:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.train.fit.weights import as_rows, from_rows
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS, ADAPTER_WEIGHTS, TRAINING_LOG
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 TRAIN = Stage("adaptation_trials", 6, READS, ("training_log", "adaptation_trials", "adapter_weights"))
-
-Row = dict[str, Any]
 
 
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Step
 from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
@@ -30,8 +31,6 @@ BLOCK = 64
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.fit.batched_training import BatchedTraining
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from darklode.pipeline.train.fit.weights import Floats
+from darklode.pipeline.base.types import Doubles, Floats
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import Task
@@ -26,8 +25,6 @@ SHRUNK = 0.1
 """Shrinkage: share of the mean variance added to each direction, because directions with little variance are noise."""
 
 _TEXTS = 8192
-
-Doubles = NDArray[np.float64]
 
 
 def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:

@@ -17,10 +17,11 @@ import numpy as np
 
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import Floats
+    from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.fit.heads import Layers
 
 RECORD, FOLDER, ALONE = "adapter.json", "query_encoder", "adapter"
@@ -31,8 +32,6 @@ HEAD = f"{ALONE}/adapter.safetensors"
 """A head alone: linear layers with GELU between them, applied to the base's unit vectors."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
-
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.card import cell, document
-from darklode.pipeline.evaluate.measures import Floats, compute_measures, upper_bounds
+from darklode.pipeline.base.types import Doubles, Row
+from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm, is_above_zero
 from darklode.pipeline.evaluate.stage import JUDGED, EvaluationQueries
 from darklode.pipeline.train.fit.ablation import COMPARED
@@ -75,8 +76,6 @@ CONTROLS = {
     BM25: ("each query's first text by BM25 gives", "comes without labelling"),
 }
 
-Row = dict[str, Any]
-
 
 def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, seed: int) -> None:
     """Write each system's mean of each measure and its difference to the base and to the control, for each query part.
@@ -120,12 +119,12 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
 class PairedTests:
     """Paired tests of systems on the same queries, against the base and against the control with shuffled labels."""
 
-    base: Floats
-    control: Floats | None
+    base: Doubles
+    control: Doubles | None
     groups: NDArray[np.int64]
     chance: ResamplingSettings
 
-    def rows(self, name: str, values: Floats) -> list[Row]:
+    def rows(self, name: str, values: Doubles) -> list[Row]:
         """A system's rows of `comparison`, one per measure."""
         lift = compare_paired(values, self.base, self.groups, self.chance)
         control = None if name.endswith(SHUFFLED) else self.control
@@ -142,14 +141,14 @@ class PairedTests:
 
 def _measure_systems(
     tables: Tables, output: Output, queries: EvaluationQueries, labels: pa.Table
-) -> Iterator[tuple[str, Iterator[Floats]]]:
+) -> Iterator[tuple[str, Iterator[Doubles]]]:
     """Per-query values of each system and seed, shape (n_queries, n_measures); also writes them."""
     entries = tables.sql(ENTRIES).to_pylist()
     for system, entries_of_system in groupby(entries, key=itemgetter("system")):
         yield system, (_values(tables, output, queries, labels, entry) for entry in entries_of_system)
 
 
-def _values(tables: Tables, output: Output, queries: EvaluationQueries, labels: pa.Table, entry: Row) -> Floats:
+def _values(tables: Tables, output: Output, queries: EvaluationQueries, labels: pa.Table, entry: Row) -> Doubles:
     n, kinds = queries.rows.num_rows, len(MEASURES)
     values = compute_measures(
         [tables.sql(LISTS, list(entry.values()))], labels, queries.rows["query_id"].to_pylist(), MEASURES
@@ -162,7 +161,7 @@ def _values(tables: Tables, output: Output, queries: EvaluationQueries, labels: 
     return values
 
 
-def _mean(seeds: Sequence[Floats]) -> tuple[Floats, int]:
+def _mean(seeds: Sequence[Doubles]) -> tuple[Doubles, int]:
     """Per-query mean over seeds, and the number of seeds. Identical values stay bitwise identical, which a plain mean
     does not
     guarantee.

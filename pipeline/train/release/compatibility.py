@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from darklode.pipeline.base.models.precision import rounding
-from darklode.pipeline.train.release.adapter import Facts
+from darklode.pipeline.base.types import Facts
 
 MIN_COSINE = 0.9999
 """Minimum cosine of a text's vector in the index with the vector the base computes now; half precision keeps more."""

@@ -13,9 +13,9 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
 
 if TYPE_CHECKING:
+    from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.data.dataset import QuerySet
     from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
-    from darklode.pipeline.train.fit.weights import Floats
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials", "adapter_weights")
 TESTED = Stage("adapter_test", 2, READS, ("test_rankings",))

@@ -15,9 +15,10 @@ from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.base.models.precision import rounding
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.data.vectors import BaseEncoder, Floats
+from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.heads import Layers
 from darklode.pipeline.train.fit.methods import method_of
 from darklode.pipeline.train.fit.stage import TRAIN, chosen

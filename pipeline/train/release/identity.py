@@ -18,12 +18,14 @@ from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.chunk_texts import Digest
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models.local import fetch_hint, locate
+from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.release.adapter import FOLDER, RECORD, SAVED, Adapter, Facts, read_record
+from darklode.pipeline.train.release.adapter import FOLDER, RECORD, SAVED, Adapter, read_record
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import BaseEncoder, Floats, FrozenIndex
+    from darklode.pipeline.base.types import Floats
+    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
 
 DEPTH = 10
 QUERIES, TEXTS = 16, 16

@@ -18,7 +18,7 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.train.release.adapter import FOLDER as ENCODER
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import Floats
+    from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.release.adapter import Adapter
 
 FOLDER = "onnx"

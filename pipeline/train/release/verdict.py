@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import NoLift
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, POWER, detectable_gain, is_above_zero, is_gain
 from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 
@@ -23,7 +24,6 @@ VERDICT = Stage(
 DECIDES = "own positive"
 """The deciding part of the test: queries of clusters that training does not contain, sharing none of its positives."""
 
-Row = dict[str, Any]
 
 FACTS = """
     SELECT (SELECT min(tenant) FROM adaptation_queries) AS tenant,

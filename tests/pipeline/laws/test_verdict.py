@@ -5,10 +5,11 @@ import re
 import numpy as np
 import pytest
 
+from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws import verdict
 from darklode.pipeline.laws.curve_fitting import Fit
 from darklode.pipeline.laws.fit_stage import CHANCE
-from darklode.pipeline.laws.functional_forms import ADDITIVE, DataScale, Floats, LawPoints
+from darklode.pipeline.laws.functional_forms import ADDITIVE, DataScale, LawPoints
 from darklode.pipeline.laws.points import ENTROPY
 from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, LawResult, judge, largest, prediction_error
 
@@ -26,7 +27,7 @@ def judged(size: object, value: object, parameters: object = None, resamples: in
     return judge(LawPoints(sizes, models, values), CHANCE[ENTROPY], resamples, 0)
 
 
-def noisy(exact: Floats, spread: float) -> Floats:
+def noisy(exact: Doubles, spread: float) -> Doubles:
     return exact * np.exp(np.random.default_rng(1).normal(0, spread, len(exact)))
 
 

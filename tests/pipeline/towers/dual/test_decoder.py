@@ -12,10 +12,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.decoder import CONTENT, TITLE, is_causal
 from darklode.pipeline.towers.dual.stage import validation_sample_of
-from darklode.pipeline.towers.dual.towers import DualTowers, Floats
+from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.training import DualTrial, train_towers
 from darklode.pipeline.towers.dual.triplet_batches import Stream
 from darklode.pipeline.train.fit.loop import deterministic

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from darklode.pipeline.train.fit.heads import Floats, Head, Layers, dense, layers_of
+from darklode.pipeline.base.types import Floats
+from darklode.pipeline.train.fit.heads import Head, Layers, dense, layers_of
 from darklode.pipeline.train.fit.weights import as_rows, from_rows
 
 

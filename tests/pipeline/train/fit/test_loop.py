@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.train.data.dataset import Labels, Probabilities
 from darklode.pipeline.train.data.nearest import nearest
-from darklode.pipeline.train.data.vectors import Floats, Ints
 from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.loop import (
     EvalPoint,

@@ -14,8 +14,9 @@ from peft import PeftModel
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.base.models.precision import rounding
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.fit.heads import Floats, Head
+from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.trainable_encoder import START, TrainableEncoder
 from darklode.pipeline.train.fit.whitening import whiten
 from darklode.pipeline.train.release.adapter import ALONE as ADAPTER
