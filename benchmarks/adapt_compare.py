@@ -25,8 +25,8 @@ from benchmarks.report import RESULTS, machine, write
 from darklode.flows.jobs.compare_adapters import compared_settings
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import to_markdown
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.release.comparison import by_system, deciding, training_efforts
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings

@@ -28,8 +28,8 @@ from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.caching import cache_id, hash_queries
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

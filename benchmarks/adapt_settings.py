@@ -27,11 +27,11 @@ from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.pairs import PAIRS
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
-from darklode.pipeline.train.fit.methods import method_of
+from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -106,7 +106,7 @@ def tried(place: Place, name: str, seed: int) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(kept.read_text())
         return found
     began, settings = time.process_time(), AdaptSettings(**TRIALS[name])
-    method, asked = method_of(settings, place.base), place.task.validation
+    method, asked = create_method(settings, place.base), place.task.validation
     base = asked.ndcg(place.task.frozen, asked.vectors)
     best, courses = (base, 0.0, 0.0), dict[str, Any]()
     place.work.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def tested(place: Place, name: str, seed: int) -> Values:
     vectors = [asked.vectors, asked.vectors]
     if chosen["share"]:
         weights = dict(np.load(place.work / f"{name}, seed {seed}.npz"))
-        vectors[1] = method_of(AdaptSettings(**TRIALS[name]), place.base).vectors(weights, chosen["share"], asked)
+        vectors[1] = create_method(AdaptSettings(**TRIALS[name]), place.base).vectors(weights, chosen["share"], asked)
     frozen = place.task.frozen
     found = [frozen.rows_of(frozen.nearest(one, asked.index, 10)[0]) for one in vectors]
     lists = [asked._lists(frozen, *one) for one in found]

@@ -27,10 +27,10 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.data.pairs import PAIRS
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 from darklode.pipeline.train.fit.loop import deterministic
 from darklode.pipeline.train.fit.stage import TRAIN

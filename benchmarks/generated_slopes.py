@@ -40,8 +40,8 @@ from darklode.pipeline.laws.fit_stage import FIT
 from darklode.pipeline.laws.label_plan import PlanRequest
 from darklode.pipeline.laws.page import plan_sentences
 from darklode.pipeline.laws.plan_stage import PLAN
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

@@ -26,8 +26,8 @@ from darklode.pipeline.laws.fit_stage import accepted_laws
 from darklode.pipeline.laws.functional_forms import SIZE, LawPoints
 from darklode.pipeline.laws.label_plan import PlanRequest, plan_laws
 from darklode.pipeline.laws.prediction_intervals import confidence_band
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings

@@ -27,8 +27,8 @@ from benchmarks.stage_one import with_negatives
 from darklode.flows.jobs.run_laws import steps
 from darklode.flows.jobs.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings

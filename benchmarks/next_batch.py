@@ -43,10 +43,10 @@ from darklode.pipeline.laws.next_queries import next_queries
 from darklode.pipeline.prepare.cluster_sampling import QueryLsa, k_means, n_clusters
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
-from darklode.pipeline.train.fit.methods import method_of
+from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, CleanSettings, Settings
@@ -173,7 +173,7 @@ class Place:
         """nDCG@10 and entropy of each test query after learning from some, shape (n_queries, 2)."""
         bench, task = self.bench, self.bench.training_task("labels", 0)
         rows = np.sort(np.flatnonzero(np.isin(task.train.ids.to_pylist(), labelled)))
-        method = method_of(HEAD, bench.desk.base)
+        method = create_method(HEAD, bench.desk.base)
         learned = replace(task.with_queries(rows), is_complete=True)
         course = method.fit(learned, method.hyperparameters[0], seed, lambda *_: None)
         vectors = method.vectors(course.best_weights, 1.0, bench.queries)

@@ -27,8 +27,8 @@ from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.training import DualCollator, DualLoss, DualTrial, ValidationSample, train_towers
 from darklode.pipeline.towers.dual.triplet_batches import Stream
 from darklode.pipeline.towers.dual.triplets import TRIPLETS
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.loop import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings

@@ -38,10 +38,10 @@ from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers
 from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.training import DualTrial, ValidationSample, train_towers
 from darklode.pipeline.towers.dual.triplet_batches import Stream
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.loop import deterministic
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

@@ -35,9 +35,9 @@ from darklode.pipeline.towers.queries import QUERIES
 from darklode.pipeline.towers.stage import DISTIL
 from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 from darklode.pipeline.train.fit.loop import deterministic
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder

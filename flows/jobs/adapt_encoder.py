@@ -20,10 +20,10 @@ from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.registry import AdapterRegistry, is_registry
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource, resolve_tenant
 from darklode.pipeline.train.data.unjudged import HOLES, NOBODY, UnjudgedJudges, format_unjudged, judge_unjudged
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.stage import TRAIN, train
 from darklode.pipeline.train.release.adapter import Adapter
@@ -153,7 +153,7 @@ def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start
         DoesNotFit: that is another tenant's, or of another base.
         SettingsError: the method cannot begin with it.
     """
-    from darklode.pipeline.train.fit.warm_start import demand_head, start_from
+    from darklode.pipeline.train.release.warm_start import demand_head, start_from
 
     encoder, method = base.encoder, settings.adapt.method
     assert isinstance(encoder, SentenceTransformersSettings)

@@ -14,8 +14,8 @@ from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.unjudged import UnjudgedJudges
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.tenants import TENANTS, TenantJob, place_of, save_head
 from darklode.pipeline.train.fit.tenants import adapt_tenants as adapt_each

@@ -15,9 +15,9 @@ from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.data.unjudged import COMPARED_HOLES, NOBODY, UnjudgedJudges, judge_unjudged
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.ablation import COMPARED, compare
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.release.comparison import (

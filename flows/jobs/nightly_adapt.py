@@ -14,8 +14,8 @@ from darklode.flows.prefect.progress import reporter
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, DoesNotFit, HeldBack, NoLift, SettingsError
 from darklode.pipeline.serve.registry import AdapterRegistry
-from darklode.pipeline.train.fit.warm_start import demand_head
 from darklode.pipeline.train.release.adapter import Adapter
+from darklode.pipeline.train.release.warm_start import demand_head
 
 ADAPTED = "SELECT folder FROM adapted_tenants WHERE shipped = 'adapted' ORDER BY tenant"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from darklode.pipeline.laws.trainer import UNTRAINED, Tell, TrainedModel
-from darklode.pipeline.train.fit.methods import method_of
+from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.model_selection import ValidationScore, best_score, preference, score_shares
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -45,14 +45,14 @@ class AdapterTrainer:
         return self.adapt.temperature
 
     def settings(self, bench: GridEvaluator) -> int:
-        return len(method_of(self.adapt, bench.desk.base).hyperparameters)
+        return len(create_method(self.adapt, bench.desk.base).hyperparameters)
 
     def looked_at(self, queries: int) -> int:
         return queries
 
     def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
         """Keeps the best weights of all settings and their best share of the way from the base."""
-        method = method_of(self.adapt, bench.desk.base)
+        method = create_method(self.adapt, bench.desk.base)
         best_model: tuple[ValidationScore, float, Any] | None = None
         for setting in method.hyperparameters:
             about = f"{cell.name}, {method.about} {setting:g}"

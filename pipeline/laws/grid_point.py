@@ -32,7 +32,8 @@ from darklode.schemas.laws import OWN_SOURCES, LawSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Ints
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 Teacher = Callable[[Task, int], Task]
 """Builds the training task of a source for a seed."""

@@ -24,7 +24,7 @@ from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import LawSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import BaseEncoder
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
 
 GRID = replace(POINTS, version=5, reads=READS)
 """The stage `points`, with trained instead of imported points."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
     from darklode.pipeline.train.data.dataset import Task
     from darklode.pipeline.train.data.vectors import FrozenIndex
-    from darklode.pipeline.train.fit.weights import Weights
+    from darklode.pipeline.train.types import Weights
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from darklode.pipeline.train.fit.distributed import is_leader, wait_for_all
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.types import Weights
 
 if TYPE_CHECKING:
     from darklode.pipeline.towers.periodic_evaluation import MonitorHistory

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, NoCheckpoints
 from darklode.pipeline.towers.loss import distillation, parts
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, Tell, TrainingMonitor, format_loss
+from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, TrainingMonitor, format_loss
 from darklode.pipeline.towers.student import Student
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit import library_trainer
+from darklode.pipeline.train.types import OnStep
 from darklode.schemas.towers import TowerSettings
 
 LOOKS = 20
@@ -101,7 +102,7 @@ def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and w
     rate: float,
     student: Student,
     seed: int,
-    tell: Tell,
+    tell: OnStep,
     checkpoint_store: CheckpointStore | None = None,
 ) -> MonitorHistory[DistillationEval]:
     """Train a student with the trainer of sentence-transformers: AdamW, linear warm-up and decay.
@@ -149,7 +150,7 @@ class _DistillationMonitor(TrainingMonitor[DistillationEval]):
     """Evaluates the distance between student and teacher."""
 
     def __init__(
-        self, lesson: DistillationTask, steps: int, student: Student, tell: Tell, checkpoints: Checkpoints
+        self, lesson: DistillationTask, steps: int, student: Student, tell: OnStep, checkpoints: Checkpoints
     ) -> None:
         super().__init__(steps, LOOKS, checkpoints, tell)
         self._lesson, self._student = lesson, student

@@ -18,8 +18,9 @@ from darklode.schemas.tower_tables import DISTILLATION_TRIALS, TOWER_HEALTH, TOW
 if TYPE_CHECKING:
     from darklode.pipeline.towers.student import Student
     from darklode.pipeline.towers.teacher_student import TeacherPair
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 READS = (*LABELLED, TOWER_QUERIES.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)

@@ -8,8 +8,8 @@ from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.stage import DISTIL, graduate
 from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.loop import deterministic
 from darklode.pipeline.train.release.folder import assemble, check_like, is_up_to_date, probes, save_folder
 from darklode.pipeline.train.release.identity import fingerprint, record

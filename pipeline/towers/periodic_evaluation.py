@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -11,9 +10,7 @@ import torch
 from torch import Tensor
 
 from darklode.pipeline.towers.checkpoint import Checkpoints
-from darklode.pipeline.train.fit.weights import Weights
-
-Tell = Callable[[int, str], None]
+from darklode.pipeline.train.types import OnStep, Weights
 
 
 def format_loss(loss: float | None, digits: int) -> str:
@@ -73,7 +70,7 @@ class TrainingMonitor(ABC, Generic[Seen]):
         losses: loss parts of each step since the last evaluation.
     """
 
-    def __init__(self, steps: int, looks: int, checkpoints: Checkpoints, tell: Tell) -> None:
+    def __init__(self, steps: int, looks: int, checkpoints: Checkpoints, tell: OnStep) -> None:
         self.course, self.losses = MonitorHistory[Seen](), list[Tensor]()
         self._steps, self._every = steps, max(1, steps // looks)
         self._checkpoints, self._tell = checkpoints, tell

@@ -20,7 +20,7 @@ from darklode.schemas.tower_tables import DUAL_TRIALS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import BaseEncoder
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
 
 LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 READS = (*LABELLED, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name)

@@ -22,8 +22,8 @@ from darklode.pipeline.towers.initialization import fit_linear_map, unit
 from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.train.fit.distributed import mine
 from darklode.pipeline.train.fit.trainable_encoder import add_lora, trainable
-from darklode.pipeline.train.fit.weights import Weights
 from darklode.pipeline.train.release.folder import modules
+from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings, View
 

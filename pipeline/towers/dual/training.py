@@ -18,8 +18,9 @@ from darklode.pipeline.towers.distillation import adamw, schedule
 from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
 from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.triplet_batches import Stream, allowed_pairs
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, Tell, TrainingMonitor, format_loss
+from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, TrainingMonitor, format_loss
 from darklode.pipeline.train.fit import library_trainer
+from darklode.pipeline.train.types import OnStep
 from darklode.schemas.towers import DualSettings
 
 LOOKS = 10
@@ -82,7 +83,7 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
     towers: DualTowers,
     dual: DualSettings,
     trial: DualTrial,
-    tell: Tell,
+    tell: OnStep,
     checkpoint_store: CheckpointStore | None = None,
 ) -> MonitorHistory[DualEval]:
     """Train both towers with the trainer of sentence-transformers.
@@ -209,7 +210,7 @@ class _DualMonitor(TrainingMonitor[DualEval]):
     """Evaluates how high validation queries rank their positives."""
 
     def __init__(
-        self, sample: ValidationSample, towers: DualTowers, dual: DualSettings, tell: Tell, checkpoints: Checkpoints
+        self, sample: ValidationSample, towers: DualTowers, dual: DualSettings, tell: OnStep, checkpoints: Checkpoints
     ) -> None:
         super().__init__(dual.steps, LOOKS, checkpoints, tell)
         self._sample, self._towers = sample, towers

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.segmentation import longest_sentence
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.sources import texts_of
-from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+from darklode.pipeline.train.data.vectors import FrozenIndex
 
 
 def inverse_cloze(base: BaseEncoder, frozen: FrozenIndex) -> Callable[[Task, int], Task]:

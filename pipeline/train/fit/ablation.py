@@ -20,13 +20,13 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
     from darklode.pipeline.train.fit.baselines import Baseline
-    from darklode.pipeline.train.fit.loop import Tell
     from darklode.pipeline.train.fit.methods import Method
     from darklode.pipeline.train.fit.model_selection import ValidationScore
-    from darklode.pipeline.train.fit.weights import Weights
+    from darklode.pipeline.train.types import OnStep, Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 COMPARED = Stage("adapt_compare", 4, READS, (COMPARISON_LISTS.name,))
@@ -158,7 +158,7 @@ class _Baseline:
             setting, bests[number], method.fit(taught, setting, self.seed, self._tell(method, setting)).best_weights
         )
 
-    def _tell(self, method: Method, setting: float, where: str = "") -> Tell:
+    def _tell(self, method: Method, setting: float, where: str = "") -> OnStep:
         about = f"{self.rival.name}, seed {self.seed}, {where}{method.about} {setting:g}"
         return lambda step, message: self.output.progress(step, self.rival.settings.steps, f"{about}: {message}")
 

@@ -15,9 +15,10 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Ints
 from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
-from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+from darklode.pipeline.train.data.vectors import FrozenIndex
 from darklode.pipeline.train.release.headroom import by_value
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -44,9 +45,9 @@ RRF = 60
 
 
 def _method(settings: AdaptSettings, base: BaseEncoder) -> Method:
-    from darklode.pipeline.train.fit.methods import method_of
+    from darklode.pipeline.train.fit.method_registry import create_method
 
-    return method_of(settings, base)
+    return create_method(settings, base)
 
 
 def _joint(settings: AdaptSettings, base: BaseEncoder) -> Method:

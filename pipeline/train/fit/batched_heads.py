@@ -18,18 +18,17 @@ from torch.nn import functional
 
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.dataset import QuerySet, Task
-from darklode.pipeline.train.fit.heads import LAYERS, Head, Layers, name_tensors
+from darklode.pipeline.train.fit.heads import LAYERS, Head, name_tensors
 from darklode.pipeline.train.fit.loop import (
     LONGEST,
     Batch,
     BatchSampler,
-    Tell,
     TrainingHistory,
     TrainingLoop,
     batch_loss,
     deterministic,
 )
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.types import Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 Kind = TypeVar("Kind", bound=np.generic)
@@ -54,7 +53,7 @@ class StackedTrial:
     task: Task
     rate: float
     seed: int
-    tell: Tell
+    tell: OnStep
     start: Layers | None = None
     anchored: bool = False
 
@@ -197,7 +196,7 @@ class StackSlice:
     index: int
 
     def vectors(self, queries: QuerySet) -> Floats:
-        return Head.from_layers(self.stack.layers(self.index)).vectors(queries)
+        return Head.from_layers(self.stack.layers(self.index)).apply_to(queries.vectors)
 
     def state(self) -> Weights:
         return name_tensors(self.stack.layers(self.index))

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.data.negatives import Negatives
-from darklode.pipeline.train.fit.heads import Layers
+from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)

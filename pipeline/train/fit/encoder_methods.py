@@ -13,17 +13,18 @@ from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.fit.heads import Layers, name_tensors
-from darklode.pipeline.train.fit.loop import Tell, TrainingHistory, deterministic
+from darklode.pipeline.train.fit.heads import name_tensors
+from darklode.pipeline.train.fit.loop import TrainingHistory, deterministic
 from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trainable_encoder import START, TrainableEncoder
-from darklode.pipeline.train.fit.weights import Weights
 from darklode.pipeline.train.fit.whitening import best_whitening
+from darklode.pipeline.train.types import Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
 
@@ -45,7 +46,7 @@ class EncoderMethod:
         """The learning rates."""
         return self._settings.learning_rates or RATES[self._settings.method]
 
-    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, seed: int, tell: OnStep) -> TrainingHistory:
         from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 
         weight = self._start(task) if self._settings.start == "whitened" else None

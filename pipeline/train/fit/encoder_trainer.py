@@ -9,13 +9,14 @@ from torch import Tensor, nn
 from darklode.pipeline.base.types import Ints
 from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.fit import library_trainer
-from darklode.pipeline.train.fit.loop import BatchSampler, Tell, TrainingHistory, TrainingLoop
+from darklode.pipeline.train.fit.loop import BatchSampler, TrainingHistory, TrainingLoop
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
+from darklode.pipeline.train.types import OnStep
 from darklode.schemas.adaptation import AdaptSettings
 
 
 def train_encoder(
-    task: Task, settings: AdaptSettings, rate: float, encoder: TrainableEncoder, seed: int, tell: Tell
+    task: Task, settings: AdaptSettings, rate: float, encoder: TrainableEncoder, seed: int, tell: OnStep
 ) -> TrainingHistory:
     """Train an encoder with AdamW and a cosine schedule, sharing mining, evaluation and loss with heads.
 

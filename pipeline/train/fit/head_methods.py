@@ -13,16 +13,17 @@ from darklode.pipeline.train.data.negatives import mine_negatives
 from darklode.pipeline.train.fit.batched_heads import StackedTrial
 from darklode.pipeline.train.fit.batched_training import trainer
 from darklode.pipeline.train.fit.closed_form import RIDGES, STEPS, solutions
-from darklode.pipeline.train.fit.heads import Head, Layers, dense, layers_of, name_tensors
-from darklode.pipeline.train.fit.loop import Tell, TrainingHistory, deterministic
+from darklode.pipeline.train.fit.heads import Head, dense, layers_of, name_tensors
+from darklode.pipeline.train.fit.loop import TrainingHistory, deterministic
 from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
-from darklode.pipeline.train.fit.weights import Weights
 from darklode.pipeline.train.fit.whitening import POWERS, best_whitening, whitenings
+from darklode.pipeline.train.types import Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 
 RATES = (3e-5, 1e-4, 3e-4)
@@ -43,7 +44,7 @@ class HeadMethod:
         """The learning rates."""
         return self._settings.learning_rates or RATES
 
-    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, seed: int, tell: OnStep) -> TrainingHistory:
         if self._base.start:
             return trainer()(StackedTrial(task, setting, seed, tell, self._base.start.layers), self._settings)
         begins = self._settings.start == "whitened" and self._settings.method == "linear"
@@ -54,7 +55,7 @@ class HeadMethod:
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Applies the head to base vectors; no query is encoded again."""
         with deterministic(0):
-            return _head(weights, share).vectors(queries)
+            return _head(weights, share).apply_to(queries.vectors)
 
     def transform_index(self, frozen: FrozenIndex, _weights: Weights, _share: float) -> FrozenIndex:
         return frozen
@@ -95,7 +96,7 @@ class ClosedFormMethod(HeadMethod):
         """The ridges."""
         return RIDGES
 
-    def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, _seed: int, tell: OnStep) -> TrainingHistory:
         """Deterministic; the seed is unused."""
         solution = self._solved(task)[setting]
         tell(self._settings.steps, "solved")
@@ -120,7 +121,7 @@ class WhiteningMethod(HeadMethod):
         """The powers."""
         return POWERS
 
-    def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, _seed: int, tell: OnStep) -> TrainingHistory:
         """Deterministic; the seed is unused."""
         whitening = self._maps(task)[setting]
         tell(self._settings.steps, "solved")

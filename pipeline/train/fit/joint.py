@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+from darklode.pipeline.train.data.vectors import FrozenIndex
 from darklode.pipeline.train.fit.encoder_methods import EncoderMethod
 from darklode.pipeline.train.fit.encoder_trainer import QueryLoss, fit_encoder
-from darklode.pipeline.train.fit.loop import LOOK, Tell, TrainingHistory, TrainingLoop, batch_loss, deterministic
+from darklode.pipeline.train.fit.loop import LOOK, TrainingHistory, TrainingLoop, batch_loss, deterministic
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.types import OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 
@@ -34,7 +35,7 @@ class JointMethod(EncoderMethod):
 
     shares: Sequence[float] = (1.0,)
 
-    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, seed: int, tell: OnStep) -> TrainingHistory:
         with deterministic(seed):
             encoder = self._open()
             lesson = JointTraining(task, self._settings, seed, encoder, tell)

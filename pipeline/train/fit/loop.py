@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,7 +18,7 @@ from darklode.pipeline.train.data.negatives import Negatives, mine_negatives
 from darklode.pipeline.train.data.vectors import spans
 from darklode.pipeline.train.fit.loss import divergence, info_nce, squared_shift
 from darklode.pipeline.train.fit.progress import format_history
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.types import OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 LOOK = 50
@@ -29,8 +29,6 @@ FALLS = 3
 
 LONGEST = 1.0
 """Maximum gradient norm."""
-
-Tell = Callable[[int, str], None]
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ class TrainingLoop:
     """
 
     def __init__(
-        self, task: Task, settings: AdaptSettings, seed: int, pupil: Model, tell: Tell, anchor: Floats | None = None
+        self, task: Task, settings: AdaptSettings, seed: int, pupil: Model, tell: OnStep, anchor: Floats | None = None
     ) -> None:
         self.course, self.losses = TrainingHistory(is_complete=task.is_complete), list[torch.Tensor]()
         self.task, self.settings, self.pupil, self._tell = task, settings, pupil, tell

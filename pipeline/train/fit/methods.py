@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.train.fit.heads import Layers
-from darklode.pipeline.train.fit.loop import Tell, TrainingHistory
-from darklode.pipeline.train.fit.weights import Weights
-from darklode.schemas.adaptation import HEADS, AdaptSettings
+from darklode.pipeline.train.fit.loop import TrainingHistory
+from darklode.pipeline.train.types import Layers, OnStep, Weights
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the way from base weights to trained weights (Wortsman et al. 2022, WiSE-FT)."""
@@ -34,7 +32,7 @@ class Method(Protocol):
     def hyperparameters(self) -> Sequence[float]:
         """Values to try, one trial each."""
 
-    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, seed: int, tell: OnStep) -> TrainingHistory:
         """Run one trial."""
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
@@ -68,15 +66,3 @@ class PerTaskCache(Generic[Found]):
         if self._cached is None or self._cached[0] is not task:
             self._cached = task, self._find(task)
         return self._cached[1]
-
-
-def method_of(settings: AdaptSettings, base: BaseEncoder) -> Method:
-    """The configured method."""
-    from darklode.pipeline.train.fit.head_methods import ClosedFormMethod, HeadMethod, WhiteningMethod
-
-    if settings.method in HEADS:
-        kinds = {"closed_form": ClosedFormMethod, "whitened": WhiteningMethod}
-        return kinds.get(settings.method, HeadMethod)(settings, base)
-    from darklode.pipeline.train.fit.encoder_methods import EncoderMethod
-
-    return EncoderMethod(settings, base)

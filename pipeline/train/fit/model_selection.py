@@ -16,7 +16,7 @@ from darklode.pipeline.train.data.dataset import QuerySet, Task
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.fit.methods import Method
-    from darklode.pipeline.train.fit.weights import Weights
+    from darklode.pipeline.train.types import Weights
 
 ENOUGH = 100
 """Minimum number of validation queries: selection on fewer is chance (27 queries selected settings that lost up to

@@ -15,12 +15,11 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS, ADAPTER_WEIGHTS, TRAINING_LOG
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder
-    from darklode.pipeline.train.fit.loop import Tell
     from darklode.pipeline.train.fit.methods import Method
     from darklode.pipeline.train.fit.model_selection import ValidationScore
-    from darklode.pipeline.train.fit.weights import Weights
+    from darklode.pipeline.train.types import OnStep, Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 TRAIN = Stage("adaptation_trials", 6, READS, ("training_log", "adaptation_trials", "adapter_weights"))
@@ -74,9 +73,9 @@ class _Trials:
     @property
     def method(self) -> Method:
         """A new instance each time, because a method caches what it computed of a task."""
-        from darklode.pipeline.train.fit.methods import method_of
+        from darklode.pipeline.train.fit.method_registry import create_method
 
-        return method_of(self.settings, self.base)
+        return create_method(self.settings, self.base)
 
     def on_validation(self) -> None:
         method = self.method
@@ -149,7 +148,7 @@ class _Trials:
             rows.append(unit.facts)
         return rows
 
-    def _tell(self, method: Method, number: int, done: int, trials: int, where: str = "") -> Tell:
+    def _tell(self, method: Method, number: int, done: int, trials: int, where: str = "") -> OnStep:
         """Progress callback of a trial; `done` of `trials` trials came before it."""
         steps, setting = self.settings.steps, method.hyperparameters[number]
 

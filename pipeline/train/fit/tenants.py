@@ -15,8 +15,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Ste
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.stage import chosen
 from darklode.pipeline.train.release.adapter import ALONE, HEAD, RECORD, read_record
 from darklode.pipeline.train.release.identity import SCORES, fingerprint, record
@@ -119,7 +119,7 @@ def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
         base: the encoder that was adapted.
         adapt: a head method.
     """
-    from darklode.pipeline.train.fit.methods import method_of
+    from darklode.pipeline.train.fit.method_registry import create_method
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
     tables, files = run.tables(*VERDICT.reads[:3], "adapter_verdict"), dict[str, bytes]()
@@ -127,7 +127,7 @@ def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
         score, weights = chosen(tables)
         files = {
             f"{ALONE}/{name}": data
-            for name, data in method_of(adapt, base).export_tensors(weights, score["share"]).items()
+            for name, data in create_method(adapt, base).export_tensors(weights, score["share"]).items()
         }
     if run.store.read(HEAD) != files.get(HEAD):
         run.store.delete_folder(ALONE)

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts, with_prompt
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
-    from darklode.pipeline.train.fit.heads import Layers
+    from darklode.pipeline.train.types import Layers
 
 RECORD, FOLDER, ALONE = "adapter.json", "query_encoder", "adapter"
 SAVED = f"{FOLDER}/darklode.json"

@@ -17,13 +17,13 @@ from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.base.models.precision import rounding
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.data.vectors import BaseEncoder
-from darklode.pipeline.train.fit.heads import Layers
-from darklode.pipeline.train.fit.methods import method_of
+from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.stage import TRAIN, chosen
 from darklode.pipeline.train.release.adapter import ALONE, FOLDER, SAVED
 from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
+from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
 
 Check = Callable[[Any], Floats]
@@ -52,7 +52,7 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
     queries = QuerySet.from_texts(texts, base)
     expected, layers, alone = queries.vectors, Layers(), dict[str, bytes]()
     if read_verdict(tables)["shipped"] == "adapted":
-        method, (score, weights) = method_of(adapt, base), chosen(tables)
+        method, (score, weights) = create_method(adapt, base), chosen(tables)
         expected, alone = (
             method.vectors(weights, score["share"], queries),
             method.export_tensors(weights, score["share"]),

@@ -15,8 +15,9 @@ from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, detectable_gain
 from darklode.schemas.adaptation_tables import HEADROOM
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 HEADROOM_STAGE = Stage("headroom", 4, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
 

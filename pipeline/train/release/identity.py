@@ -25,7 +25,8 @@ from darklode.pipeline.train.release.adapter import FOLDER, RECORD, SAVED, Adapt
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 DEPTH = 10
 QUERIES, TEXTS = 16, 16

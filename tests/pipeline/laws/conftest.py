@@ -12,7 +12,7 @@ from darklode.pipeline.base.sharding import here
 from darklode.pipeline.laws.grid_point import GridContext, GridEvaluator, release
 from darklode.pipeline.laws.tower_trainer import DualTowerTrainer
 from darklode.pipeline.laws.trainer import GridTrainer
-from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.settings import Settings

@@ -15,7 +15,7 @@ from darklode.pipeline.towers import checkpoint
 from darklode.pipeline.towers.checkpoint import Checkpoints, NoCheckpoints
 from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
 from darklode.pipeline.towers.stage import DISTIL
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.types import Weights
 from helpers.environment import with_paths
 
 from .conftest import Distilled

@@ -7,7 +7,7 @@ import torch
 
 from darklode.pipeline.towers.checkpoint import Checkpoints, NoCheckpoints
 from darklode.pipeline.towers.periodic_evaluation import TrainingMonitor
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.types import Weights
 
 WORTH = {0: 1.0, 3: 3.0, 6: 3.0, 9: 2.0, 10: 0.0}
 

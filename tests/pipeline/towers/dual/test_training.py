@@ -21,8 +21,9 @@ from darklode.pipeline.towers.dual.training import (
     train_towers,
 )
 from darklode.pipeline.towers.dual.triplet_batches import Stream
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, Tell
+from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
 from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.types import OnStep
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
 from helpers.environment import with_paths
@@ -38,7 +39,7 @@ def looked(both: Trained) -> ValidationSample:
 
 
 def course_of(
-    both: Trained, dual: DualSettings = SHORT, rate: float = RATE, tell: Tell = lambda *_: None
+    both: Trained, dual: DualSettings = SHORT, rate: float = RATE, tell: OnStep = lambda *_: None
 ) -> MonitorHistory[DualEval]:
     with deterministic(1):
         towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)

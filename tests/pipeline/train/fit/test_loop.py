@@ -18,7 +18,7 @@ from darklode.pipeline.train.fit.loop import (
     target_distribution,
     vector_spread,
 )
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 

@@ -13,7 +13,7 @@ from darklode.pipeline.train.fit import whitening
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
 from darklode.pipeline.train.fit.head_methods import HeadMethod, WhiteningMethod
 from darklode.pipeline.train.fit.heads import Head
-from darklode.pipeline.train.fit.methods import method_of
+from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.whitening import POWERS, best_whitening, whiten, whitenings
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -74,7 +74,7 @@ def test_no_label_of_a_training_query_is_read(adapted: Adapted) -> None:
         WhiteningMethod(settings, adapted.base).fit(one, 0.5, 0, lambda *_: None).best_weights for one in (task, bare)
     ]
     assert found[0]["0.weight"].tobytes() == found[1]["0.weight"].tobytes()
-    vectors = method_of(settings, adapted.base).vectors(found[0], 1.0, task.validation)
+    vectors = create_method(settings, adapted.base).vectors(found[0], 1.0, task.validation)
     np.testing.assert_allclose(vectors, whiten(task.validation.vectors, dict(whitenings(task))[0.5]), atol=1e-5)
 
 

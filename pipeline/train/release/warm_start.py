@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from darklode.pipeline.base.errors import DoesNotFit, SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.base_encoder import InitialHead
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.identity import identity
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.fit.heads import Layers
+    pass
 
 METHODS = ("linear", "ffn")
 SAME = ("encoder", "weights", "pooling", "query prompt", "tokens", "cut")
-
-
-@dataclass(frozen=True)
-class InitialMap:
-    """The initial model.
-
-    Attributes:
-        url: the adapter's folder.
-        weights: hash of its files.
-        layers: of its head; None: it is the base.
-        learned: queries that it and its predecessors were trained on: they must not test its successors.
-    """
-
-    url: str
-    weights: str
-    layers: Layers | None
-    learned: Sequence[str]
 
 
 def demand_head(method: str) -> None:
@@ -45,7 +27,7 @@ def demand_head(method: str) -> None:
         raise SettingsError(f"adapt.method {method} begins with its base; --warm-start is for {' and '.join(METHODS)}")
 
 
-def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> InitialMap:
+def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> InitialHead:
     """Initialize from an adapter.
 
     Args:
@@ -73,4 +55,4 @@ def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSetti
     if adapter.ships and len(layers) != LAYERS[method]:
         raise SettingsError(f"{adapter.store.url} is no {method} head: {method} cannot begin with it")
     learned = adapter.facts.get("learned", [])
-    return InitialMap(adapter.store.url, adapter.facts["weights"], add_residual(layers) if layers else None, learned)
+    return InitialHead(adapter.store.url, adapter.facts["weights"], add_residual(layers) if layers else None, learned)

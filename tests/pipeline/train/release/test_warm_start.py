@@ -13,8 +13,8 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit, NoLift, SettingsError
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.train.fit.heads import Head, add_residual, dense
-from darklode.pipeline.train.fit.warm_start import start_from
 from darklode.pipeline.train.release.adapter import RECORD, Adapter
+from darklode.pipeline.train.release.warm_start import start_from
 from helpers.adapted import TENANT, model_in
 from helpers.runs import read
 
