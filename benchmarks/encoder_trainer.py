@@ -31,8 +31,8 @@ from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.data.pairs import PAIRS
 from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.encoder_trainer import train_encoder
-from darklode.pipeline.train.fit.loop import deterministic
 from darklode.pipeline.train.fit.stage import TRAIN
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
 from darklode.schemas.adaptation import AdaptSettings

@@ -123,7 +123,7 @@ class Place:
         out.execute(step.plan(out), step.execute)
         bench = GridEvaluator.from_context(GridContext(out.tables(), base, AdapterTrainer(HEAD), LawSettings(), 0))
         undivided = not (collections / name / "qrels" / "train.tsv").exists()
-        asked = [one.partition("-")[0] if undivided else one for one in bench.queries.ids.to_pylist()]
+        asked = [one.partition("-")[0] if undivided else one for one in bench.data.queries.ids.to_pylist()]
         threads = np.unique(asked, return_inverse=True)[1].reshape(-1)
         return cls(bench, work, _apart(bench), _clusters(bench), threads)
 
@@ -135,7 +135,7 @@ class Place:
 
     def candidates(self, labelled: list[str]) -> Rows:
         """What `next_queries` leaves with so many labelled, by id, and what orders look at."""
-        train, asked = self.bench.task.train, self.bench.queries
+        train, asked = self.bench.data.task.train, self.bench.data.queries
         folder = Path(tempfile.mkdtemp(dir=self.work))
         run, out = Run(str(folder / "run")), Run(str(folder / "out"))
         names, texts = (train.ids.to_pylist() + asked.ids.to_pylist(), [*train.texts, *asked.texts])
@@ -162,7 +162,7 @@ class Place:
         mine = self.clusters[candidate]
         turn = np.array([int((mine[:place] == one).sum()) + 1 for place, one in enumerate(mine)])
         return {
-            "id": np.array(self.bench.task.train.ids.to_pylist())[candidate],
+            "id": np.array(self.bench.data.task.train.ids.to_pylist())[candidate],
             "own": self.apart[candidate],
             "dispute": dispute[mine],
             "labels": np.bincount(self.clusters[labelled], minlength=n)[mine],
@@ -173,21 +173,23 @@ class Place:
         """nDCG@10 and entropy of each test query after learning from some, shape (n_queries, 2)."""
         bench, task = self.bench, self.bench.training_task("labels", 0)
         rows = np.sort(np.flatnonzero(np.isin(task.train.ids.to_pylist(), labelled)))
-        method = create_method(HEAD, bench.desk.base)
-        learned = replace(task.with_queries(rows), is_complete=True)
+        method = create_method(HEAD, bench.context.base)
+        learned = replace(task.with_queries(rows), keep_last=True)
         course = method.fit(learned, method.hyperparameters[0], seed, lambda *_: None)
-        vectors = method.vectors(course.best_weights, 1.0, bench.queries)
-        lists = bench.queries.ranking(task.frozen, vectors, TOP)
-        reached = compute_measures([lists], bench.queries.labels, bench.queries.ids.to_pylist(), ["nDCG@10"])[:, 0]
-        each = bench.pairs.entropy(task.frozen, vectors, HEAD.temperature)
-        n = len(bench.queries)
-        entropy = np.bincount(bench.pairs.query, each, n) / np.bincount(bench.pairs.query, minlength=n)
+        vectors = method.vectors(course.best_weights, 1.0, bench.data.queries)
+        lists = bench.data.queries.ranking(task.frozen, vectors, TOP)
+        reached = compute_measures([lists], bench.data.queries.labels, bench.data.queries.ids.to_pylist(), ["nDCG@10"])[
+            :, 0
+        ]
+        each = bench.negatives.entropy(task.frozen, vectors, HEAD.temperature)
+        n = len(bench.data.queries)
+        entropy = np.bincount(bench.negatives.query, each, n) / np.bincount(bench.negatives.query, minlength=n)
         return np.column_stack([reached, entropy])
 
 
 def _clusters(bench: GridEvaluator) -> Ints:
     """k-means over all queries, as in cleaning; those of the queries to learn from."""
-    train, asked = bench.task.train, bench.queries
+    train, asked = bench.data.task.train, bench.data.queries
     order = np.argsort(train.ids.to_pylist() + asked.ids.to_pylist(), kind="stable")
     texts = [[*train.texts, *asked.texts][place] for place in order]
     vectors = QueryLsa.fit(texts, CLUSTERS).encode_queries(texts)
@@ -197,7 +199,7 @@ def _clusters(bench: GridEvaluator) -> Ints:
 
 def _apart(bench: GridEvaluator) -> Floats:
     """How far the lists of each query to learn from differ: 0, where all are the same, 1, where no two share a text."""
-    frozen, train, source = bench.task.frozen, bench.task.train, bench.desk.base.sources[0]
+    frozen, train, source = bench.data.task.frozen, bench.data.task.train, bench.context.base.sources[0]
     n = len(frozen.texts)
     with tempfile.TemporaryDirectory() as scratch:
         corpus = Corpus(lambda: (some.to_pylist() for _, some in source.iterate_hashes(TENANT)), n, Path(scratch))

@@ -24,12 +24,13 @@ from darklode.flows.jobs.train_both_towers import steps, topical
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.towers.distillation import adamw, schedule
 from darklode.pipeline.towers.dual.towers import DualTowers
-from darklode.pipeline.towers.dual.training import DualCollator, DualLoss, DualTrial, ValidationSample, train_towers
+from darklode.pipeline.towers.dual.training import DualCollator, DualLoss, ValidationSample, train_towers
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
 from darklode.pipeline.towers.dual.triplet_batches import Stream
 from darklode.pipeline.towers.dual.triplets import TRIPLETS
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
@@ -111,7 +112,7 @@ def by_the_trainer(tables: Tables, dual: DualSettings) -> float:
             look,
             towers,
             dual,
-            DualTrial(RATE, dual.temperatures[0], 0),
+            TrialSettings(RATE, dual.temperatures[0], 0),
             lambda *_: seen.append(time.process_time()),
         )
     return dual.steps / (seen[-1] - seen[0])

@@ -36,11 +36,12 @@ from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers
 from darklode.pipeline.towers.dual.towers import DualTowers
-from darklode.pipeline.towers.dual.training import DualTrial, ValidationSample, train_towers
+from darklode.pipeline.towers.dual.training import ValidationSample, train_towers
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
 from darklode.pipeline.towers.dual.triplet_batches import Stream
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
@@ -112,7 +113,7 @@ def trained(task: Task, dual: DualSettings, seed: int, *, begins: bool) -> DualT
         if not begins:
             with torch.autocast("cpu", torch.bfloat16):
                 stream = Stream(task.tables, dual.batch, seed)
-                train_towers(stream, look, towers, dual, DualTrial(RATE, 0.05, seed), lambda *_: None)
+                train_towers(stream, look, towers, dual, TrialSettings(RATE, 0.05, seed), lambda *_: None)
     return towers
 
 

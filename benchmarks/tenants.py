@@ -25,7 +25,7 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
 from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
 from darklode.pipeline.train.data.vectors import FrozenIndex
-from darklode.pipeline.train.fit import loop
+from darklode.pipeline.train.fit import adaptation_trial
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
@@ -94,7 +94,7 @@ def _questions(vectors: list[Floats], right: list[NDArray[np.int64]]) -> QuerySe
 def spent(kind: str, tenants: int) -> dict[str, float]:
     """In this process: train, for processor seconds, peak memory and how many tenants gained on validation."""
     settings = AdaptSettings(steps=STEPS if kind == "heads" else STEPS * tenants, refresh_steps=STEPS * tenants)
-    loop.LOOK = settings.steps
+    adaptation_trial.EVALUATION_STEPS = settings.steps
     told = lambda *_: None  # noqa: E731
     tasks = [task(range(n, n + 1)) for n in range(tenants)] if kind == "heads" else [task(range(tenants))]
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

@@ -38,11 +38,11 @@ from darklode.pipeline.towers.distillation import DistillationTask, distances, t
 from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers
 from darklode.pipeline.towers.dual.training import ValidationSample
 from darklode.pipeline.towers.evaluation import measure_speed
-from darklode.pipeline.towers.stage import FIRST
+from darklode.pipeline.towers.stage import N_INITIALIZATION_QUERIES
 from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.folder import assemble
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import CacheSettings
@@ -112,7 +112,7 @@ def distilled(task: Task, root: Path, given: argparse.Namespace) -> Row:
     settings = TowerSettings(layers=SMALL, steps=given.distil, batch=64)
     with deterministic(0):
         lesson, student = DistillationTask(pa.array(learned), pair, QuerySet.from_texts(held, pair)), pair.open()
-        student.initialize(*lesson.draw(FIRST, 0))
+        student.initialize(*lesson.sample(N_INITIALIZATION_QUERIES, 0))
         course = train_student(
             lesson, settings, 3e-4, student, 0, lambda step, seen: print(NOTE, step, seen, flush=True)
         )

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.towers.stage import graduate, query_set
+from darklode.pipeline.towers.stage import load_best_student, query_set
 from darklode.pipeline.train.release.evaluation import LABELS, QUERIES, test_queries, write_rankings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tables import TABLES
@@ -49,12 +49,12 @@ def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: Teache
     Raises:
         ArtifactError: no test query has a positive.
     """
-    from darklode.pipeline.train.fit.loop import deterministic
+    from darklode.pipeline.train.fit.determinism import deterministic
 
     frozen = base.open(tables)
     labelled = test_queries(tables, frozen)
     with deterministic(0):
-        student = graduate(tables, pair)
+        student = load_best_student(tables, pair)
         systems = {"teacher": pair.queries(labelled.texts), "student": student.vectors(labelled)}
         write_rankings(tables, output, labelled, frozen, systems)
         rows = [_agreement_row(frozen, student, side, query_set(tables, pair, side)) for side in SIDES]

@@ -6,11 +6,11 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.stage import DISTIL, graduate
+from darklode.pipeline.towers.stage import DISTIL, load_best_student
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.folder import assemble, check_like, is_up_to_date, probes, save_folder
 from darklode.pipeline.train.release.identity import fingerprint, record
 from darklode.schemas.tower_tables import TOWER_QUERIES
@@ -45,7 +45,7 @@ def save(run: Run, pair: TeacherPair) -> None:
         return
     tables = run.tables(*DISTIL.writes, "adaptation_queries")
     with deterministic(0):
-        student, queries = graduate(tables, pair), QuerySet.from_texts(probes(tables), pair)
+        student, queries = load_best_student(tables, pair), QuerySet.from_texts(probes(tables), pair)
         expected = student.vectors(queries)
     save_folder(
         run.store, mark, assemble(student.loaded.to("cpu"), pair.student, []), check_like(queries.texts, expected), {}

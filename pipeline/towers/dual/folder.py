@@ -10,7 +10,7 @@ from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.towers.dual import FOLDER
 from darklode.pipeline.towers.dual.evaluation import BEGINNING, TOWERS
 from darklode.pipeline.towers.dual.stage import TRAINED, DualInputs, best_towers
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.folder import Check, is_up_to_date, probes, save_folder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tower_tables import TOWER_TRIPLETS

@@ -123,7 +123,7 @@ class DualTowers:
         self._reader = decoder.PromptedReader.from_model(loaded, DecoderPrompt.load(self._dual.prompt))
         return SentenceTransformer(modules=self._reader.parts, device=str(loaded.device))
 
-    def checkpoint(self) -> None:
+    def enable_gradient_checkpointing(self) -> None:
         """Gradient checkpointing per layer."""
         for tower in (self.query, self.document):
             model = tower[TRANSFORMER].auto_model

@@ -17,13 +17,15 @@ from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, No
 from darklode.pipeline.towers.distillation import adamw, schedule
 from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
 from darklode.pipeline.towers.dual.towers import DualTowers
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
 from darklode.pipeline.towers.dual.triplet_batches import Stream, allowed_pairs
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, TrainingMonitor, format_loss
 from darklode.pipeline.train.fit import library_trainer
+from darklode.pipeline.train.fit.progress import format_loss
+from darklode.pipeline.train.fit.trial import KeepBestWeights, ReportProgress, TrainingHistory, Trial, TrialCallback
 from darklode.pipeline.train.types import OnStep
 from darklode.schemas.towers import DualSettings
 
-LOOKS = 10
+N_EVALUATIONS = 10
 """Evaluations per trial, besides the one before the first step."""
 
 
@@ -62,65 +64,50 @@ class ValidationSample:
         return float((1 / (1 + ((scores >= best_positive) & ~self.right).sum(axis=1))).mean())
 
 
-@dataclass(frozen=True)
-class DualTrial:
-    """Settings of a trial.
-
-    Attributes:
-        rate: peak learning rate; linear warm-up over a tenth of the steps, then linear decay to 0.
-        temperature: τ.
-        seed: of the order of triplets.
-    """
-
-    rate: float
-    temperature: float
-    seed: int
-
-
 def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
     stream: Stream,
     sample: ValidationSample,
     towers: DualTowers,
     dual: DualSettings,
-    trial: DualTrial,
-    tell: OnStep,
+    trial_settings: TrialSettings,
+    on_step: OnStep,
     checkpoint_store: CheckpointStore | None = None,
-) -> MonitorHistory[DualEval]:
+) -> TrainingHistory[DualEval]:
     """Train both towers with the trainer of sentence-transformers.
 
     Under torchrun each process encodes its share of every batch, and in-batch negatives are gathered over all
-    processes; the
-    steps equal those of a single process.
+    processes; the steps equal those of a single process.
 
     Args:
         stream: the triplets.
         sample: for evaluation.
         towers: trained in place.
         dual: views, losses and steps.
-        trial: rate, τ and seed.
-        tell: progress callback, receives steps done and a message.
+        trial_settings: rate, τ and seed.
+        on_step: progress callback.
         checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """
     if dual.checkpointing:
-        towers.checkpoint()
-    optimiser = adamw(towers.parameters(), trial.rate)
-    rates = schedule(optimiser, dual.steps)
-    watch = _DualMonitor(
-        sample, towers, dual, tell, Checkpoints(checkpoint_store or NoCheckpoints(), towers, (optimiser, rates))
+        towers.enable_gradient_checkpointing()
+    optimizer = adamw(towers.parameters(), trial_settings.rate)
+    rates = schedule(optimizer, dual.steps)
+    checkpoints = Checkpoints(checkpoint_store or NoCheckpoints(), towers, (optimizer, rates))
+    trial = DualTrial(sample, towers, dual.steps, on_step, checkpoints, keep_last=trial_settings.keep_last)
+    trial.first_step = checkpoints.resume(trial.history, DualEval)
+    stream.skip(trial.first_step)
+    training = library_trainer.LibraryTraining(
+        n_rows=stream.slots,
+        collator=DualCollator(stream, towers),
+        loss=DualLoss(towers.model, stream, dual, trial_settings.temperature, trial.losses),
+        batches=stream,
+        batch_setting="dual.batch",
+        optimizer=optimizer,
+        schedule=rates,
+        seed=trial_settings.seed,
+        report_to=dual.report_to,
     )
-    done = watch.resume(DualEval)
-    stream.skip(done)
-    training = library_trainer.Training(
-        stream.slots,
-        DualCollator(stream, towers),
-        DualLoss(towers.model, stream, dual, trial.temperature, watch.losses),
-        lambda step: watch.evaluate_step(done + step),
-        optimiser,
-        rates,
-    )
-    steps = library_trainer.BatchSteps(dual.steps - done, stream, "dual.batch", trial.seed, dual.report_to)
-    library_trainer.fit(towers.model, steps, training)
-    return watch.course
+    library_trainer.fit(towers.model, trial, training)
+    return trial.history
 
 
 class DualCollator:
@@ -187,8 +174,7 @@ def gather(values: Tensor, dim: int = 0) -> Tensor:
     """Concatenate the values of all processes.
 
     Each process keeps gradients of its own values only, multiplied by the number of processes: the mean over processes
-    that
-    DistributedDataParallel takes is then the gradient of the whole batch.
+    that DistributedDataParallel takes is then the gradient of the whole batch.
     """
     if not processes.is_initialized():
         return values
@@ -206,16 +192,30 @@ def gather(values: Tensor, dim: int = 0) -> Tensor:
     return torch.cat(gathered_parts, dim)
 
 
-class _DualMonitor(TrainingMonitor[DualEval]):
+class DualTrial(Trial[DualEval]):
     """Evaluates how high validation queries rank their positives."""
 
     def __init__(
-        self, sample: ValidationSample, towers: DualTowers, dual: DualSettings, tell: OnStep, checkpoints: Checkpoints
+        self,
+        sample: ValidationSample,
+        towers: DualTowers,
+        steps: int,
+        on_step: OnStep,
+        checkpoints: Checkpoints,
+        *,
+        keep_last: bool,
     ) -> None:
-        super().__init__(dual.steps, LOOKS, checkpoints, tell)
+        callbacks: list[TrialCallback] = [KeepBestWeights(), checkpoints, ReportProgress(on_step, format_dual)]
+        super().__init__(steps, max(1, steps // N_EVALUATIONS), towers, callbacks, keep_last=keep_last)
         self._sample, self._towers = sample, towers
 
-    def evaluate(self, step: int, first: float | None, second: float | None) -> tuple[DualEval, str]:
-        validation_score = self._sample.score(self._towers)
-        message = f"L^con {format_loss(first, 3)}, L^hard {format_loss(second, 3)}, validation {validation_score:.4f}"
-        return DualEval(step, first, second, validation_score), message
+    def evaluate(self, step: int) -> DualEval:
+        mean_contrastive, mean_margin = self.mean_losses(2)
+        return DualEval(step, mean_contrastive, mean_margin, self._sample.score(self._towers))
+
+
+def format_dual(points: Sequence[DualEval]) -> str:
+    """The last evaluation as a progress line."""
+    last = points[-1]
+    losses = f"L^con {format_loss(last.contrastive, 3)}, L^hard {format_loss(last.margin, 3)}"
+    return f"{losses}, validation {last.validation:.4f}"

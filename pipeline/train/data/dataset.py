@@ -207,7 +207,7 @@ class Task:
         refused: texts that are labelled as not relevant.
         siblings: other texts of a positive's document; None where they may be negatives.
         probabilities: the judge's probabilities; None: there is none.
-        is_complete: a trial goes to its last step and keeps what it has then, whatever validation says.
+        keep_last: a trial goes to its last step and keeps what it has then, whatever validation says.
     """
 
     frozen: FrozenIndex
@@ -219,7 +219,7 @@ class Task:
     refused: Labels
     siblings: Labels | None
     probabilities: Probabilities | None = None
-    is_complete: bool = False
+    keep_last: bool = False
 
     def with_queries(self, query_rows: Ints) -> Task:
         """The same with some of the train queries alone."""

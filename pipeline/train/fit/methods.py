@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.train.fit.loop import TrainingHistory
+from darklode.pipeline.train.fit.eval_point import EvalPoint
+from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.types import Layers, OnStep, Weights
 
 if TYPE_CHECKING:
@@ -21,18 +22,18 @@ class Method(Protocol):
     """An adaptation method. Weights are always those at the end of a trial; a share of 0 is the base.
 
     Attributes:
-        about: what a trial's setting means.
+        setting_name: what a trial's setting is.
         shares: shares of the way from the base to evaluate after a trial.
     """
 
-    about: str
+    setting_name: str
     shares: Sequence[float]
 
     @property
     def hyperparameters(self) -> Sequence[float]:
         """Values to try, one trial each."""
 
-    def fit(self, task: Task, setting: float, seed: int, tell: OnStep) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Run one trial."""
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
@@ -41,7 +42,7 @@ class Method(Protocol):
     def transform_index(self, frozen: FrozenIndex, weights: Weights, share: float) -> FrozenIndex:
         """The index that adapted queries search; unchanged unless the method trains documents, too."""
 
-    def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
+    def apply_to_model(self, loaded: Any, weights: Weights, share: float) -> Layers:
         """Apply the weights to a loaded sentence-transformers model; returns layers to append."""
 
     def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:

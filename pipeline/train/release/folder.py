@@ -57,7 +57,7 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
             method.vectors(weights, score["share"], queries),
             method.export_tensors(weights, score["share"]),
         )
-        layers = method.put_into(loaded, weights, score["share"])
+        layers = method.apply_to_model(loaded, weights, score["share"])
     save_folder(run.store, mark, assemble(loaded, settings, layers), check_like(queries.texts, expected), alone)
 
 

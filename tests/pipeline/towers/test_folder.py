@@ -16,9 +16,9 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.towers.folder import STUDENT, save, sentence
-from darklode.pipeline.towers.stage import graduate
+from darklode.pipeline.towers.stage import load_best_student
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.adapter import FOLDER, Adapter
 from darklode.pipeline.train.release.folder import assemble
 from darklode.pipeline.train.release.identity import weights_hash
@@ -46,7 +46,7 @@ def test_a_fresh_process_without_darklode_gets_the_students_vectors(distilled: D
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     with deterministic(0):
-        student = graduate(distilled.out.tables(), distilled.pair)
+        student = load_best_student(distilled.out.tables(), distilled.pair)
         wanted = student.vectors(QuerySet.from_texts(["how badu", "how befi"], distilled.pair))
     np.testing.assert_allclose(np.load(to), wanted, atol=1e-5)
     assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == 1

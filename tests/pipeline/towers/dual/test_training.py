@@ -12,17 +12,11 @@ from darklode.pipeline.towers.distillation import DECAY, schedule
 from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
 from darklode.pipeline.towers.dual.stage import validation_sample_of
 from darklode.pipeline.towers.dual.towers import DualTowers
-from darklode.pipeline.towers.dual.training import (
-    DualCollator,
-    DualEval,
-    DualLoss,
-    DualTrial,
-    ValidationSample,
-    train_towers,
-)
+from darklode.pipeline.towers.dual.training import DualCollator, DualEval, DualLoss, ValidationSample, train_towers
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
 from darklode.pipeline.towers.dual.triplet_batches import Stream
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.types import OnStep
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
@@ -38,19 +32,19 @@ def looked(both: Trained) -> ValidationSample:
     return validation_sample_of(both.out.tables(), both.base.sources, 10, 0)
 
 
-def course_of(
+def history_of(
     both: Trained, dual: DualSettings = SHORT, rate: float = RATE, tell: OnStep = lambda *_: None
-) -> MonitorHistory[DualEval]:
+) -> TrainingHistory[DualEval]:
     with deterministic(1):
         towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
-        return train_towers(stream, looked(both), towers, dual, DualTrial(rate, 0.05, 1), tell)
+        return train_towers(stream, looked(both), towers, dual, TrialSettings(rate, 0.05, 1), tell)
 
 
 @pytest.mark.slow
 def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
     """Batches, loss, AdamW, its rate and the cut of gradients, written out."""
-    course = course_of(both)
-    assert [look.step for look in course.eval_points] == [0, 1, 2, 3, 4, 5]
+    history = history_of(both)
+    assert [look.step for look in history.eval_points] == [0, 1, 2, 3, 4, 5]
     with deterministic(1):
         towers, stream = DualTowers(both.encoder, SHORT, AdaptSettings()), Stream(both.out.tables(), 8, 1)
         loss = DualLoss(towers.model, stream, SHORT, 0.05, seen := [])
@@ -72,17 +66,17 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
             optimiser.step()
             rates.step()
             values.append(looked(both).score(towers))
-    assert [look.contrastive for look in course.eval_points[1:]] == pytest.approx(
+    assert [look.contrastive for look in history.eval_points[1:]] == pytest.approx(
         [float(one[0]) for one in seen], rel=1e-4
     )
-    assert [look.margin for look in course.eval_points[1:]] == pytest.approx([float(one[1]) for one in seen], rel=1e-4)
-    assert [look.validation for look in course.eval_points] == pytest.approx(values)
+    assert [look.margin for look in history.eval_points[1:]] == pytest.approx([float(one[1]) for one in seen], rel=1e-4)
+    assert [look.validation for look in history.eval_points] == pytest.approx(values)
 
 
 @pytest.mark.slow
 def test_training_twice_gives_the_same_bytes(both: Trained) -> None:
     told: list[tuple[int, str]] = []
-    first, again = course_of(both, tell=lambda *line: told.append(line)), course_of(both)
+    first, again = history_of(both, tell=lambda *line: told.append(line)), history_of(both)
     assert [step for step, _ in told] == [look.step for look in first.eval_points]
     assert told[0][1] == f"L^con –, L^hard –, validation {first.eval_points[0].validation:.4f}"
     assert told[-1][1].startswith(
@@ -106,8 +100,8 @@ def test_layers_that_are_computed_again_give_the_same_gradients(both: Trained) -
                 one.register_hook(lambda given, name=name, to=gradients: to.update({name: given.clone()}))
             layer = towers.document[0].auto_model.get_submodule("encoder.layer.0.attention")
             layer.register_forward_hook(lambda *_, calls=calls: calls.append(1) if torch.is_grad_enabled() else None)
-            course = train_towers(stream, looked(both), towers, dual, DualTrial(RATE, 0.05, 1), lambda *_: None)
-        found.append((len(calls), gradients, course.eval_points[1].contrastive))
+            history = train_towers(stream, looked(both), towers, dual, TrialSettings(RATE, 0.05, 1), lambda *_: None)
+        found.append((len(calls), gradients, history.eval_points[1].contrastive))
     (once, plain, loss), (twice, again, same) = found
     assert (once, twice) == (1, 2)
     assert loss == pytest.approx(same, rel=1e-6)
@@ -181,12 +175,13 @@ import numpy as np
 from pathlib import Path
 from darklode.flows.jobs.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.towers.dual.training import DualTrial, train_towers
+from darklode.pipeline.towers.dual.training import train_towers
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
 from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
 from darklode.pipeline.towers.dual.stage import validation_sample_of
 from darklode.pipeline.towers.dual.triplet_batches import Stream
 from darklode.pipeline.towers.dual.towers import DualTowers
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
 from helpers.adapted import base_for
@@ -197,9 +192,9 @@ tables = Run(run).tables()
 with deterministic(1):
     towers, stream = DualTowers(base.encoder, dual, AdaptSettings()), Stream(tables, 8, 1)
     looked = validation_sample_of(tables, base.sources, 10, 0)
-    course = train_towers(stream, looked, towers, dual, DualTrial(1e-3, 0.05, 1), lambda *_: None)
+    history = train_towers(stream, looked, towers, dual, TrialSettings(1e-3, 0.05, 1), lambda *_: None)
 if os.environ["RANK"] == "0":
-    np.savez(to, losses=[look.contrastive for look in course.eval_points[1:]], **towers.state())
+    np.savez(to, losses=[look.contrastive for look in history.eval_points[1:]], **towers.state())
 """
 
 
@@ -209,5 +204,5 @@ def test_two_processes_take_the_steps_of_one_with_twice_the_batch(both: Trained,
     dual, to = SHORT.model_copy(update={"method": "lora"}), str(tmp_path / "found.npz")
     source = both.base.sources[0].run.store.url
     in_two(tmp_path / "shared.py", SHARED, str(both.root), both.out.store.url, source, dual.model_dump_json(), to)
-    course, found = course_of(both, dual, 1e-3), np.load(to)
-    np.testing.assert_allclose(found["losses"], [look.contrastive for look in course.eval_points[1:]], rtol=1e-4)
+    history, found = history_of(both, dual, 1e-3), np.load(to)
+    np.testing.assert_allclose(found["losses"], [look.contrastive for look in history.eval_points[1:]], rtol=1e-4)

@@ -9,7 +9,7 @@ from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.fit import batched_training
 from darklode.pipeline.train.fit.batched_heads import StackedTrial
 from darklode.pipeline.train.fit.batched_training import BatchedTraining, trainer
-from darklode.pipeline.train.fit.loop import TrainingHistory
+from darklode.pipeline.train.fit.trial import TrainingHistory
 
 from ..conftest import QUICK, Adapted
 
