@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from scipy.special import stdtrit
 
 from darklode.pipeline.base.types import Row
+from darklode.pipeline.laws import format
 from darklode.pipeline.laws.costs import MeasuredCosts, ModelCost
 from darklode.pipeline.laws.functional_forms import SIZE, STARTED
 from darklode.pipeline.laws.label_plan import FAR, PlanRequest, loss_at, size_for_loss
@@ -36,10 +37,10 @@ def compare_sources(rows: pa.Table, laws: Mapping[LawKey, LawResult]) -> list[Ro
         if size:
             gain = _paired_gain(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
             worth = _equivalent_labels(laws[own], laws[key], size)
-            sentence = f"{key.label} instead of {OWN} at {size:,} queries: {_format_gain(gain, measure)}{worth}"
+            sentence = format.other_source(key.label, OWN, size, format.measured_gain(gain, measure), worth)
             money = {"money": 0.0} if source in MACHINES else {}
             choice = key._asdict() | {"choice": "another source", "unit": "queries"}
-            rows_out.append(choice | {"amount": float(size), "said": f"{sentence}."} | _gain(gain) | money)
+            rows_out.append(choice | {"amount": float(size), "said": sentence} | _gain(gain) | money)
     return rows_out
 
 
@@ -49,14 +50,9 @@ def _equivalent_labels(own: LawResult, other: LawResult, size: int) -> str:
         return ""
     mean_value = float(other.points.value[other.points.size == size].mean())
     if mean_value >= loss_at(own.full_fit, 1.0):
-        return "; no label at all does as much"
-    many = size_for_loss(own.full_fit, mean_value)
-    largest_size = FAR * float(own.points.size.max())
-    return (
-        f"; as much as {many:,.0f} labels"
-        if np.isfinite(many)
-        else f"; as much as more than {largest_size:,.0f} labels"
-    )
+        return format.NO_LABELS_DO_AS_MUCH
+    n_labels = size_for_loss(own.full_fit, mean_value)
+    return format.equivalent_labels(n_labels, FAR * float(own.points.size.max()))
 
 
 def compare_models(
@@ -77,12 +73,11 @@ def compare_models(
             if size is None:
                 continue
             gain = _paired_gain(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
-            costs = _more_hours(spent, small, large, request)
-            models = f"{large:,.0f} parameters instead of {small:,.0f}"
-            sentence = f"{source}: {models} at {size:,} queries: {_format_gain(gain, measure)}"
-            money = "" if costs is None else f"; training once and encoding the corpus cost {costs:,.2f} more"
+            cost = _more_hours(spent, small, large, request)
+            gain_text = format.measured_gain(gain, measure)
+            sentence = format.larger_model(source, (small, large), size, gain_text, cost)
             choice = key._asdict() | {"choice": "larger model", "unit": "parameters"}
-            figures = {"amount": large - small, "money": costs, "said": f"{sentence}{money}."}
+            figures = {"amount": large - small, "money": cost, "said": sentence}
             rows_out.append(choice | figures | _gain(gain))
     return rows_out
 
@@ -101,26 +96,10 @@ def judge_deeper(spent: MeasuredCosts) -> list[Row]:
         return []
     row, last = below[0], judged_depths[-1]
     money = None if spent.per_call is None else spent.per_call * row["calls"]
-    cost = "" if money is None else f" for {money:,.2f}"
-    sentence = f"judging ranks {row['from_rank']} to {row['to_rank']}, too, takes {row['calls']:,} calls{cost}"
     each = sum(depth["calls"] for depth in judged_depths) / max(sum(depth["positives"] for depth in judged_depths), 1)
+    sentence = format.deeper_judging(row, last, money, each)
     figures = {"amount": float(row["calls"]), "unit": "calls", "money": money}
-    sentence += (
-        f"{_positives_text(row, last)}; a positive takes {each:.1f} calls at a new query. Laws count queries: what more"
-    )
-    sentence += " positives of the same ones bring is not known."
     return [{"measure": None, "source": None, "choice": "judge deeper", "said": sentence} | figures]
-
-
-def _positives_text(row: Row, last: Row) -> str:
-    """Upper bound of the positives at those ranks, assuming that positives do not become denser with depth."""
-    ranks = f"ranks {last['from_rank']} to {last['to_rank']}"
-    each = last["calls_per_positive"]
-    if each is None:
-        return f": the {last['calls']:,} at {ranks} found nothing"
-    high = "?" if last["high"] is None else f"{last['high']:.1f}"
-    took = f"a positive took {each:.1f} calls ({last['low']:.1f} to {high}) at {ranks}"
-    return f" and finds {row['calls'] / each:,.0f} positives at most, if they grow no denser: {took}"
 
 
 def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, float, float]:
@@ -141,8 +120,3 @@ def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, f
 def _gain(gain: tuple[float, float, float]) -> Row:
     names = ("gain", "gain_low", "gain_high")
     return {name: value if np.isfinite(value) else None for name, value in zip(names, gain, strict=True)}
-
-
-def _format_gain(gain: tuple[float, float, float], measure: str) -> str:
-    between = "" if np.isnan(gain[1]) else f" ({gain[1]:+.4f} to {gain[2]:+.4f})"
-    return f"{measure} is better by {gain[0]:+.4f}{between}"

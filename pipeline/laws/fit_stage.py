@@ -94,7 +94,7 @@ def _fit_row(fit: Fit, result: LawResult, beyond: LawPoints | None) -> Row:
         "aicc": _finite_or_none(fit.aicc),
         "r2": _finite_or_none(fit.r2),
         "held_out_error": None if beyond is None else _finite_or_none(prediction_error(fit, beyond)),
-        "degenerate": "; ".join(fit.form.ends(fit.at, fit.frame)) or None,
+        "degenerate": "; ".join(fit.form.bounds_hit(fit.at, fit.frame)) or None,
     }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Doubles
+from darklode.pipeline.laws import format
 
 EXPONENTS = (0.02, 5.0)
 """Bounds of an exponent: below, a power is indistinguishable from a logarithm; above, only the product of exponent and
@@ -138,7 +139,7 @@ class FunctionalForm:
         max_floor = frame.least if self.varies else 2 * frame.middle
         return np.array([*low, 0.0]), np.array([*high, max_floor])
 
-    def ends(self, at: Doubles, frame: DataScale) -> list[str]:
+    def bounds_hit(self, at: Doubles, frame: DataScale) -> list[str]:
         """Which bounds a fit has hit, and what that means: such a fit is degenerate."""
         constants = dict(zip(self.constants, self.to_constants(at, frame), strict=True))
         messages = []
@@ -146,12 +147,12 @@ class FunctionalForm:
             name = self.constants[index]
             if at[index] > 0.99 * EXPONENTS[1]:
                 scale = _SCALES[name]
-                message = f"only {name}·{scale} = {constants[name] * constants[scale]:.3g} can be told"
-                messages.append(f"{name} is at its bound {EXPONENTS[1]:g}: {message}")
+                product_of_both = constants[name] * constants[scale]
+                messages.append(format.exponent_at_upper_bound(name, EXPONENTS[1], scale, product_of_both))
             elif at[index] < 1.01 * EXPONENTS[0]:
-                messages.append(f"{name} is at its bound {EXPONENTS[0]:g}: no more than a logarithm")
+                messages.append(format.exponent_at_lower_bound(name, EXPONENTS[0]))
         if "D0" in constants and constants["D0"] > 0.99 * np.exp(frame.high + SPAN):
-            messages.append(f"D0 is at its bound {constants['D0']:.3g}: a straight line in D")
+            messages.append(format.offset_at_bound(constants["D0"]))
         return messages
 
 

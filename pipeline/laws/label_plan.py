@@ -5,7 +5,7 @@ Source: Scaling Laws for Dense Retrieval, Eq. 12: Z(N, D) = Z_dataÂ·D + Z_modelÂ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -13,9 +13,11 @@ from scipy.optimize import brentq, minimize_scalar
 
 from darklode.pipeline.base.bootstrap import ENDS
 from darklode.pipeline.base.types import Doubles, Row
+from darklode.pipeline.laws import format
 from darklode.pipeline.laws.costs import MeasuredCosts
 from darklode.pipeline.laws.curve_fitting import Fit
 from darklode.pipeline.laws.fit_stage import RESAMPLES
+from darklode.pipeline.laws.format import Ends
 from darklode.pipeline.laws.functional_forms import ADDITIVE, JOINT, PARAMETERS, STARTED, LawPoints
 from darklode.pipeline.laws.points import ENTROPY, FALLING, LawKey
 from darklode.pipeline.laws.prediction_intervals import refit_samples
@@ -80,7 +82,7 @@ def plan_laws(laws: Mapping[LawKey, LawResult], request: PlanRequest, seed: int)
         elif result.full_fit.form in (JOINT, ADDITIVE):
             planned.append(law.plan_joint(result.full_fit))
         elif result.full_fit.form is PARAMETERS:
-            planned.append(law.row("label first", "a law of models alone says nothing of labels"))
+            planned.append(law.row("label first", format.MODELS_ONLY))
         else:
             planned += law.plan_labels(result.full_fit, seed)
     return planned
@@ -102,12 +104,9 @@ def _n_missing_sizes(result: LawResult) -> int:
 def first_step(result: LawResult) -> str:
     """What to label and train before planning is possible, as a sentence."""
     if result.verdict == NO_LAW:
-        return f"{result.reason}; no law says what more of these labels would bring"
-    max_size, label = int(result.points.size.max()), n_missing_labels(result)
-    if _n_missing_sizes(result) <= 0:
-        return f"{result.reason}; label {label:,} queries more, to size {2 * max_size:,}, and run again"
-    sizes = ", ".join(f"{max_size * 2**more:,}" for more in range(1, _n_missing_sizes(result) + 1))
-    return f"{result.reason}; label {label:,} queries more, and train at sizes {sizes} first"
+        return format.labels_do_not_help(result.reason)
+    max_size = int(result.points.size.max())
+    return format.first_labels(result.reason, n_missing_labels(result), max_size, _n_missing_sizes(result))
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ class LawPlan:
 
     def row(self, choice: str, sentence: str, **figures: float | str | None) -> Row:
         """A row of `law_plan`; missing values are null."""
-        head = f"{self.key.measure}, {self.key.label}, {self.now:,.0f} labelled queries: "
+        head = format.plan_head(self.key.measure, self.key.label, self.now)
         unit = {"unit": "queries"} if "amount" in figures else {}
         return self.key._asdict() | {"choice": choice, "said": f"{head}{sentence}."} | unit | figures
 
@@ -134,50 +133,33 @@ class LawPlan:
         every = [full_fit, *(refit for refit, _ in refit_samples(full_fit, RESAMPLES, seed))]
         step, now, price = STEP.get(self.key.measure, 0.01), self.now, self.request.per_label
         more = interval_ends(every, lambda refit: size_for_loss(refit, loss_at(refit, now) - step) - now)
-        rows = [
-            self.row(
-                "next step", f"the next {step:g} takes {self._cost_sentence(more)}", gain=step, **self._with_price(more)
-            )
-        ]
+        sentence = format.next_step(step, self._cost_sentence(more))
+        rows = [self.row("next step", sentence, gain=step, **self._with_price(more))]
         if self.request.budget is not None and price:
             rows.append(self._budget_row(every, self.request.budget / price))
         if self.request.target is not None:
             loss = self.request.target if self.key.measure in FALLING else 1 - self.request.target
             takes = interval_ends(every, lambda refit: max(size_for_loss(refit, loss) - now, 0.0))
-            rows.append(self.row("target", f"the target takes {self._cost_sentence(takes)}", **self._with_price(takes)))
+            rows.append(self.row("target", format.target(self._cost_sentence(takes)), **self._with_price(takes)))
         return rows
 
     def _budget_row(self, every: list[Fit], more: float) -> Row:
         now, sign = self.now, -1 if self.key.measure in FALLING else 1
         gain = interval_ends(every, lambda fit: loss_at(fit, now) - loss_at(fit, now + more))
         expected_value = _value(loss_at(every[0], now), self.key.measure) + sign * (gain[0] or 0)
-        between = f"a gain of {_format_signed(gain[0])} ({_format_signed(gain[1])} to {_format_signed(gain[2])})"
-        sentence = f"the budget buys {more:,.0f} queries and reaches {expected_value:.4f}, {between}"
+        sentence = format.budget(more, expected_value, gain, is_near=more <= (FAR - 1) * now)
         figures = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))
-        return self.row(
-            "budget",
-            sentence + (BEYOND if more > (FAR - 1) * now else ""),
-            amount=more,
-            money=self.request.budget,
-            **figures,
-        )
+        return self.row("budget", sentence, amount=more, money=self.request.budget, **figures)
 
     def plan_joint(self, full_fit: Fit) -> Row:
         """The row for a law of N and D: the optimal split of the budget between model size and labels."""
         request = self.request
         if not (request.budget and request.per_label and request.per_parameter):
-            sentence = (
-                "a law of labels and models: give --budget, a price of labels, and --per-gpu-hour or --per-parameter"
-            )
-            return self.row("model and labels", sentence)
+            return self.row("model and labels", format.NO_PRICES)
         model, size, loss = optimum(full_fit, request.budget, request.per_label, request.per_parameter)
         is_near = _is_near(size, full_fit.points.size) and _is_near(model, full_fit.points.parameters)
-        sentence_of_optimum = (
-            f"the budget is best spent on {model:.3g} parameters and {size:,.0f} labelled queries, loss {loss:.4f}"
-        )
-        return self.row(
-            "model and labels", sentence_of_optimum + ("" if is_near else OUTSIDE), amount=size, money=request.budget
-        )
+        sentence = format.optimal_split(model, size, loss, is_near=is_near)
+        return self.row("model and labels", sentence, amount=size, money=request.budget)
 
     def _with_price(self, amount: Ends) -> Row:
         names, price = ("", "_low", "_high"), self.request.per_label
@@ -187,24 +169,9 @@ class LawPlan:
         return columns
 
     def _cost_sentence(self, amount: Ends) -> str:
-        """Format a number of queries and, if known, their price."""
-        if amount[0] is None:
-            return f"more than {(FAR - 1) * self.now:,.0f} queries more"
-        sentence = f"{format_span(amount)} queries more"
         price = self.request.per_label
-        return (
-            sentence
-            if not price
-            else f"{sentence}, which cost {format_span([_times(end, price) for end in amount], 2)}"
-        )
-
-
-BEYOND = "; this lies beyond four times what was measured: not to be trusted"
-
-OUTSIDE = "; this lies beyond four times, or below a quarter, of what was measured: not to be trusted"
-
-Ends = Sequence[float | None]
-"""A value and the ends of its interval; None beyond what the law supports."""
+        prices = [_times(end, price) for end in amount] if price else None
+        return format.labels_and_price(amount, prices, (FAR - 1) * self.now)
 
 
 def interval_ends(every: list[Fit], figure: Callable[[Fit], float]) -> Ends:
@@ -213,16 +180,6 @@ def interval_ends(every: list[Fit], figure: Callable[[Fit], float]) -> Ends:
     with np.errstate(invalid="ignore"):
         low, high = np.percentile(values[1:], ENDS, method="nearest")
     return [_finite(values[0]), _finite(low), _finite(high)]
-
-
-def format_span(amount: Ends, digits: int = 0) -> str:
-    """Format a figure with its interval."""
-    low, high = (("?" if value is None else f"{value:,.{digits}f}") for value in amount[1:])
-    return f"{amount[0]:,.{digits}f} ({low} to {high})"
-
-
-def _format_signed(value: float | None) -> str:
-    return "?" if value is None else f"{value:+.4f}"
 
 
 def loss_at(fit: Fit, size: float) -> float:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Doubles
+from darklode.pipeline.laws import format
 from darklode.pipeline.laws.curve_fitting import Fit, fit
 from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, FunctionalForm, LawPoints, fitting
 from darklode.pipeline.laws.prediction_intervals import confidence_band
@@ -99,7 +100,7 @@ def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) ->
     if n_invalid := int((points.value <= 0).sum()):
         result.verdict, result.reason = (
             NO_LAW,
-            f"the loss is 0 at {n_invalid} of {len(points)} points: it can fall no more",
+            format.zero_loss(n_invalid, len(points)),
         )
         return result
     fitted, beyond = points.take(~plateau & ~held_out), points.take(held_out)
@@ -113,7 +114,7 @@ def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) ->
     if result.chosen is not None:
         result.error, result.naive = prediction_error(result.chosen, beyond), _naive_forecast(fitted, beyond)
     if result.claimed and not result.error <= MISSED:
-        result.verdict, result.reason = NO_LAW, f"one was claimed, and the largest size is missed by {result.error:.1%}"
+        result.verdict, result.reason = NO_LAW, format.missed_after_claim(result.error)
     elif result.claimed and result.chosen is not None:
         result.full_fit = fit(result.chosen.form, above_chance)
     return result
@@ -161,13 +162,14 @@ def prediction_error(fit: Fit, beyond: LawPoints) -> float:
 def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str, str]:
     """The verdict before the held-out points are used."""
     if _flat(fitted):
-        return NO_LAW, "no effect is measurable: the loss at the largest size fitted is no lower than at the smallest"
+        return NO_LAW, format.FLAT
     best_fit, n = result.chosen, len(_places(fitted))
     if best_fit is None or n <= best_fit.form.count or np.isinf(best_fit.aicc):
-        required = (best_fit.form if best_fit else fitting(fitted)[0] if len(fitted) else None, n)
-        return UNKNOWN, _too_few(*required, int(result.plateau.sum()), len(fitted))
+        form = best_fit.form if best_fit else fitting(fitted)[0] if len(fitted) else None
+        requirement = None if form is None else (form.formula, form.count)
+        return UNKNOWN, format.too_few_points(requirement, len(fitted), n, int(result.plateau.sum()))
     if fit(CONSTANT, fitted).aicc <= best_fit.aicc:
-        return NO_LAW, "a constant has the lower AICc: so few points carry no law"
+        return NO_LAW, format.CONSTANT_WINS
     reason = _was_predictable(best_fit.form, fitted)
     if reason:
         return reason
@@ -175,12 +177,9 @@ def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str
     low, high = result.ends[:, is_member(result.places, beyond)]
     width = float(np.log(high / low).max() / 2) if len(low) else float("inf")
     if not width <= WIDE:
-        return (
-            UNKNOWN,
-            f"the prediction of the held-out size is known to {width:.1%} to a side only, {WIDE:.0%} is wanted",
-        )
-    degenerate = "; ".join(best_fit.form.ends(best_fit.at, best_fit.frame))
-    return LAW, f"its constants are degenerate and not to be quoted: {degenerate}" if degenerate else ""
+        return UNKNOWN, format.wide_interval(width, WIDE)
+    bounds = best_fit.form.bounds_hit(best_fit.at, best_fit.frame)
+    return LAW, format.degenerate(bounds) if bounds else ""
 
 
 def _was_predictable(form: FunctionalForm, fitted: LawPoints) -> tuple[str, str] | None:
@@ -188,21 +187,13 @@ def _was_predictable(form: FunctionalForm, fitted: LawPoints) -> tuple[str, str]
     inner = largest(fitted)
     smaller, last = fitted.take(~inner), fitted.take(inner)
     if len(_places(smaller)) < form.count:
-        return UNKNOWN, f"{form.count} sizes below the largest one fitted are needed to check it"
+        return UNKNOWN, format.sizes_needed(form.count)
     error, naive = prediction_error(fit(form, smaller), last), _naive_forecast(smaller, last)
     if not error <= MISSED:
-        return NO_LAW, f"the largest size fitted is missed by {error:.1%} from the smaller ones"
+        return NO_LAW, format.missed_fitted(error)
     if error >= naive:
-        return NO_LAW, f"the largest size fitted is missed by {error:.1%}, by {naive:.1%} if nothing changed"
+        return NO_LAW, format.missed_fitted(error, naive)
     return None
-
-
-def _too_few(form: FunctionalForm | None, places: int, n_near_chance: int, points: int) -> str:
-    left_out_text = f"; {n_near_chance} points near to chance are left out" if n_near_chance else ""
-    if form is None:
-        return f"no point is left to fit{left_out_text}"
-    requirement = f"{form.formula} takes {form.count + 3} points at {form.count + 1} places besides the largest"
-    return f"{requirement}, and there are {points} at {places}{left_out_text}"
 
 
 def _plateau(points: LawPoints, chance: float | None) -> NDArray[np.bool_]:
