@@ -1,6 +1,5 @@
 """Correlation of contrastive entropy with ranking measures over trained encoders (Scaling Laws for Dense Retrieval,
-Figure 2,
-which prints no coefficient).
+Figure 2, which prints no coefficient).
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Contrastive entropy of labelled pairs (Scaling Laws for Dense Retrieval, Eq. 6): negative log of the positive's share
-of the
-softmax over it and W random texts that are unlabelled for the query.
+of the softmax over it and W random texts that are unlabelled for the query.
 """
 
 from __future__ import annotations

@@ -89,9 +89,8 @@ class LawKey(NamedTuple):
     Attributes:
         measure: what is measured.
         source: of the labels.
-        encoder: name, or full identity if two encoders share a name; None: all encoders of the source, told apart
-            by their
-            parameters.
+        encoder: name, or full identity if two encoders share a name; None: all encoders of the source, told apart by
+            their parameters.
     """
 
     measure: str

@@ -71,8 +71,7 @@ class PromptedReader:
         """Configure a causal model with a prompt.
 
         The tokenizer's normalizer inserts the title's question after the first line; its template adds the other
-        questions, so
-        that truncation never removes them.
+        questions, so that truncation never removes them.
 
         Args:
             loaded: the model; placeholders are added as tokens, initialized with the mean embedding.

@@ -139,8 +139,7 @@ class DualTowers:
         variance.
 
         The towers then start near their encoder; random projections would lose it. The projection of a query tower with
-        fewer
-        layers starts as the linear map from its vectors to those of the full encoder.
+        fewer layers starts as the linear map from its vectors to those of the full encoder.
 
         Args:
             texts: document texts without prompt.

@@ -52,10 +52,8 @@ def mine_negatives(task: Task, vectors: Floats, settings: AdaptSettings) -> Nega
     """Mine negatives for the train queries by one exact search.
 
     Texts labelled as not relevant come first, then texts with a score below s⁺ − |s⁺|·margin, where s⁺ is the
-    positive's
-    score. A known positive is never a negative, even if it is not trained on, nor is another chunk of its document
-    unless
-    configured. Slots without a candidate stay empty.
+    positive's score. A known positive is never a negative, even if it is not trained on, nor is another chunk of its
+    document unless configured. Slots without a candidate stay empty.
 
     Args:
         task: queries, positives and labels.

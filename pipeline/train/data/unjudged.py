@@ -138,8 +138,7 @@ def judge_unjudged(
 
     Texts of all systems are treated alike, by rank, until the budget is spent; each is judged by the judge of its run's
     labels. Unreadable verdicts stay unlabelled. A query moves to the part of shared positives if training learned from
-    a
-    text that is now judged relevant for it.
+    a text that is now judged relevant for it.
 
     Args:
         tables: of `adaptation_pairs`, and the lists.

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 ENOUGH = 100
 """Minimum number of validation queries: selection on fewer is chance (27 queries selected settings that lost up to
-0.025
-nDCG@10).
+0.025 nDCG@10).
 """
 
 ONE_CLUSTER = "nothing can be chosen: all queries with a positive are of one cluster; build or mine with more queries"
@@ -45,8 +44,7 @@ def folds(task: Task, seed: int) -> list[Task]:
     """Up to five cross-validation tasks, by query clusters; empty if validation has `ENOUGH` queries.
 
     Only train queries are trained on. A held-out query counts if it shares no positive with its fold's training
-    queries, as
-    in the test; if every one does, all count.
+    queries, as in the test; if every one does, all count.
 
     Args:
         task: the whole task.

@@ -59,8 +59,7 @@ def adapt_tenants(
     """Adapt the base to each tenant's rows alone, and write one row per tenant.
 
     Folders that are up to date are skipped. A tenant with unusable rows is recorded with the reason and does not stop
-    the
-    others.
+    the others.
 
     Args:
         sources: the runs.

@@ -163,8 +163,7 @@ def _values(tables: Tables, output: Output, queries: EvaluationQueries, labels: 
 
 def _mean(seeds: Sequence[Doubles]) -> tuple[Doubles, int]:
     """Per-query mean over seeds, and the number of seeds. Identical values stay bitwise identical, which a plain mean
-    does not
-    guarantee.
+    does not guarantee.
     """
     first = seeds[0]
     return first + np.mean([values - first for values in seeds], axis=0), len(seeds)
