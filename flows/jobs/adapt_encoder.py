@@ -68,7 +68,7 @@ def adapt_encoder(
     made = [read_inputs(Run(url)) for url in runs]
     chosen = made[0].with_overrides(settings or {})
     check_parts(chosen.adapt.method)
-    from darklode.pipeline.train.release.card import headroom_told
+    from darklode.pipeline.train.release.card import format_headroom
 
     base = open_base(runs, made, encoder, chosen)
     run = place(out)
@@ -86,7 +86,7 @@ def adapt_encoder(
             run_step(run, step)
             if step.stage is HEADROOM_STAGE:
                 reporter().table("headroom", run.tables("headroom").read("headroom"))
-                summary = f"{headroom_told(run)}{format_unjudged(run, judges, chosen.adapt.judge_holes)}"
+                summary = f"{format_headroom(run)}{format_unjudged(run, judges, chosen.adapt.judge_holes)}"
                 reporter().say(summary)
                 if dry_run:
                     return summary

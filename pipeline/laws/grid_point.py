@@ -267,5 +267,5 @@ def _test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
     shares = rows.filter(rows["shares_positive"])["query_id"].combine_chunks()
     own = ~np.asarray(pc.is_in(queries.ids, shares).to_numpy(zero_copy_only=False), bool)
     if not len(queries):
-        raise ArtifactError("no test query has a positive: nothing can be measured")
+        raise ArtifactError("no test query has a positive, so nothing can be measured")
     return queries.take(np.flatnonzero(own)) if own.any() else queries

@@ -48,7 +48,7 @@ def write_point_triplets(data: GridData, task: Task, point: PointKey, folder: st
     run.execute(run.plan(POINT_TRIPLETS, {}), work)
     triplets = run.tables(TOWER_TRIPLETS.name)
     if not triplets.rows(TOWER_TRIPLETS.name):
-        raise ArtifactError(f"{point.name}: none of its queries has a triplet to learn from")
+        raise ArtifactError(f"{point.name}: none of its queries has a triplet")
     return triplets
 
 

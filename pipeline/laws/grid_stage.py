@@ -73,7 +73,7 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     """
     contexts = [GridContext(tables, base, trainer, settings, seed) for base in bases.values()]
     if len(contexts) > 1 and 0 in settings.sizes:
-        raise SettingsError("size 0 has no place in a law of several encoders: leave it out, or name one encoder")
+        raise SettingsError("size 0 is not allowed with several encoders: remove it, or name one encoder")
     evaluators = Evaluators()
     groups = list(_groups(contexts, evaluators.get(contexts[0])))
     shards = [shard for group in groups if (shard := group.missing(output)).sizes]

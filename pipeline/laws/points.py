@@ -41,7 +41,7 @@ def law_points(file: str, output: Output) -> None:
     missing = [name for name in WANTED if name not in rows_read.column_names]
     if missing:
         had = ", ".join(rows_read.column_names)
-        raise InputError(f"{file} lacks the columns {', '.join(missing)}; it has {had}")
+        raise InputError(f"{file} misses the columns {', '.join(missing)}; found {had}")
     columns = {name: rows_read[name] for name in rows_read.column_names if name in LAW_POINTS.schema.names}
     n = rows_read.num_rows
     defaults = {"measure": pa.array([ENTROPY] * n, pa.string()), "source": pa.array([UNNAMED] * n, pa.string())}

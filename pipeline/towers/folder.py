@@ -85,10 +85,10 @@ def sentence(tables: Tables) -> str:
     """Retained quality and distance to the teacher, as a sentence."""
     retained = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
     parts = [f"{row['kept']:.3f} of {name}" for name, row in retained.items() if row["kept"] is not None]
-    summary = f"it keeps {', '.join(parts)}" if parts else "there is nothing that its teacher finds"
+    summary = f"it retains {', '.join(parts)}" if parts else "its teacher finds no positive"
     health = {row["split"]: row for row in tables.read("tower_health").to_pylist()}
     overlap_facts = health.get("unseen") or health["validation"]
     return (
-        f"{summary} on {retained['R@100']['queries']:,} labelled test queries; its mean distance from its teacher is "
-        f"{overlap_facts['distance']:.3f} on {overlap_facts['queries']:,} queries that it did not learn from"
+        f"{summary} on {retained['R@100']['queries']:,} labelled test queries; its mean distance to its teacher is "
+        f"{overlap_facts['distance']:.3f} on {overlap_facts['queries']:,} queries outside of its training"
     )

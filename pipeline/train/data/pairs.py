@@ -94,7 +94,7 @@ def adaptation_pairs(
     _write(output.so_far("adaptation_texts"), output, tenant, (queries, labels, learned))
     if not output.facts["train"]:
         raise ArtifactError(
-            "no query of the runs' train split has a positive to learn from; look at adapt.sources and "
+            "no query of the runs' train split has a training positive; check adapt.sources and "
             "adapt.min_probability, or build with more queries"
         )
 

@@ -121,7 +121,7 @@ class UnjudgedJudges:
         }
         if phrases:
             raise MissingPart(
-                *(f"{phrase}; with --set adapt.judge_holes=0 no judge is asked" for phrase in sorted(phrases))
+                *(f"{phrase}; --set adapt.judge_holes=0 disables the judge" for phrase in sorted(phrases))
             )
 
     def judge(self, number: int, tenant: str) -> Judge:

@@ -58,7 +58,7 @@ def compare(
     task = Task.from_tables(tables, frozen, same_document=settings.same_document)
     queries = QuerySet.from_tables(tables, frozen, "test")
     if not len(queries):
-        raise ArtifactError("no test query has a positive: nothing can be compared")
+        raise ArtifactError("no test query has a positive, so methods cannot be compared")
     basis, bm25 = key_of(*(tables.content(name) for name in READS), base.identity), Bm25Baseline(base, frozen)
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     with output.unit("bounds", basis) as unit:

@@ -26,7 +26,7 @@ def demand_whole() -> None:
     for name, kind in SHARED_OUT.items():
         if os.environ.get(name, "").lower() == "true":
             raise SettingsError(
-                f"{kind} is in accelerate's configuration: here each process holds both towers whole; take "
+                f"{kind} is configured in accelerate: each process needs both towers in full; set "
                 "distributed_type MULTI_GPU or MULTI_CPU, and for less memory dual.method lora and dual.checkpointing"
             )
 

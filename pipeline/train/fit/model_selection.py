@@ -23,7 +23,7 @@ ENOUGH = 100
 0.025 nDCG@10).
 """
 
-ONE_CLUSTER = "nothing can be chosen: all queries with a positive are of one cluster; build or mine with more queries"
+ONE_CLUSTER = "cannot select a setting: all queries with a positive are in one cluster; build or mine with more queries"
 
 
 @dataclass(frozen=True)

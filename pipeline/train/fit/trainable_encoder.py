@@ -58,8 +58,7 @@ def layers_of(model: nn.Module) -> str:
         if isinstance(module, nn.ModuleList) and len(module) == n_layers:
             return str(name)
     raise SettingsError(
-        f"{type(model).__name__} has no list of layers that Darklode knows: neither top_n nor lora can be had, nor "
-        "fewer of its layers"
+        f"{type(model).__name__} has no known list of layers: top_n, lora and fewer layers are not supported"
     )
 
 

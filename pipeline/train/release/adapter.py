@@ -58,7 +58,9 @@ class Adapter:
         store = Store(url)
         facts = read_record(store)
         if not facts:
-            raise ArtifactError(f"{store.url} holds no finished adapter; make one with `darklode adapt RUN --out …`")
+            raise ArtifactError(
+                f"{store.url} contains no finished adapter; create one with `darklode adapt RUN --out …`"
+            )
         return cls(store, facts)
 
     @property
@@ -70,7 +72,7 @@ class Adapter:
         """
         name = str(self.facts["id"])
         if not _ID.fullmatch(name):
-            raise ArtifactError(f"{self.store.path(RECORD)} is damaged: {name!r} is no adapter's id")
+            raise ArtifactError(f"{self.store.path(RECORD)} is damaged: {name!r} is not an adapter id")
         return name
 
     @property

@@ -36,13 +36,13 @@ SUMMED = Stage(
 PAGE = "comparison.md"
 
 READING = """\
-Each system was chosen as `adapt` chooses, and asked once for each seed: means over seeds by query first. `low`
-and `high` bound what it has more than the base (95 %, over clusters of queries), `p_holm` is corrected for all systems
-and measures of a part. `chosen: base` is a system that was not preferred to the base. A lift that
-shuffled labels have, too, does not come from the labels: `over_shuffled` is what is left of it. Judged@10 is the share
-of the first ten that has a label, by the judge that filled holes, too: what has none counts as not relevant. Seconds
-are the processor's, choice included; `peak_mb` is the most memory beyond what the process held before (Linux). `joint`,
-where it is compared, trains one encoder for queries and documents: it searches an index of its own, embedded again."""
+Each system was selected as `adapt` selects, and ranked the test queries once per seed; values are averaged over seeds
+by query first. `low` and `high` are a 95 % interval of the difference to the base, over clusters of queries; `p_holm`
+is corrected for all systems and measures of a part. `chosen: base`: the base was preferred to the system. A gain that
+shuffled labels also reach does not come from the labels: `over_shuffled` is the difference to them. Judged@10 is the
+share of the top ten with a label, those judged for this comparison included; unlabelled texts count as not relevant.
+Seconds are processor time, selection included; `peak_mb` is the peak memory beyond what the process used before
+(Linux). `joint` trains one encoder for queries and documents and searches its own index of re-encoded texts."""
 
 BY_SYSTEM = """
     SELECT system, max(value) FILTER (measure = 'nDCG@10') AS "nDCG@10",
@@ -72,8 +72,8 @@ METHODS = (*get_args(Method), JOINT)
 
 CONTROLS = {
     SHUFFLED: ("the same positives, each at some other query, give", "needs no labels"),
-    CLOZE: ("sentences that ask for their own texts give", "comes without labelling"),
-    BM25: ("each query's first text by BM25 gives", "comes without labelling"),
+    CLOZE: ("sentences that ask for their own texts give", "comes without labels"),
+    BM25: ("each query's first text by BM25 gives", "comes without labels"),
 }
 
 
@@ -224,14 +224,14 @@ def page(run: Run, sources: list[str]) -> bytes:
     ]
     filled = run.tables(ADAPTER_HOLES.name).read(ADAPTER_HOLES.name)
     tables += [
-        ("Labels in the first ten, and what the judge added", filled, ""),
-        ("What it took", training_efforts(run), ""),
+        ("Labels in the top ten, before and after judging", filled, ""),
+        ("Cost", training_efforts(run), ""),
     ]
     source_names = ", ".join(f"`{cell(query_part)}`" for query_part in sources)
     control_sentences = "\n".join(f"- {query_part}" for query_part in explain_controls(run))
     head = [
-        "# Ways to adapt, compared",
-        f"Learned from: {source_names}.",
+        "# Comparison of adaptation methods",
+        f"Trained on: {source_names}.",
         READING,
         *([control_sentences] if control_sentences else []),
     ]

@@ -170,8 +170,8 @@ def _difference(folder: str, check: Check, tolerance: float) -> float:
     off = float(check(SentenceTransformer(folder, device="cpu")).max())
     if off > tolerance:
         raise DarklodeError(
-            f"the encoder that was saved gives other vectors than training saw (by {off:.4f}), so it is not handed "
-            "over; tell us the model's name"
+            f"the saved encoder gives other vectors than in training (by {off:.4f}), so it is not "
+            "released; please report the model's name"
         )
     return off
 
@@ -192,8 +192,8 @@ def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettin
     off = float(check_like(texts, expected)(assemble(loaded, settings, [])).max()) if texts else 0.0
     if off > rounding(settings.dtype):
         raise DarklodeError(
-            f"{settings.model} as it would be saved gives other vectors than it gives now (by {off:.4f}): an adapted "
-            "encoder could not be handed over; tell us the model's name"
+            f"{settings.model} gives other vectors when saved (by {off:.4f}): an adapted "
+            "encoder could not be released; please report the model's name"
         )
 
 

@@ -50,9 +50,11 @@ def export(adapter: Adapter) -> float:
     """
     missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise MissingPart(f'the graph needs {" and ".join(missing)}: pip install "darklode[onnx]"')
+        raise MissingPart(f'ONNX export needs {" and ".join(missing)}: pip install "darklode[onnx]"')
     if adapter.light:
-        raise DarklodeError(f"{adapter.store.url} is a head alone; a graph is made of a folder with {ENCODER}/")
+        raise DarklodeError(
+            f"{adapter.store.url} is a head without an encoder; ONNX export needs a folder with {ENCODER}/"
+        )
     model, texts = adapter.model.float().eval(), _probes(adapter)
     with tempfile.TemporaryDirectory(prefix="darklode-onnx-") as scratch:
         folder = Path(scratch)
@@ -64,7 +66,7 @@ def export(adapter: Adapter) -> float:
         off = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
         if off > CLOSE:
             raise DarklodeError(
-                f"the ONNX graph gives other vectors than the model (by {off:.1e}), so it is not handed over"
+                f"the ONNX graph gives other vectors than the model (by {off:.1e}), so it is not exported"
             )
         adapter.store.delete_folder(FOLDER)
         for path in sorted(folder.iterdir()):
@@ -108,7 +110,7 @@ def _tokenizer(model: Any) -> Any:
 
     own = model.tokenizer
     if not getattr(own, "is_fast", False):
-        raise DarklodeError(f"{type(own).__name__} is no tokenizer that can be saved as {TOKENIZER}")
+        raise DarklodeError(f"{type(own).__name__} cannot be saved as {TOKENIZER}: only fast tokenizers can")
     made = Tokenizer.from_str(own.backend_tokenizer.to_str())
     made.enable_truncation(model.max_seq_length or own.model_max_length)
     made.enable_padding(direction=own.padding_side, pad_id=own.pad_token_id, pad_token=own.pad_token)

@@ -60,7 +60,7 @@ def verdict(tables: Tables, output: Output) -> None:
     shipped = "base" if why else "adapted"
     reason = why or (
         f"nDCG@10 {_format_interval(difference)} on {difference['queries']} test queries whose clusters and positives "
-        "training never saw"
+        "are not in training"
     )
     about = {name: chosen[name] for name in ("setting", "share", "folds")} | {"shipped": shipped, "reason": reason}
     about["validation_queries"] = chosen["queries"]
@@ -71,9 +71,9 @@ def verdict(tables: Tables, output: Output) -> None:
 
 def _refusal_reason(best_row: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
     if best_row["share"] == 0:
-        return f"no setting did better than the base when chosen {chosen_on(best_row['queries'], best_row['folds'])}"
+        return f"no setting was better than the base, selected {chosen_on(best_row['queries'], best_row['folds'])}"
     if not facts["queries"]:
-        return "every test query shares a positive with training: what they show is memory, not a lift"
+        return "every test query shares a positive with training: a gain could be memorized"
     return None
 
 
@@ -85,21 +85,21 @@ def _undecided_reason(difference: Mapping[str, Any]) -> str | None:
         return too_few(queries, clusters)
     message = f"nDCG@10 {_format_interval(difference)} on {queries} test queries"
     if is_above_zero({**difference, "low": -difference["high"]}):
-        return f"it does harm: {message}"
+        return f"it is worse: {message}"
     if difference["difference"] <= 0:
-        return f"no lift is seen: {message}"
+        return f"no gain: {message}"
     more = math.ceil((clusters_needed(difference) / clusters - 1) * queries)
     labels = f"label about {more:,} more" if more > 0 else "label more"
     if is_above_zero(difference):
-        return f"undecided: {message}; a loss too rare to be among them could outweigh it; {labels}"
-    return f"undecided: {message}, which can show {difference['detectable']:.3f}; {labels}"
+        return f"undecided: {message}; a rare loss that these queries do not show could outweigh it; {labels}"
+    return f"undecided: {message}, which can detect {difference['detectable']:.3f}; {labels}"
 
 
 def too_few(queries: int, clusters: int) -> str:
     """The reason if there are fewer than `MIN_CLUSTERS` test clusters, and what to do."""
     return (
-        f"too few clusters to decide: the {queries} test queries fall into {clusters}, at least {MIN_CLUSTERS} are "
-        "needed; label test queries of other clusters"
+        f"too few clusters to decide: the {queries} test queries are in {clusters} clusters, at least {MIN_CLUSTERS} "
+        "are needed; label test queries of other clusters"
     )
 
 
@@ -116,7 +116,7 @@ def clusters_needed(difference: Mapping[str, Any]) -> int:
 
 def _format_interval(difference: Mapping[str, Any]) -> str:
     if difference["low"] is None:
-        return f"{difference['difference']:+.3f}, of one cluster alone"
+        return f"{difference['difference']:+.3f}, from a single cluster"
     return f"{difference['difference']:+.3f} ({difference['low']:+.3f} to {difference['high']:+.3f})"
 
 

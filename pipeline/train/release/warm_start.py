@@ -24,7 +24,9 @@ def demand_head(method: str) -> None:
         SettingsError: it cannot.
     """
     if method not in METHODS:
-        raise SettingsError(f"adapt.method {method} begins with its base; --warm-start is for {' and '.join(METHODS)}")
+        raise SettingsError(
+            f"adapt.method {method} always starts from the base; --warm-start supports {' and '.join(METHODS)}"
+        )
 
 
 def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> InitialHead:
@@ -44,7 +46,7 @@ def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSetti
 
     demand_head(method)
     if adapter.tenant != tenant:
-        raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
+        raise DoesNotFit(f"{adapter.store.url} belongs to the tenant {adapter.tenant}, not to {tenant}")
     base_identity, theirs = identity(encoder), adapter.facts["base"]
     other = [name for name in SAME if base_identity[name] != theirs[name]]
     if other:
@@ -53,6 +55,6 @@ def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSetti
         )
     layers = adapter.layers if adapter.ships else []
     if adapter.ships and len(layers) != LAYERS[method]:
-        raise SettingsError(f"{adapter.store.url} is no {method} head: {method} cannot begin with it")
+        raise SettingsError(f"{adapter.store.url} is not a {method} head, so {method} cannot start from it")
     learned = adapter.facts.get("learned", [])
     return InitialHead(adapter.store.url, adapter.facts["weights"], add_residual(layers) if layers else None, learned)

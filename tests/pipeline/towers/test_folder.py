@@ -107,6 +107,6 @@ def test_another_models_index_is_refused(ready: tuple[Path, Path], distilled: Di
 
 def test_what_is_said_of_it_names_what_it_keeps(distilled: Distilled) -> None:
     said = sentence(distilled.out.tables())
-    assert said.startswith("it keeps ")
+    assert said.startswith("it retains ")
     assert "of R@100" in said
     assert Adapter.open(distilled.out.store.url).facts["reason"] == said

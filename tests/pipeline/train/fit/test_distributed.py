@@ -47,7 +47,7 @@ def test_models_that_no_process_holds_whole_are_refused(name: str, monkeypatch: 
     monkeypatch.setenv(name, "false")
     distributed.demand_whole()
     monkeypatch.setenv(name, "true")
-    with pytest.raises(SettingsError, match="each process holds both towers whole"):
+    with pytest.raises(SettingsError, match="each process needs both towers in full"):
         distributed.demand_whole()
 
 

@@ -84,7 +84,7 @@ def test_half_precision_is_handed_over_and_checked_before_training(
     if dtype == "bfloat16":
         assert recorded_difference(run) > rounding("float32")
     other = model.model_copy(update={"query_prompt": "something else "})
-    with pytest.raises(DarklodeError, match="as it would be saved gives other vectors than it gives now"):
+    with pytest.raises(DarklodeError, match="gives other vectors when saved"):
         require_reproducible(base, other, run.tables("adaptation_queries"))
 
 

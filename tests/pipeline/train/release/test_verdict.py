@@ -59,7 +59,7 @@ def test_a_lift_on_unseen_positives_is_shipped(tmp_path: Path) -> None:
     assert (row["shipped"], row["part"], row["queries"], row["difference"]) == ("adapted", "own positive", 50, 0.04)
     assert demand_lift(run).endswith(
         "query_encoder is adapted: nDCG@10 +0.040 (+0.020 to +0.060) on 50 test queries whose clusters and positives "
-        "training never saw. Its setting was chosen on 1,200 validation queries."
+        "are not in training. Its setting was chosen on 1,200 validation queries."
     )
 
 
@@ -73,15 +73,18 @@ def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"share": 0.0}, "no setting did better than the base when chosen on 1,200 validation queries"),
+        ({"share": 0.0}, "no setting was better than the base, selected on 1,200 validation queries"),
         ({"share": 0.0, "folds": 5}, "than the base when chosen by cross-validation, 5 folds of clusters, on 1,200"),
         ({"own": 0}, "every test query shares a positive with training"),
-        ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can show 0.131; label about 237 more"),
-        ({"low": 0.001, "p": 0.06}, "undecided: .* which can show 0.101; label about 92 more"),
-        ({"bounded_low": -0.001}, "undecided: .*; a loss too rare to be among them could outweigh it; label about"),
-        ({"difference": -0.01, "low": -0.05}, "no lift is seen"),
-        ({"difference": -0.05, "low": -0.07, "high": -0.02}, "it does harm"),
-        ({"clusters": 9}, "too few clusters to decide: the 50 test queries fall into 9, at least 10 are needed"),
+        ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can detect 0.131; label about 237 more"),
+        ({"low": 0.001, "p": 0.06}, "undecided: .* which can detect 0.101; label about 92 more"),
+        (
+            {"bounded_low": -0.001},
+            "undecided: .*; a rare loss that these queries do not show could outweigh it; label about",
+        ),
+        ({"difference": -0.01, "low": -0.05}, "no gain"),
+        ({"difference": -0.05, "low": -0.07, "high": -0.02}, "it is worse"),
+        ({"clusters": 9}, "too few clusters to decide: the 50 test queries are in 9 clusters, at least 10 are needed"),
         ({"clusters": 1, "low": None, "high": None, "detectable": None}, "too few clusters to decide"),
     ],
 )
