@@ -26,7 +26,7 @@ from darklode.pipeline.towers.distillation import adamw, schedule
 from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.training import DualCollator, DualLoss, ValidationSample, train_towers
 from darklode.pipeline.towers.dual.trial_settings import TrialSettings
-from darklode.pipeline.towers.dual.triplet_batches import Stream
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream
 from darklode.pipeline.towers.dual.triplets import TRIPLETS
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
@@ -82,7 +82,7 @@ def prepared(base: BaseEncoder, out: Run, settings: Settings) -> Tables:
 def plainly(tables: Tables, dual: DualSettings) -> float:
     """Steps a processor second of a bare loop with the same towers, tokens and loss."""
     with deterministic(0):
-        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch, 0)
+        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), TripletStream(tables, dual.batch, 0)
         towers.model.train()
         loss, tokens = DualLoss(towers.model, stream, dual, dual.temperatures[0], []), DualCollator(stream, towers)
         optimiser = adamw(towers.parameters(), RATE)
@@ -106,7 +106,7 @@ def by_the_trainer(tables: Tables, dual: DualSettings) -> float:
     """Steps a processor second, from the first look to the last, which has one query and one text to look at."""
     seen, look = list[float](), ValidationSample(["a"], ["a"], np.ones((1, 1), bool))
     with deterministic(0):
-        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch, 0)
+        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), TripletStream(tables, dual.batch, 0)
         train_towers(
             stream,
             look,

@@ -38,7 +38,7 @@ from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers
 from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.training import ValidationSample, train_towers
 from darklode.pipeline.towers.dual.trial_settings import TrialSettings
-from darklode.pipeline.towers.dual.triplet_batches import Stream
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.fit.determinism import deterministic
@@ -112,7 +112,7 @@ def trained(task: Task, dual: DualSettings, seed: int, *, begins: bool) -> DualT
         towers.restore(task.start)
         if not begins:
             with torch.autocast("cpu", torch.bfloat16):
-                stream = Stream(task.tables, dual.batch, seed)
+                stream = TripletStream(task.tables, dual.batch, seed)
                 train_towers(stream, look, towers, dual, TrialSettings(RATE, 0.05, seed), lambda *_: None)
     return towers
 

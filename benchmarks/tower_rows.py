@@ -43,7 +43,7 @@ from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.determinism import deterministic
-from darklode.pipeline.train.release.folder import assemble
+from darklode.pipeline.train.release.folder import assemble_model
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import CacheSettings
 from darklode.schemas.towers import DualSettings, TowerSettings
@@ -121,7 +121,7 @@ def distilled(task: Task, root: Path, given: argparse.Namespace) -> Row:
         took, found = time.process_time() - began, student.vectors(asked)
     row: Row = {"query": numbers(student.loaded), "seconds": round(took), "learned": len(learned)}
     row |= {"distance": float(distances(asked.vectors, found).mean())}
-    assemble(student.loaded, teacher, []).save_pretrained(str(root / NOTE / "towers"), create_model_card=False)
+    assemble_model(student.loaded, teacher, []).save_pretrained(str(root / NOTE / "towers"), create_model_card=False)
     return row | {"values": values(task.asked, found, np.load(root / DUAL / "texts.npy"))}
 
 

@@ -14,14 +14,14 @@ from darklode.pipeline.base.types import Row
 from darklode.pipeline.laws import format
 from darklode.pipeline.laws.costs import MeasuredCosts, ModelCost
 from darklode.pipeline.laws.functional_forms import SIZE, STARTED
-from darklode.pipeline.laws.label_plan import FAR, PlanRequest, loss_at, size_for_loss
+from darklode.pipeline.laws.label_plan import MAX_EXTRAPOLATION, PlanRequest, loss_at, size_for_loss
 from darklode.pipeline.laws.points import FALLING, LawKey, rows_of
 from darklode.pipeline.laws.verdict import LAW, LawResult
 
-OWN = "labels"
+OWN_LABELS = "labels"
 """The source that the others are compared with."""
 
-MACHINES = ("bm25", "ict", "shuffled")
+FREE_SOURCES = ("bm25", "ict", "shuffled")
 """Label sources that cost nothing."""
 
 
@@ -29,16 +29,16 @@ def compare_sources(rows: pa.Table, laws: Mapping[LawKey, LawResult]) -> list[Ro
     """Compare each other source with the run's own labels, at the largest common size, paired by seed."""
     rows_out = []
     for key in laws:
-        own, (measure, source, _) = key._replace(source=OWN), key
-        if source == OWN or own not in laws:
+        own, (measure, source, _) = key._replace(source=OWN_LABELS), key
+        if source == OWN_LABELS or own not in laws:
             continue
         sides = [rows_of(rows, law_key) for law_key in (own, key)]
         size = max(set(sides[0]["size"].to_pylist()) & set(sides[1]["size"].to_pylist()), default=None)
         if size:
             gain = _paired_gain(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
             worth = _equivalent_labels(laws[own], laws[key], size)
-            sentence = format.other_source(key.label, OWN, size, format.measured_gain(gain, measure), worth)
-            money = {"money": 0.0} if source in MACHINES else {}
+            sentence = format.other_source(key.label, OWN_LABELS, size, format.measured_gain(gain, measure), worth)
+            money = {"money": 0.0} if source in FREE_SOURCES else {}
             choice = key._asdict() | {"choice": "another source", "unit": "queries"}
             rows_out.append(choice | {"amount": float(size), "said": sentence} | _gain(gain) | money)
     return rows_out
@@ -52,7 +52,7 @@ def _equivalent_labels(own: LawResult, other: LawResult, size: int) -> str:
     if mean_value >= loss_at(own.full_fit, 1.0):
         return format.NO_LABELS_DO_AS_MUCH
     n_labels = size_for_loss(own.full_fit, mean_value)
-    return format.equivalent_labels(n_labels, FAR * float(own.points.size.max()))
+    return format.equivalent_labels(n_labels, MAX_EXTRAPOLATION * float(own.points.size.max()))
 
 
 def compare_models(

@@ -16,7 +16,7 @@ from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS
 
 RESAMPLES = 1000
 
-PAUSE = 300.0
+MAX_PAUSE = 300.0
 """Pauses between two answers that are longer than this (seconds) are not counted as work."""
 
 JUDGED = ("pool", "verdicts", "rankings", "qrels", "queries")
@@ -164,7 +164,7 @@ def _minutes(judged: Sequence[JudgedRun], pairs: float, seed: int) -> tuple[floa
     low, high = interval(sums, lambda judged_run: judged_run[..., 0] / judged_run[..., 1] / 60, RESAMPLES, seed)
     each, basis = (
         float(gaps.mean() / 60),
-        f"{len(gaps):,} answers of the review, pauses above {PAUSE / 60:g} minutes left out",
+        f"{len(gaps):,} answers of the review, pauses above {MAX_PAUSE / 60:g} minutes left out",
     )
     rows = [_cost("a person's minutes for a pair", each, basis, (float(low), float(high)))]
     return each * pairs, [*rows, _cost("a person's minutes for a query", each * pairs, f"{pairs:.1f} pairs each")]
@@ -177,7 +177,7 @@ def _gaps(run: Run) -> Doubles:
     when = np.array([answer.answered_at.timestamp() for answer in answers])
     order = np.lexsort((when, reviewers.astype(str)))
     seconds, same = np.diff(when[order]), reviewers[order][1:] == reviewers[order][:-1]
-    return np.asarray(seconds[same & (seconds <= PAUSE)])
+    return np.asarray(seconds[same & (seconds <= MAX_PAUSE)])
 
 
 def _depths(judged: Sequence[JudgedRun], seed: int) -> tuple[Doubles, list[Row]]:

@@ -17,16 +17,16 @@ from darklode.pipeline.laws.functional_forms import CONSTANT, DataScale, Functio
 HUBER = 1e-3
 """Where the loss turns from quadratic to linear, in log units."""
 
-NEAR, TOLERANCE = 1e-8, 1e-12
+FIRST_TOLERANCE, FINAL_TOLERANCE = 1e-8, 1e-12
 """Optimizer tolerances of the first pass and of the final pass."""
 
-LOOK, KEPT, MOST = 40, 6, 300
+FIRST_EVALUATIONS, N_REFINED, FINAL_EVALUATIONS = 40, 6, 300
 """Evaluations per start in the first pass, number of starts kept, and evaluations per kept start."""
 
-SAME = 1e-3
+SAME_OPTIMUM = 1e-3
 """Relative tolerance within which another start counts as the same optimum."""
 
-LEAST = 1e-6
+MIN_DISTANCE = 1e-6
 """Lower bound of the mean distance: exact data cannot rank forms by likelihood."""
 
 STEP = 1e-6
@@ -81,7 +81,7 @@ class Fit:
         n, count = len(self.points), self.form.count + 1
         if n <= count + 1:
             return float("inf")
-        spread = max(float(np.abs(self.residuals).mean()), LEAST)
+        spread = max(float(np.abs(self.residuals).mean()), MIN_DISTANCE)
         return 2 * n * (float(np.log(2 * spread)) + 1) + 2 * count + 2 * count * (count + 1) / (n - count - 1)
 
     def covariance(self) -> Doubles:
@@ -121,10 +121,10 @@ def fit(form: FunctionalForm, points: LawPoints, starts: Doubles | None = None) 
         )
         return np.asarray(result.x)
 
-    ends = [search(start, LOOK, NEAR) for start in begun]
+    ends = [search(start, FIRST_EVALUATIONS, FIRST_TOLERANCE) for start in begun]
     order = np.argsort([huber(residuals(at) * HUBER) for at in ends], kind="stable")
-    for index in order[: KEPT if starts is None else 0]:
-        ends[index] = search(ends[index], MOST, TOLERANCE)
+    for index in order[: N_REFINED if starts is None else 0]:
+        ends[index] = search(ends[index], FINAL_EVALUATIONS, FINAL_TOLERANCE)
     return _build_fit(form, ends, points, frame)
 
 
@@ -132,7 +132,7 @@ def _build_fit(form: FunctionalForm, ends: list[Doubles], points: LawPoints, fra
     logs = np.log(points.value)
     losses = np.array([huber(form.log_value(at, frame, points) - logs) for at in ends])
     best_index = int(np.argmin(losses))
-    is_optimum = losses <= losses[best_index] * (1 + SAME) + LEAST
+    is_optimum = losses <= losses[best_index] * (1 + SAME_OPTIMUM) + MIN_DISTANCE
     return Fit(form, ends[best_index], frame, points, float(losses[best_index]), len(ends), int(is_optimum.sum()))
 
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws.correlation import correlations
-from darklode.pipeline.laws.curve_fitting import KEPT, Fit
+from darklode.pipeline.laws.curve_fitting import N_REFINED, Fit
 from darklode.pipeline.laws.functional_forms import LawPoints
 from darklode.pipeline.laws.points import ENTROPY, LawKey, groups, points_of
 from darklode.pipeline.laws.prediction_intervals import confidence_band
-from darklode.pipeline.laws.verdict import LawResult, from_recorded, judge, prediction_error
+from darklode.pipeline.laws.verdict import LawResult, find_law, from_recorded, prediction_error
 from darklode.schemas.law_tables import (
     LAW_CONSTANTS,
     LAW_CORRELATIONS,
@@ -51,7 +51,7 @@ def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
     for number, key in enumerate(every):
         output.progress(number, len(every), f"{key.measure}, {key.label}")
         points = points_of(rows, key)
-        result = judge(points, CHANCE.get(key.measure), RESAMPLES, seed)
+        result = find_law(points, CHANCE.get(key.measure), RESAMPLES, seed)
         _write(output, key._asdict(), points, result, seed)
     output.write(LAW_CORRELATIONS.name, correlations(tables, seed))
     output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(every)))
@@ -89,7 +89,7 @@ def _fit_row(fit: Fit, result: LawResult, beyond: LawPoints | None) -> Row:
         "points": len(fit.points),
         "loss": fit.loss,
         "starts": fit.starts,
-        "searched": min(fit.starts, KEPT),
+        "searched": min(fit.starts, N_REFINED),
         "reached": fit.n_optima,
         "aicc": _finite_or_none(fit.aicc),
         "r2": _finite_or_none(fit.r2),

@@ -24,7 +24,7 @@ STARTS = (0.1, 0.3, 0.6, 1.0, 2.0)
 FLOORS = (0.0, 0.5, 0.9)
 """Starting values of the floor, as shares of the lowest observed value."""
 
-SPAN = 5.0
+OFFSET_SPAN = 5.0
 """Maximum distance of D0 from the observed sizes, in natural log units."""
 
 
@@ -151,7 +151,7 @@ class FunctionalForm:
                 messages.append(format.exponent_at_upper_bound(name, EXPONENTS[1], scale, product_of_both))
             elif at[index] < 1.01 * EXPONENTS[0]:
                 messages.append(format.exponent_at_lower_bound(name, EXPONENTS[0]))
-        if "D0" in constants and constants["D0"] > 0.99 * np.exp(frame.high + SPAN):
+        if "D0" in constants and constants["D0"] > 0.99 * np.exp(frame.high + OFFSET_SPAN):
             messages.append(format.offset_at_bound(constants["D0"]))
         return messages
 
@@ -164,15 +164,15 @@ def _power(column: str, at: Doubles, frame: DataScale, points: LawPoints) -> Dou
         return np.asarray(at[0] - at[1] * (np.log(getattr(points, column)) - getattr(frame, column)))
 
 
-def _power_told(column: str, at: Doubles, frame: DataScale) -> Doubles:
+def _power_constants(column: str, at: Doubles, frame: DataScale) -> Doubles:
     return np.array([np.exp(at[0] / at[1] + getattr(frame, column)), at[1], at[2]])
 
 
-def _curve_starts(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
+def _started_log(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     return np.asarray(at[0] - at[1] * (np.logaddexp(_log(points.size), at[2]) - np.logaddexp(frame.size, at[2])))
 
 
-def _started_told(at: Doubles, frame: DataScale) -> Doubles:
+def _started_constants(at: Doubles, frame: DataScale) -> Doubles:
     scale = np.exp(at[0] / at[1] + np.logaddexp(frame.size, at[2]))
     return np.array([scale, at[1], np.exp(at[2]), at[3]])
 
@@ -199,12 +199,12 @@ def _additive(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     return np.logaddexp(*_terms(at, frame, points))
 
 
-def _both_told(at: Doubles, frame: DataScale) -> Doubles:
+def _both_constants(at: Doubles, frame: DataScale) -> Doubles:
     scales = np.exp(at[0] / at[1] + frame.parameters), np.exp(at[2] / at[3] + frame.size)
     return np.array([scales[0], at[1], scales[1], at[3], at[4]])
 
 
-def _halves(exponents: tuple[float, ...], level: float, _: DataScale) -> list[list[float]]:
+def _two_term_starts(exponents: tuple[float, ...], level: float, _: DataScale) -> list[list[float]]:
     """Starts with both terms equal, or one of them small."""
     shares = ((0.5, 0.5), (0.1, 0.9), (0.9, 0.1))
     return [
@@ -225,7 +225,7 @@ def _single_term(column: str, name: str, scale: str, exponent: str) -> Functiona
         (scale, exponent, "delta"),
         (column,),
         lambda at, frame, points: _power(column, at, frame, points),
-        lambda at, frame: _power_told(column, at, frame),
+        lambda at, frame: _power_constants(column, at, frame),
         (1,),
         lambda exponents, level, _: [[level, exponents[0]]],
         lambda _: ([_LEVEL[0], EXPONENTS[0]], [_LEVEL[1], EXPONENTS[1]]),
@@ -243,15 +243,15 @@ STARTED = FunctionalForm(
     "L = (B/(D + D₀))^β + δ",
     ("B", "beta", "D0", "delta"),
     ("size",),
-    _curve_starts,
-    _started_told,
+    _started_log,
+    _started_constants,
     (1,),
     lambda exponents, level, frame: [
         [level, exponents[0], at] for at in (frame.low - 1, (frame.low + frame.high) / 2, frame.high + 1)
     ],
     lambda frame: (
-        [_LEVEL[0], EXPONENTS[0], frame.low - SPAN],
-        [_LEVEL[1], EXPONENTS[1], frame.high + SPAN],
+        [_LEVEL[0], EXPONENTS[0], frame.low - OFFSET_SPAN],
+        [_LEVEL[1], EXPONENTS[1], frame.high + OFFSET_SPAN],
     ),
 )
 """For a pretrained encoder: D₀ is what its pretraining is worth in labels. Eq. 8 is infinite at D = 0, but such an
@@ -264,9 +264,9 @@ JOINT = FunctionalForm(
     ("A", "alpha", "B", "beta", "delta"),
     ("size", "parameters"),
     _joint,
-    _both_told,
+    _both_constants,
     (1, 3),
-    _halves,
+    _two_term_starts,
     lambda _: ([_LEVEL[0], EXPONENTS[0]] * 2, [_LEVEL[1], EXPONENTS[1]] * 2),
 )
 """Eq. 9."""
@@ -277,9 +277,9 @@ ADDITIVE = FunctionalForm(
     JOINT.constants,
     JOINT.varies,
     _additive,
-    _both_told,
+    _both_constants,
     (1, 3),
-    _halves,
+    _two_term_starts,
     JOINT.bounds,
 )
 
@@ -299,7 +299,7 @@ CONSTANT = FunctionalForm(
 FORMS = {form.name: form for form in (SIZE, PARAMETERS, STARTED, JOINT, ADDITIVE, CONSTANT)}
 
 
-def fitting(points: LawPoints) -> list[FunctionalForm]:
+def fitting_forms(points: LawPoints) -> list[FunctionalForm]:
     """Forms that can be fitted to these points, given which columns vary.
 
     A size of 0 is allowed by `STARTED` only, so that no other form is compared on points it cannot describe.

@@ -26,7 +26,7 @@ from darklode.pipeline.train.data.generated import GeneratedQueries, generated_i
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
 from darklode.pipeline.train.fit.ablation import READS
 from darklode.pipeline.train.fit.baselines import Bm25Baseline, shuffle_labels
-from darklode.pipeline.train.fit.model_selection import ENOUGH
+from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import OWN_SOURCES, LawSettings
 
@@ -41,7 +41,7 @@ LabelSource = Callable[[Task, int], Task]
 MEASURES = ("nDCG@10", "R@1000")
 DEPTH = 1000
 
-SAMPLE = 64
+N_TIMED_TEXTS = 64
 """Number of texts encoded to measure speed."""
 
 
@@ -166,7 +166,7 @@ class GridEvaluator:
         n = len(frozen)
         labelled = Labels.from_pairs(query, frozen.position_of[row], n)
         negatives = sample_negatives(queries.ids.to_pylist(), queries.positives(frozen), labelled, n, context.seed)
-        can_select = trainer.n_evaluated(len(task.validation)) >= ENOUGH
+        can_select = trainer.n_evaluated(len(task.validation)) >= MIN_VALIDATION
         return cls(context, GridData(tables, context.base, context.seed, task, queries, can_select), negatives)
 
     def training_task(self, source: str, seed: int) -> Task:
@@ -181,7 +181,7 @@ class GridEvaluator:
     def texts_per_second(self) -> float:
         """Encoding speed here, measured on some texts after a warm-up."""
         base, tenant = self.context.base, self.data.task.frozen.texts["tenant"][0].as_py()
-        texts = next(iter(base.sources[0].iterate_hashes(tenant)))[1][:SAMPLE].to_pylist()
+        texts = next(iter(base.sources[0].iterate_hashes(tenant)))[1][:N_TIMED_TEXTS].to_pylist()
         base.model.encode_documents(texts[:1])
         began = time.perf_counter()
         base.model.encode_documents(texts)

@@ -19,7 +19,7 @@ from darklode.pipeline.laws.points import POINTS
 from darklode.pipeline.laws.trainer import GridTrainer, PointKey
 from darklode.pipeline.train.data.generated import generated_in
 from darklode.pipeline.train.fit.ablation import READS
-from darklode.pipeline.train.fit.model_selection import ENOUGH
+from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import LawSettings
 
@@ -30,14 +30,14 @@ GRID = replace(POINTS, version=5, reads=READS)
 """The stage `points`, with trained instead of imported points."""
 
 HALVINGS = 6
-LEAST = 16
+MIN_SIZE = 16
 """Labelled queries of the smallest size."""
 
 
 def default_sizes(queries: int) -> list[int]:
     """All queries and up to six successive halves, ascending."""
     sizes = [queries >> halving for halving in range(HALVINGS + 1)]
-    return sorted(size for size in sizes if size >= LEAST)
+    return sorted(size for size in sizes if size >= MIN_SIZE)
 
 
 def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
@@ -53,9 +53,9 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     """Train each grid point and write its scores; each is a resumable unit.
 
     A size is a number of training queries, taken in an order of whole clusters drawn by the seed, so larger sizes
-    contain the smaller ones of the same seed. Training stops early by validation; with fewer than `ENOUGH` validation
-    queries it runs to the last step with the only configured learning rate. The best weights are kept, step 0 included.
-    No source trains on a text that answers a test query.
+    contain the smaller ones of the same seed. Training stops early by validation; with fewer than `MIN_VALIDATION`
+    validation queries it runs to the last step with the only configured learning rate. The best weights are kept, step
+    0 included. No source trains on a text that answers a test query.
 
     Args:
         tables: of `adaptation_pairs`.
@@ -150,7 +150,7 @@ def _groups(contexts: Sequence[GridContext], evaluator: GridEvaluator) -> Iterat
     if not data.can_select and first.trainer.n_settings(first.base) > 1:
         n_validation = first.trainer.n_evaluated(len(data.task.validation))
         raise SettingsError(
-            f"only {n_validation} validation queries; at least {ENOUGH} are needed to select a setting: "
+            f"only {n_validation} validation queries; at least {MIN_VALIDATION} are needed to select a setting: "
             f"{first.trainer.advice}"
         )
     sizes = {

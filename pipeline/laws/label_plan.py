@@ -26,7 +26,7 @@ from darklode.pipeline.laws.verdict import NO_LAW, LawResult
 STEP = {ENTROPY: 0.1}
 """Step for which a gain is reported: 0.1 nats for entropy, 0.01 for every other measure."""
 
-FAR = 4.0
+MAX_EXTRAPOLATION = 4.0
 """Maximum extrapolation, as a multiple of the largest measured size."""
 
 
@@ -147,7 +147,7 @@ class LawPlan:
         now, sign = self.now, -1 if self.key.measure in FALLING else 1
         gain = interval_ends(every, lambda fit: loss_at(fit, now) - loss_at(fit, now + more))
         expected_value = _value(loss_at(every[0], now), self.key.measure) + sign * (gain[0] or 0)
-        sentence = format.budget(more, expected_value, gain, is_near=more <= (FAR - 1) * now)
+        sentence = format.budget(more, expected_value, gain, is_near=more <= (MAX_EXTRAPOLATION - 1) * now)
         figures = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))
         return self.row("budget", sentence, amount=more, money=self.request.budget, **figures)
 
@@ -171,7 +171,7 @@ class LawPlan:
     def _cost_sentence(self, amount: Ends) -> str:
         price = self.request.per_label
         prices = [_times(end, price) for end in amount] if price else None
-        return format.labels_and_price(amount, prices, (FAR - 1) * self.now)
+        return format.labels_and_price(amount, prices, (MAX_EXTRAPOLATION - 1) * self.now)
 
 
 def interval_ends(every: list[Fit], figure: Callable[[Fit], float]) -> Ends:
@@ -188,14 +188,14 @@ def loss_at(fit: Fit, size: float) -> float:
 
 
 def size_for_loss(fit: Fit, loss: float) -> float:
-    """Number of labelled queries needed for a loss; infinite beyond `FAR` times the largest size."""
+    """Number of labelled queries needed for a loss; infinite beyond `MAX_EXTRAPOLATION` times the largest size."""
     now = float(fit.points.size.max())
     if loss_at(fit, now) <= loss:
         low = max(float(fit.points.size[fit.points.size > 0].min()), 1.0)
         return low if loss_at(fit, low) <= loss else float(brentq(lambda size: loss_at(fit, size) - loss, low, now))
-    if loss_at(fit, FAR * now) > loss:
+    if loss_at(fit, MAX_EXTRAPOLATION * now) > loss:
         return float("inf")
-    return float(brentq(lambda size: loss_at(fit, size) - loss, now, FAR * now))
+    return float(brentq(lambda size: loss_at(fit, size) - loss, now, MAX_EXTRAPOLATION * now))
 
 
 def optimum(fit: Fit, budget: float, per_label: float, per_parameter: float) -> tuple[float, float, float]:
@@ -223,7 +223,7 @@ def optimum(fit: Fit, budget: float, per_label: float, per_parameter: float) -> 
 
 
 def _is_near(value: float, measured: Doubles) -> bool:
-    return bool(measured.min() / FAR <= value <= FAR * measured.max())
+    return bool(measured.min() / MAX_EXTRAPOLATION <= value <= MAX_EXTRAPOLATION * measured.max())
 
 
 def _value(loss: float, measure: str) -> float:

@@ -10,7 +10,7 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.laws.functional_forms import FORMS
 from darklode.pipeline.laws.plan_stage import PLAN
 from darklode.pipeline.laws.points import LawKey
-from darklode.pipeline.laws.verdict import MISSED, PLATEAU, WIDE
+from darklode.pipeline.laws.verdict import MAX_ERROR, MAX_INTERVAL, PLATEAU
 from darklode.schemas.law_tables import LAW_POINTS
 
 PAGE = "laws.md"
@@ -66,9 +66,9 @@ For measures where more is better, the loss is 1 − value. The largest size is 
 largest` and predicted: `held_out_error` is the relative error of the prediction, `naive_error` that of the forecast
 "same as the size before". Places whose mean loss is above {PLATEAU:.0%} of chance are left out. A law is claimed
 without the held-out points if the loss falls, there are enough points, no constant has a lower AICc, the smaller sizes
-predict the largest fitted one within {MISSED:.0%}, and the 95 % interval at the held-out size is at most ±{WIDE:.0%}.
-The claim is withdrawn if the held-out error exceeds {MISSED:.0%}. R² decides nothing. `law_constants` has the constants
-in full precision."""
+predict the largest fitted one within {MAX_ERROR:.0%}, and the 95 % interval at the held-out size is at most
+±{MAX_INTERVAL:.0%}. The claim is withdrawn if the held-out error exceeds {MAX_ERROR:.0%}. R² decides nothing.
+`law_constants` has the constants in full precision."""
 
 
 PLANNING = """\
@@ -80,12 +80,12 @@ DEEPER = """\
 Pairs by the best rank from any retriever. Ranks that are not judged yet take at least as many calls per positive as
 the ranks before them, if positives are no denser there."""
 
-SHOWN = 30
+N_LISTED = 30
 
 CHOOSING = f"""\
 The most frequent query of each cluster without a label, then queries by the disagreement in their cluster, one cluster
-after the other. The first {SHOWN} of `next_queries`; all are in `next_queries.csv`. This order covers the traffic; it
-was not shown to teach more than a random sample, which the laws are about."""
+after the other. The first {N_LISTED} of `next_queries`; all are in `next_queries.csv`. This order covers the traffic;
+it was not shown to teach more than a random sample, which the laws are about."""
 
 TRAINERS = """\
 `adapt` trains the query encoder only; `towers` trains both as `train-towers --stage 1`, so each grid point encodes all
@@ -124,7 +124,7 @@ def _plan(tables: Tables) -> list[tuple[str, pa.Table, str]]:
         ("The plan", tables.sql(PLANS), PLANNING + lines),
         ("Cost of labels", tables.sql(COSTS), ""),
         ("By pool depth", tables.sql(DEPTHS), DEEPER),
-        ("Queries to label next", tables.sql(f"{BATCH} ORDER BY place LIMIT {SHOWN}"), CHOOSING),
+        ("Queries to label next", tables.sql(f"{BATCH} ORDER BY place LIMIT {N_LISTED}"), CHOOSING),
     ]
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
-from darklode.pipeline.laws.alternatives import OWN, compare_models, compare_sources, judge_deeper
+from darklode.pipeline.laws.alternatives import OWN_LABELS, compare_models, compare_sources, judge_deeper
 from darklode.pipeline.laws.costs import JudgedRun, ModelCost, measured_costs
 from darklode.pipeline.laws.fit_stage import accepted_laws
 from darklode.pipeline.laws.label_plan import PlanRequest, n_missing_labels, plan_laws
@@ -82,6 +82,6 @@ def _batch_size(laws: Mapping[LawKey, LawResult], request: PlanRequest) -> int:
     for measure in LEADING:
         keys = [key for key in laws if key.measure == measure]
         if keys:
-            own = [key for key in keys if key.source == OWN] or keys[:1]
+            own = [key for key in keys if key.source == OWN_LABELS] or keys[:1]
             return max(n_missing_labels(laws[key]) for key in own)
     return max(map(n_missing_labels, laws.values()), default=0)

@@ -23,11 +23,11 @@ ENTROPY = "contrastive_entropy"
 FALLING = (ENTROPY, "loss")
 """Measures of which less is better; for all others the loss is 1 − value."""
 
-WANTED = ("size", "value")
+REQUIRED_COLUMNS = ("size", "value")
 UNKNOWN = "unnamed encoder"
 """Encoder name of rows without one, in a file where others have one."""
 
-UNNAMED = "labels"
+DEFAULT_SOURCE = "labels"
 """Source name if the file has no source column."""
 
 
@@ -38,13 +38,13 @@ def law_points(file: str, output: Output) -> None:
         InputError: the file cannot be read, lacks size or value, or has an invalid row; the message names the row.
     """
     rows_read = _read(file)
-    missing = [name for name in WANTED if name not in rows_read.column_names]
+    missing = [name for name in REQUIRED_COLUMNS if name not in rows_read.column_names]
     if missing:
         had = ", ".join(rows_read.column_names)
         raise InputError(f"{file} misses the columns {', '.join(missing)}; found {had}")
     columns = {name: rows_read[name] for name in rows_read.column_names if name in LAW_POINTS.schema.names}
     n = rows_read.num_rows
-    defaults = {"measure": pa.array([ENTROPY] * n, pa.string()), "source": pa.array([UNNAMED] * n, pa.string())}
+    defaults = {"measure": pa.array([ENTROPY] * n, pa.string()), "source": pa.array([DEFAULT_SOURCE] * n, pa.string())}
     try:
         rows = LAW_POINTS.rows(defaults | columns)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

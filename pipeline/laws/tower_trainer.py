@@ -92,11 +92,11 @@ class DualTowerTrainer:
         self, data: GridData, triplets: Tables, sample: ValidationSample, trial: TrialSettings, on_step: OnStep
     ) -> TrainingHistory[DualEval]:
         from darklode.pipeline.towers.dual.training import train_towers
-        from darklode.pipeline.towers.dual.triplet_batches import Stream
+        from darklode.pipeline.towers.dual.triplet_batches import TripletStream
         from darklode.pipeline.train.fit.determinism import deterministic
 
         with deterministic(trial.seed):
-            towers, stream = self._initial_towers(data), Stream(triplets, self.dual.batch, trial.seed)
+            towers, stream = self._initial_towers(data), TripletStream(triplets, self.dual.batch, trial.seed)
             return train_towers(stream, sample, towers, self.dual, trial, on_step)
 
     @contextmanager

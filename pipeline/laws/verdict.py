@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws import format
 from darklode.pipeline.laws.curve_fitting import Fit, fit
-from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, FunctionalForm, LawPoints, fitting
+from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, FunctionalForm, LawPoints, fitting_forms
 from darklode.pipeline.laws.prediction_intervals import confidence_band
 
 PLATEAU = 0.9
 """Share of the loss of chance above which a place counts as plateau."""
 
-MISSED = 0.03
-WIDE = 0.05
+MAX_ERROR = 0.03
+MAX_INTERVAL = 0.05
 
 LAW, NO_LAW, UNKNOWN = "law", "no law", "not identifiable yet"
 
@@ -83,7 +83,7 @@ class LawResult:
         return is_member(self.places, self.points.take(self.plateau))
 
 
-def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) -> LawResult:
+def find_law(points: LawPoints, chance: float | None, resamples: int, seed: int) -> LawResult:
     """Look for a law.
 
     Args:
@@ -104,7 +104,11 @@ def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) ->
         )
         return result
     fitted, beyond = points.take(~plateau & ~held_out), points.take(held_out)
-    forms = [form for form in fitting(above_chance) if len(_places(fitted)) >= form.count] if len(above_chance) else []
+    forms = (
+        [form for form in fitting_forms(above_chance) if len(_places(fitted)) >= form.count]
+        if len(above_chance)
+        else []
+    )
     result.fits = [fit(form, fitted) for form in forms]
     result.chosen = min(result.fits, key=lambda fit: (fit.aicc, fit.form.count), default=None)
     if result.chosen is not None:
@@ -113,7 +117,7 @@ def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) ->
     result.claimed = result.verdict == LAW
     if result.chosen is not None:
         result.error, result.naive = prediction_error(result.chosen, beyond), _naive_forecast(fitted, beyond)
-    if result.claimed and not result.error <= MISSED:
+    if result.claimed and not result.error <= MAX_ERROR:
         result.verdict, result.reason = NO_LAW, format.missed_after_claim(result.error)
     elif result.claimed and result.chosen is not None:
         result.full_fit = fit(result.chosen.form, above_chance)
@@ -165,7 +169,7 @@ def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str
         return NO_LAW, format.FLAT
     best_fit, n = result.chosen, len(_places(fitted))
     if best_fit is None or n <= best_fit.form.count or np.isinf(best_fit.aicc):
-        form = best_fit.form if best_fit else fitting(fitted)[0] if len(fitted) else None
+        form = best_fit.form if best_fit else fitting_forms(fitted)[0] if len(fitted) else None
         requirement = None if form is None else (form.formula, form.count)
         return UNKNOWN, format.too_few_points(requirement, len(fitted), n, int(result.plateau.sum()))
     if fit(CONSTANT, fitted).aicc <= best_fit.aicc:
@@ -176,8 +180,8 @@ def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str
     assert result.ends is not None
     low, high = result.ends[:, is_member(result.places, beyond)]
     width = float(np.log(high / low).max() / 2) if len(low) else float("inf")
-    if not width <= WIDE:
-        return UNKNOWN, format.wide_interval(width, WIDE)
+    if not width <= MAX_INTERVAL:
+        return UNKNOWN, format.wide_interval(width, MAX_INTERVAL)
     bounds = best_fit.form.bounds_hit(best_fit.at, best_fit.frame)
     return LAW, format.degenerate(bounds) if bounds else ""
 
@@ -189,7 +193,7 @@ def _was_predictable(form: FunctionalForm, fitted: LawPoints) -> tuple[str, str]
     if len(_places(smaller)) < form.count:
         return UNKNOWN, format.sizes_needed(form.count)
     error, naive = prediction_error(fit(form, smaller), last), _naive_forecast(smaller, last)
-    if not error <= MISSED:
+    if not error <= MAX_ERROR:
         return NO_LAW, format.missed_fitted(error)
     if error >= naive:
         return NO_LAW, format.missed_fitted(error, naive)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, NoCheckpoints
-from darklode.pipeline.towers.loss import distillation, parts
+from darklode.pipeline.towers.loss import distillation, distillation_parts
 from darklode.pipeline.towers.student import Student
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
@@ -166,7 +166,7 @@ class DistillationLoss(nn.Module):
         vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
             expected = torch.from_numpy(self._task.pair.queries(self._task.texts_at(labels.tolist())))
-            loss_parts = parts(expected.to(vectors.device), self._student.unit(vectors))
+            loss_parts = distillation_parts(expected.to(vectors.device), self._student.unit(vectors))
         detached = torch.stack([part.detach() for part in loss_parts])
         self._trial.losses.append(library_trainer.mean_over_processes(detached))
         return distillation(*loss_parts)

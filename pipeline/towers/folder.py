@@ -11,7 +11,7 @@ from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.determinism import deterministic
-from darklode.pipeline.train.release.folder import assemble, check_like, is_up_to_date, probes, save_folder
+from darklode.pipeline.train.release.folder import assemble_model, compare_vectors, is_up_to_date, probes, save_folder
 from darklode.pipeline.train.release.identity import fingerprint, record
 from darklode.schemas.tower_tables import TOWER_QUERIES
 
@@ -48,7 +48,11 @@ def save(run: Run, pair: TeacherPair) -> None:
         student, queries = load_best_student(tables, pair), QuerySet.from_texts(probes(tables), pair)
         expected = student.vectors(queries)
     save_folder(
-        run.store, mark, assemble(student.loaded.to("cpu"), pair.student, []), check_like(queries.texts, expected), {}
+        run.store,
+        mark,
+        assemble_model(student.loaded.to("cpu"), pair.student, []),
+        compare_vectors(queries.texts, expected),
+        {},
     )
 
 

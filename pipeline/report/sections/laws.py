@@ -16,9 +16,9 @@ from darklode.pipeline.laws.page import (
     COSTS,
     DEEPER,
     DEPTHS,
-    GIVEN,
     PLANNING,
     TRAINED,
+    TRAINERS,
     VERDICTS,
 )
 from darklode.pipeline.laws.points import LawKey
@@ -160,7 +160,7 @@ SECTION = FigureSection(
         Figure(
             "law-trained",
             "What was trained",
-            " ".join(GIVEN.split()),
+            " ".join(TRAINERS.split()),
             lambda source: source.tables.sql(TRAINED),
             needs=("law_points",),
             wide=True,

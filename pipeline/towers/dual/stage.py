@@ -110,7 +110,7 @@ def train_both(
 
                 towers, trial = (dual, adapt, inputs), TrialSettings(rate, temperature, seed)
                 state = output.state(*trial_name)
-                distributed.broadcast_order((number, state.name))
+                distributed.broadcast_work_item((number, state.name))
                 history = run_trial(tables, validation_sample, towers, trial, on_step, state)
                 _write(output, number, trial, history)
     rows = output.rows(DUAL_TRIALS.name)
@@ -122,7 +122,7 @@ def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, inputs: Du
 
     All arguments must equal those of the leader's `train_both`, or the processes' gradients do not match.
     """
-    for number, state in distributed.orders():
+    for number, state in distributed.work_items():
         tables = run.tables(*READS)
         validation_sample = validation_sample_of(tables, inputs.sources, dual.held_out, seed)
         rate, temperature = list(product(dual.learning_rates, dual.temperatures))[number]
@@ -150,12 +150,12 @@ def run_trial(
         state: stores checkpoints.
     """
     from darklode.pipeline.towers.dual.training import train_towers
-    from darklode.pipeline.towers.dual.triplet_batches import Stream
+    from darklode.pipeline.towers.dual.triplet_batches import TripletStream
     from darklode.pipeline.train.fit.determinism import deterministic
 
     dual, adapt, inputs = towers
     with deterministic(trial.seed):
-        pair, stream = initial_towers(tables, dual, adapt, inputs), Stream(tables, dual.batch, trial.seed)
+        pair, stream = initial_towers(tables, dual, adapt, inputs), TripletStream(tables, dual.batch, trial.seed)
         return train_towers(stream, validation_sample, pair, dual, trial, on_step, state)
 
 

@@ -20,7 +20,7 @@ from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.towers.dual.views import Features, document_features, mean_of
 from darklode.pipeline.towers.initialization import fit_linear_map, unit
 from darklode.pipeline.towers.student import keep_layers
-from darklode.pipeline.train.fit.distributed import mine
+from darklode.pipeline.train.fit.distributed import own_device
 from darklode.pipeline.train.fit.trainable_encoder import add_lora, trainable
 from darklode.pipeline.train.release.folder import modules
 from darklode.pipeline.train.types import Weights
@@ -115,7 +115,7 @@ class DualTowers:
         """Load the encoder; a causal model gets the prompt."""
         from sentence_transformers import SentenceTransformer
 
-        loaded: Any = load_model(self.settings, mine(devices(self.settings.device)))
+        loaded: Any = load_model(self.settings, own_device(devices(self.settings.device)))
         if not decoder.is_causal(loaded):
             return loaded
         if name == "query":

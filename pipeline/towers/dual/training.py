@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, NoCheckpoints
 from darklode.pipeline.towers.distillation import adamw, schedule
-from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard_margin
 from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.trial_settings import TrialSettings
-from darklode.pipeline.towers.dual.triplet_batches import Stream, allowed_pairs
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream, allowed_pairs
 from darklode.pipeline.train.fit import library_trainer
 from darklode.pipeline.train.fit.progress import format_loss
 from darklode.pipeline.train.fit.trial import KeepBestWeights, ReportProgress, TrainingHistory, Trial, TrialCallback
@@ -65,7 +65,7 @@ class ValidationSample:
 
 
 def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
-    stream: Stream,
+    stream: TripletStream,
     sample: ValidationSample,
     towers: DualTowers,
     dual: DualSettings,
@@ -115,7 +115,7 @@ class DualCollator:
 
     valid_label_columns = ("label",)
 
-    def __init__(self, stream: Stream, towers: DualTowers) -> None:
+    def __init__(self, stream: TripletStream, towers: DualTowers) -> None:
         self._stream, self._towers = stream, towers
 
     def __call__(self, rows: list[dict[str, int]]) -> dict[str, Tensor]:
@@ -143,7 +143,7 @@ class DualLoss(nn.Module):
     """L^con + α L^hard (ScalingNote, Eq. 12) over the batches of all processes, outside of mixed precision."""
 
     def __init__(
-        self, model: Any, stream: Stream, dual: DualSettings, temperature: float, losses: list[Tensor]
+        self, model: Any, stream: TripletStream, dual: DualSettings, temperature: float, losses: list[Tensor]
     ) -> None:
         super().__init__()
         self.model, self._stream, self._dual, self._temperature = model, stream, dual, temperature
@@ -156,7 +156,7 @@ class DualLoss(nn.Module):
             batch = self._gather_batch(queries.float(), documents.float(), has_view, labels)
             parts = (
                 contrastive(batch, self._dual.nested, self._temperature),
-                hard(batch, self._dual.nested, self._dual.margin),
+                hard_margin(batch, self._dual.nested, self._dual.margin),
             )
         self._losses.append(torch.stack([part.detach() for part in parts]))
         return parts[0] + self._dual.margin_weight * parts[1]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.evaluate.measures import compute_measures
-from darklode.pipeline.train.data.vectors import FrozenIndex, spans
+from darklode.pipeline.train.data.vectors import FrozenIndex, concat_ranges
 
 MEASURE = "nDCG@10"
 DEPTH = 10
@@ -51,7 +51,7 @@ class Labels:
     def positions(self, query: Ints) -> tuple[Ints, Ints]:
         """All pairs of some queries: index into `query`, and position; a query listed twice is returned twice."""
         low, high = (np.searchsorted(self.keys, (query + more) * self.n_positions) for more in (0, 1))
-        return np.repeat(np.arange(len(query)), high - low), self.keys[spans(low, high)] % self.n_positions
+        return np.repeat(np.arange(len(query)), high - low), self.keys[concat_ranges(low, high)] % self.n_positions
 
 
 @dataclass(frozen=True)
@@ -279,5 +279,5 @@ def _same_document(frozen: FrozenIndex, query: Ints, row: Ints) -> Labels:
     pairs = np.unique(np.column_stack([query, document[row]]), axis=0)
     low, high = starts[pairs[:, 1]], starts[pairs[:, 1] + 1]
     return Labels.from_pairs(
-        np.repeat(pairs[:, 0], high - low), frozen.position_of[order[spans(low, high)]], len(frozen)
+        np.repeat(pairs[:, 0], high - low), frozen.position_of[order[concat_ranges(low, high)]], len(frozen)
     )

@@ -27,7 +27,7 @@ HOLES = Stage("adapter_holes", 3, (*LABELLED, "test_rankings"), WRITES)
 COMPARED_HOLES = Stage("comparison_holes", 3, (*LABELLED, COMPARISON_LISTS.name), WRITES)
 
 DEPTH = 10
-AT_ONCE = 512
+BLOCK = 512
 """Pairs judged and recorded together."""
 
 # Those that any system ranks high first: a budget that ends early ends at one rank for all.
@@ -177,14 +177,14 @@ def _judge_rows(rows: pa.Table, output: Output, judges: UnjudgedJudges) -> pa.Ta
         for number in sorted(pc.unique(rows["index"]).to_pylist()):
             index_rows = rows.filter(pc.equal(rows["index"], number)).sort_by([(name, "ascending") for name in ORDER])
             judges_used.append(judges.judge(number, index_rows["tenant"][0].as_py()))
-            for start in range(0, index_rows.num_rows, AT_ONCE):
-                block = _UnjudgedBlock(index_rows.slice(start, AT_ONCE), judges_used[-1], session, output)
+            for start in range(0, index_rows.num_rows, BLOCK):
+                block = _UnjudgedBlock(index_rows.slice(start, BLOCK), judges_used[-1], session, output)
                 tables_written.append(block.judge_block(f"{number}/{start}", judges.sources))
     output.facts |= facts_of(judges_used)
     return pa.concat_tables(tables_written)
 
 
-NOBODY = UnjudgedJudges(())
+NO_JUDGES = UnjudgedJudges(())
 
 
 @dataclass(frozen=True)

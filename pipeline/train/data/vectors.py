@@ -19,7 +19,7 @@ from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.train.data.nearest import nearest
 from darklode.schemas.pooling import VectorSettings
 
-HELD = 1 << 28
+MAX_CACHED_BYTES = 1 << 28
 """Maximum bytes of text vectors kept in memory while an encoder is trained; larger sets stay memory-mapped."""
 
 
@@ -73,8 +73,8 @@ class FrozenIndex:
 
     @cached_property
     def _cached_vectors(self) -> Floats:
-        """All vectors, if they fit `HELD`: a training step gathers hundreds from random positions. None otherwise."""
-        few = len(self) * self.dimensions * 4 <= HELD
+        """All vectors if they fit into `MAX_CACHED_BYTES`, else none; a training step reads from random positions."""
+        few = len(self) * self.dimensions * 4 <= MAX_CACHED_BYTES
         return self._read_stored(np.arange(len(self) if few else 0))
 
     def nearest(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
@@ -99,7 +99,7 @@ class FrozenIndex:
         row_positions = positions[query, column]
         rows, starts = self._sharing
         low, high = starts[row_positions], starts[row_positions + 1]
-        return np.repeat(query, high - low), rows[spans(low, high)]
+        return np.repeat(query, high - low), rows[concat_ranges(low, high)]
 
     @cached_property
     def _sharing(self) -> tuple[Ints, Ints]:
@@ -135,7 +135,7 @@ class FrozenIndex:
         return rows, scores
 
 
-def spans(low: Ints, high: Ints) -> Ints:
+def concat_ranges(low: Ints, high: Ints) -> Ints:
     """Concatenated ranges from each `low` up to but excluding its `high`."""
     counts = high - low
     return np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DEPTH = 100
 
-SOLVED = ("closed_form", "whitened")
+DETERMINISTIC = ("closed_form", "whitened")
 """Deterministic methods, for which one seed suffices."""
 
 SHUFFLED = ", labels: shuffled"
@@ -40,7 +40,7 @@ BM25 = ", labels: BM25's first"
 JOINT = "joint"
 """Trains queries and documents together; not releasable by `adapt`, because the index changes."""
 
-RRF = 60
+RRF_K = 60
 """The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
 
@@ -85,7 +85,7 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], words: Bm25Baseli
         words: supplies BM25 labels and the texts.
     """
     candidates = [
-        Baseline(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in SOLVED)
+        Baseline(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in DETERMINISTIC)
         for name in methods
         if name != JOINT
     ]
@@ -201,6 +201,6 @@ def reference_systems(queries: QuerySet, frozen: FrozenIndex, words: Bm25Baselin
 
 def _fuse(lists: Sequence[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(lists)
-    share = pc.divide(1.0, pc.add(pc.cast(rows["rank"], pa.float64()), float(RRF)))
+    share = pc.divide(1.0, pc.add(pc.cast(rows["rank"], pa.float64()), float(RRF_K)))
     summed = rows.append_column("share", share).group_by(["query_id", "text_id"]).aggregate([("share", "sum")])
     return by_value(summed, "share_sum")

@@ -16,16 +16,16 @@ from darklode.schemas.adaptation import AdaptSettings
 Trainer = Callable[[StackedTrial, AdaptSettings], TrainingHistory[EvalPoint]]
 
 
-def alone(trial: StackedTrial, settings: AdaptSettings) -> TrainingHistory[EvalPoint]:
+def train_single(trial: StackedTrial, settings: AdaptSettings) -> TrainingHistory[EvalPoint]:
     """Train a single head."""
     (history,) = train_stacked([trial], settings)
     return history
 
 
-_current: ContextVar[Trainer] = ContextVar("trainer", default=alone)
+_current: ContextVar[Trainer] = ContextVar("trainer", default=train_single)
 
 
-def trainer() -> Trainer:
+def current_trainer() -> Trainer:
     """The function that trains heads for this thread."""
     return _current.get()
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.train.data.dataset import Labels, Probabilities, Task
-from darklode.pipeline.train.data.vectors import spans
+from darklode.pipeline.train.data.vectors import concat_ranges
 from darklode.schemas.adaptation import AdaptSettings
 
 
@@ -106,7 +106,7 @@ def label_positions(labels: Labels, query: Ints, candidates: Ints) -> tuple[Ints
     row, position = labels.positions(query)
     order = np.argsort(candidates, kind="stable")
     low, high = (np.searchsorted(candidates[order], position, side) for side in ("left", "right"))
-    return np.repeat(row, high - low), order[spans(low, high)]
+    return np.repeat(row, high - low), order[concat_ranges(low, high)]
 
 
 def target_distribution(

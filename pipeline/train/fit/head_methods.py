@@ -11,7 +11,7 @@ import numpy as np
 from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.negatives import mine_negatives
 from darklode.pipeline.train.fit.batched_heads import StackedTrial
-from darklode.pipeline.train.fit.batched_training import trainer
+from darklode.pipeline.train.fit.batched_training import current_trainer
 from darklode.pipeline.train.fit.closed_form import RIDGES, STEPS, solutions
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.eval_point import EvalPoint
@@ -48,11 +48,13 @@ class HeadMethod:
 
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         if self._base.start:
-            return trainer()(StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings)
+            return current_trainer()(
+                StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings
+            )
         begins = self._settings.start == "whitened" and self._settings.method == "linear"
         weight = self._start(task) if begins else None
         start = None if weight is None else Head.mapping(weight).weights()
-        return trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
+        return current_trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Applies the head to base vectors; no query is encoded again."""

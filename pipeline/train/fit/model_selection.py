@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.fit.methods import Method
     from darklode.pipeline.train.types import Weights
 
-ENOUGH = 100
+MIN_VALIDATION = 100
 """Minimum number of validation queries: selection on fewer is chance (27 queries selected settings that lost up to
 0.025 nDCG@10).
 """
 
-ONE_CLUSTER = "cannot select a setting: all queries with a positive are in one cluster; build or mine with more queries"
+SINGLE_CLUSTER = (
+    "cannot select a setting: all queries with a positive are in one cluster; build or mine with more queries"
+)
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,13 @@ class ValidationScore:
     queries: int
 
 
-def asked_first(train: QuerySet, validation: QuerySet) -> QuerySet:
-    """The queries that selection uses: validation, or validation and train if there are fewer than `ENOUGH`."""
-    return validation if len(validation) >= ENOUGH else train.concat(validation)
+def selection_queries(train: QuerySet, validation: QuerySet) -> QuerySet:
+    """The queries that selection uses: validation, or validation and train if there are fewer than `MIN_VALIDATION`."""
+    return validation if len(validation) >= MIN_VALIDATION else train.concat(validation)
 
 
 def folds(task: Task, seed: int) -> list[Task]:
-    """Up to five cross-validation tasks, by query clusters; empty if validation has `ENOUGH` queries.
+    """Up to five cross-validation tasks, by query clusters; empty if validation has `MIN_VALIDATION` queries.
 
     Only train queries are trained on. A held-out query counts if it shares no positive with its fold's training
     queries, as in the test; if every one does, all count.
@@ -53,7 +55,7 @@ def folds(task: Task, seed: int) -> list[Task]:
     Raises:
         ArtifactError: there is only one cluster.
     """
-    if len(task.validation) >= ENOUGH:
+    if len(task.validation) >= MIN_VALIDATION:
         return []
     every = task.train.concat(task.validation)
     assert every.groups is not None
@@ -61,7 +63,7 @@ def folds(task: Task, seed: int) -> list[Task]:
     all_folds = [_fold(task, every, fold == number) for number in np.unique(fold)]
     useful = [fold_task for fold_task in all_folds if len(fold_task.pair_query)]
     if not useful or len(all_folds) == 1:
-        raise ArtifactError(ONE_CLUSTER)
+        raise ArtifactError(SINGLE_CLUSTER)
     return useful
 
 

@@ -18,7 +18,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.fit.stage import chosen
-from darklode.pipeline.train.release.adapter import ALONE, HEAD, RECORD, read_record
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD, RECORD, read_record
 from darklode.pipeline.train.release.identity import SCORES, fingerprint, record
 from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
@@ -125,11 +125,11 @@ def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
     if read_verdict(tables)["shipped"] == "adapted":
         score, weights = chosen(tables)
         files = {
-            f"{ALONE}/{name}": data
+            f"{ADAPTER_FOLDER}/{name}": data
             for name, data in create_method(adapt, base).export_tensors(weights, score["share"]).items()
         }
     if run.store.read(HEAD) != files.get(HEAD):
-        run.store.delete_folder(ALONE)
+        run.store.delete_folder(ADAPTER_FOLDER)
         for name, data in files.items():
             run.store.write(name, data)
     record(run, base, base.encoder, read_verdict(tables), fingerprint(run.tables()), "head")

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.types import Layers
 
-RECORD, FOLDER, ALONE = "adapter.json", "query_encoder", "adapter"
-SAVED = f"{FOLDER}/darklode.json"
+RECORD, FOLDER, ADAPTER_FOLDER = "adapter.json", "query_encoder", "adapter"
+SAVED_RECORD = f"{FOLDER}/darklode.json"
 """Which encoder was saved and how its vectors differ from training; not part of the hashed weights."""
 
-HEAD = f"{ALONE}/adapter.safetensors"
+HEAD = f"{ADAPTER_FOLDER}/adapter.safetensors"
 """A head alone: linear layers with GELU between them, applied to the base's unit vectors."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -93,7 +93,7 @@ class Adapter:
     @property
     def files(self) -> str:
         """The folder whose files determine its vectors."""
-        return ALONE if self.light else FOLDER
+        return ADAPTER_FOLDER if self.light else FOLDER
 
     @property
     def ships(self) -> bool:

@@ -16,7 +16,7 @@ from darklode.pipeline.train.release.adapter import FOLDER
 from darklode.pipeline.train.release.evaluation import TESTED
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
-from darklode.pipeline.train.release.verdict import chosen_on, read_verdict, too_few
+from darklode.pipeline.train.release.verdict import format_selection, format_too_few, read_verdict
 from darklode.schemas.settings import Settings
 
 PARTS = """\
@@ -81,7 +81,7 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
         f"# {cell(name_of(run, settings))}",
         f"**{cell(row['shipped'])}**: {cell(row['reason'])}.",
         f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_parameters(tables):,} parameters, selected "
-        f"{chosen_on(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
+        f"{format_selection(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
         f"{row['share']:g} of the way. The test queries were ranked {_times_tested(run)}.",
         f"Trained on: {', '.join(f'`{cell(source)}`' for source in sources)}.",
     ]
@@ -150,5 +150,5 @@ def format_headroom(run: Run) -> str:
     clusters = sides.get("train", {}).get("clusters", 0)
     queries, own, least = facts["deciding"], sides.get("test", {}).get("own_clusters", 0), facts["detectable"]
     decides = f"{queries:,} test queries in {own:,} clusters decide: a lift of about"
-    can = f"{decides} {least:.3f} or more is released 4 times of 5" if least else too_few(queries, own)
+    can = f"{decides} {least:.3f} or more is released 4 times of 5" if least else format_too_few(queries, own)
     return f"{counts}; {clusters:,} labelled train clusters. {can[0].upper()}{can[1:]}."

@@ -21,7 +21,7 @@ from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.stage import TRAIN, chosen
-from darklode.pipeline.train.release.adapter import ALONE, FOLDER, SAVED
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, FOLDER, SAVED_RECORD
 from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
 from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
@@ -58,10 +58,12 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
             method.export_tensors(weights, score["share"]),
         )
         layers = method.apply_to_model(loaded, weights, score["share"])
-    save_folder(run.store, mark, assemble(loaded, settings, layers), check_like(queries.texts, expected), alone)
+    save_folder(
+        run.store, mark, assemble_model(loaded, settings, layers), compare_vectors(queries.texts, expected), alone
+    )
 
 
-def check_like(texts: Sequence[str], expected: Floats) -> Check:
+def compare_vectors(texts: Sequence[str], expected: Floats) -> Check:
     """Compares a saved encoder's vectors with those of training."""
     return lambda saved: np.abs(saved.encode(list(texts), show_progress_bar=False).astype(np.float32) - expected)
 
@@ -83,11 +85,11 @@ def save_folder(
         DarklodeError: the saved folder gives other vectors.
     """
     store.delete_folder(folder)
-    store.delete_folder(ALONE)
+    store.delete_folder(ADAPTER_FOLDER)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
         model.save_pretrained(scratch, create_model_card=False)
         off = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
-        files = {f"{ALONE}/{name}": data for name, data in alone.items()}
+        files = {f"{ADAPTER_FOLDER}/{name}": data for name, data in alone.items()}
         folder_files = chain(_files(Path(scratch), folder), files.items())
         sizes = {name: _written(store, name, data) for name, data in folder_files}
     record = {"mark": mark, "difference": off, "files": sizes}
@@ -101,7 +103,7 @@ def probes(tables: Tables) -> list[str]:
 
 
 def _record(folder: str) -> str:
-    return SAVED.replace(FOLDER, folder)
+    return SAVED_RECORD.replace(FOLDER, folder)
 
 
 def _written(store: Store, name: str, data: bytes) -> int:
@@ -125,7 +127,7 @@ def is_up_to_date(store: Store, mark: str, folder: str = FOLDER) -> bool:
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
 
 
-def assemble(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
+def assemble_model(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
     """The model with truncation, normalization and head as plain layers; its prompt becomes part of the model."""
     from sentence_transformers import SentenceTransformer
 
@@ -189,7 +191,7 @@ def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettin
     """
     texts, loaded = probes(tables), load_query_tower(settings, "cpu")
     expected = base.queries(texts)
-    off = float(check_like(texts, expected)(assemble(loaded, settings, [])).max()) if texts else 0.0
+    off = float(compare_vectors(texts, expected)(assemble_model(loaded, settings, [])).max()) if texts else 0.0
     if off > rounding(settings.dtype):
         raise DarklodeError(
             f"{settings.model} gives other vectors when saved (by {off:.4f}): an adapted "

@@ -44,10 +44,10 @@ def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
         base: the encoder to adapt.
     """
     from darklode.pipeline.train.data.dataset import QuerySet
-    from darklode.pipeline.train.fit.model_selection import asked_first
+    from darklode.pipeline.train.fit.model_selection import selection_queries
 
     frozen = base.open(tables)
-    queries = asked_first(*(QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation")))
+    queries = selection_queries(*(QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation")))
     for system, values in _systems(queries, frozen).items():
         n = len(MEASURES)
         columns = {"system": [system] * n, "measure": list(MEASURES), "value": values, "queries": [len(queries)] * n}

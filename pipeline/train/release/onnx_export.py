@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.release.adapter import Adapter
 
 FOLDER = "onnx"
-GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "about.json"
+GRAPH, TOKENIZER, RECORD = "model.onnx", "tokenizer.json", "about.json"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "vector"
 OPSET = 18
 
-CLOSE = 1e-4
+MAX_DIFFERENCE = 1e-4
 """Maximum absolute difference allowed between graph and model, both in float32."""
 
 READING = """\
@@ -62,18 +62,18 @@ def export(adapter: Adapter) -> float:
         _tokenizer(model).save(str(folder / TOKENIZER))
         inputs = _export_graph(model, [prompt + text for text in texts], folder / GRAPH)
         about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": READING}
-        (folder / ABOUT).write_text(json.dumps(about))
+        (folder / RECORD).write_text(json.dumps(about))
         off = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
-        if off > CLOSE:
+        if off > MAX_DIFFERENCE:
             raise DarklodeError(
                 f"the ONNX graph gives other vectors than the model (by {off:.1e}), so it is not exported"
             )
         adapter.store.delete_folder(FOLDER)
         for path in sorted(folder.iterdir()):
-            if path.name != ABOUT:
+            if path.name != RECORD:
                 adapter.store.write(f"{FOLDER}/{path.name}", path.read_bytes())
         record = json.dumps(about | {"difference": off, "adapter": adapter.id}, indent=1, ensure_ascii=False)
-        adapter.store.write(f"{FOLDER}/{ABOUT}", record.encode())
+        adapter.store.write(f"{FOLDER}/{RECORD}", record.encode())
     return off
 
 
@@ -82,7 +82,7 @@ def vectors(folder: Path, texts: Sequence[str]) -> Floats:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-    about = json.loads((folder / ABOUT).read_text())
+    about = json.loads((folder / RECORD).read_text())
     encodings = Tokenizer.from_file(str(folder / TOKENIZER)).encode_batch([about["prompt"] + text for text in texts])
     columns = {
         "input_ids": [encoding.ids for encoding in encodings],

@@ -39,7 +39,7 @@ DIFFERENCE = """
 """
 
 
-def verdict(tables: Tables, output: Output) -> None:
+def decide_release(tables: Tables, output: Output) -> None:
     """Write the decision: the adapted encoder if the test shows a lift, the base otherwise.
 
     A lift needs at least `MIN_CLUSTERS` clusters and must pass interval, test and lower bound (`is_gain`). The base is
@@ -71,7 +71,9 @@ def verdict(tables: Tables, output: Output) -> None:
 
 def _refusal_reason(best_row: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
     if best_row["share"] == 0:
-        return f"no setting was better than the base, selected {chosen_on(best_row['queries'], best_row['folds'])}"
+        return (
+            f"no setting was better than the base, selected {format_selection(best_row['queries'], best_row['folds'])}"
+        )
     if not facts["queries"]:
         return "every test query shares a positive with training: a gain could be memorized"
     return None
@@ -82,7 +84,7 @@ def _undecided_reason(difference: Mapping[str, Any]) -> str | None:
         return None
     queries, clusters = difference["queries"], difference["clusters"]
     if clusters < MIN_CLUSTERS:
-        return too_few(queries, clusters)
+        return format_too_few(queries, clusters)
     message = f"nDCG@10 {_format_interval(difference)} on {queries} test queries"
     if is_above_zero({**difference, "low": -difference["high"]}):
         return f"it is worse: {message}"
@@ -95,7 +97,7 @@ def _undecided_reason(difference: Mapping[str, Any]) -> str | None:
     return f"undecided: {message}, which can detect {difference['detectable']:.3f}; {labels}"
 
 
-def too_few(queries: int, clusters: int) -> str:
+def format_too_few(queries: int, clusters: int) -> str:
     """The reason if there are fewer than `MIN_CLUSTERS` test clusters, and what to do."""
     return (
         f"too few clusters to decide: the {queries} test queries are in {clusters} clusters, at least {MIN_CLUSTERS} "
@@ -120,7 +122,7 @@ def _format_interval(difference: Mapping[str, Any]) -> str:
     return f"{difference['difference']:+.3f} ({difference['low']:+.3f} to {difference['high']:+.3f})"
 
 
-def chosen_on(queries: int, folds: int | None) -> str:
+def format_selection(queries: int, folds: int | None) -> str:
     """What the selection was made on, in words."""
     if folds is None:
         return f"on {queries:,} validation queries"
@@ -142,5 +144,5 @@ def demand_lift(run: Run) -> str:
     row = read_verdict(run.tables(ADAPTER_VERDICT.name))
     if row["shipped"] == "base":
         raise NoLift(f"{run.store.url}/query_encoder is the base itself: {row['reason']}")
-    how = chosen_on(row["validation_queries"], row["folds"])
+    how = format_selection(row["validation_queries"], row["folds"])
     return f"{run.store.url}/query_encoder is adapted: {row['reason']}. Its setting was chosen {how}."

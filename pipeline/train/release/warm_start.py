@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     pass
 
 METHODS = ("linear", "ffn")
-SAME = ("encoder", "weights", "pooling", "query prompt", "tokens", "cut")
+COMPARED_FACTS = ("encoder", "weights", "pooling", "query prompt", "tokens", "cut")
 
 
-def demand_head(method: str) -> None:
+def require_head_method(method: str) -> None:
     """Check that a method can be warm-started.
 
     Raises:
@@ -29,7 +29,7 @@ def demand_head(method: str) -> None:
         )
 
 
-def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> InitialHead:
+def load_initial_head(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> InitialHead:
     """Initialize from an adapter.
 
     Args:
@@ -44,11 +44,11 @@ def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSetti
     """
     from darklode.pipeline.train.fit.heads import LAYERS, add_residual
 
-    demand_head(method)
+    require_head_method(method)
     if adapter.tenant != tenant:
         raise DoesNotFit(f"{adapter.store.url} belongs to the tenant {adapter.tenant}, not to {tenant}")
     base_identity, theirs = identity(encoder), adapter.facts["base"]
-    other = [name for name in SAME if base_identity[name] != theirs[name]]
+    other = [name for name in COMPARED_FACTS if base_identity[name] != theirs[name]]
     if other:
         raise DoesNotFit(
             f"{adapter.store.url} has another base: {other[0]} is {theirs[other[0]]}, not {base_identity[other[0]]}"

@@ -11,7 +11,7 @@ from darklode.pipeline.laws.curve_fitting import Fit
 from darklode.pipeline.laws.fit_stage import CHANCE
 from darklode.pipeline.laws.functional_forms import ADDITIVE, DataScale, LawPoints
 from darklode.pipeline.laws.points import ENTROPY
-from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, LawResult, judge, largest, prediction_error
+from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, LawResult, find_law, largest, prediction_error
 
 # A bag of embeddings trained from scratch, at six sizes of data and at seven of the model; a head on a frozen encoder.
 BY_SIZE = [250, 500, 1000, 2000, 4000, 8000], [5.29, 5.24, 5.05, 4.69, 4.40, 3.94]
@@ -24,7 +24,7 @@ SIZES = np.repeat(2.0 ** np.arange(7, 14), 3)
 def judged(size: object, value: object, parameters: object = None, resamples: int = 30) -> LawResult:
     sizes, values = np.asarray(size, float), np.asarray(value, float)
     models = np.full(len(sizes), np.nan) if parameters is None else np.asarray(parameters, float)
-    return judge(LawPoints(sizes, models, values), CHANCE[ENTROPY], resamples, 0)
+    return find_law(LawPoints(sizes, models, values), CHANCE[ENTROPY], resamples, 0)
 
 
 def noisy(exact: Doubles, spread: float) -> Doubles:

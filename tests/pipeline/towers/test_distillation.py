@@ -13,7 +13,7 @@ from darklode.pipeline.towers.distillation import (
     distances,
     train_student,
 )
-from darklode.pipeline.towers.loss import distillation, parts
+from darklode.pipeline.towers.loss import distillation, distillation_parts
 from darklode.pipeline.towers.stage import query_set
 from darklode.pipeline.train.fit.batches import ShuffledRows
 from darklode.pipeline.train.fit.determinism import deterministic
@@ -50,7 +50,7 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(distilled: Distilled, task
         for _ in range(history.step):
             texts = task.texts_at(turns.next().tolist())
             found = student.unit(student.loaded(student.features(texts))["sentence_embedding"])
-            loss = distillation(*parts(torch.from_numpy(distilled.pair.queries(texts)), found))
+            loss = distillation(*distillation_parts(torch.from_numpy(distilled.pair.queries(texts)), found))
             optimiser.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(list(student.parameters()), 1.0)

@@ -20,7 +20,7 @@ from darklode.pipeline.towers.stage import load_best_student
 from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.adapter import FOLDER, Adapter
-from darklode.pipeline.train.release.folder import assemble
+from darklode.pipeline.train.release.folder import assemble_model
 from darklode.pipeline.train.release.identity import weights_hash
 from darklode.schemas.settings import Settings
 from helpers.adapted import TENANT, model_in, refused
@@ -89,7 +89,7 @@ def test_a_student_that_was_changed_or_put_aside_is_refused(ready: tuple[Path, P
     config.write_text(config.read_text() + " ")
     assert "files of the adapter" in refused(student, index)
     shutil.rmtree(student / FOLDER)
-    base = assemble(load_model(distilled.pair.teacher, "cpu"), distilled.pair.teacher, [])
+    base = assemble_model(load_model(distilled.pair.teacher, "cpu"), distilled.pair.teacher, [])
     base.save_pretrained(str(student / FOLDER), create_model_card=False)
     facts = json.loads((student / "adapter.json").read_text())
     facts["weights"] = weights_hash(Run(str(student)).store)

@@ -19,7 +19,7 @@ from darklode.pipeline.towers.dual.stage import validation_sample_of
 from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.training import train_towers
 from darklode.pipeline.towers.dual.trial_settings import TrialSettings
-from darklode.pipeline.towers.dual.triplet_batches import Stream
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.tiny_bert import tiny_bert
@@ -122,7 +122,9 @@ def learned(both: Trained, family: Family, method: str, folder: Path) -> tuple[F
         towers.initialize(TEXTS, ["one", "two"])
         before = towers.encode(TEXTS, queries=False)
         seen = validation_sample_of(tables, both.base.sources, 4, 0)
-        history = train_towers(Stream(tables, 8, 1), seen, towers, dual, TrialSettings(1e-2, 0.05, 1), lambda *_: None)
+        history = train_towers(
+            TripletStream(tables, 8, 1), seen, towers, dual, TrialSettings(1e-2, 0.05, 1), lambda *_: None
+        )
         assert all(look.contrastive is not None and np.isfinite(look.contrastive) for look in history.eval_points[1:])
         wanted, asked = towers.encode(TEXTS, queries=False), towers.encode(TEXTS, queries=True)
         assert np.abs(wanted - before).max() > 1e-3

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from darklode.pipeline.towers.distillation import DECAY, schedule
-from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard_margin
 from darklode.pipeline.towers.dual.stage import validation_sample_of
 from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.towers.dual.training import DualCollator, DualEval, DualLoss, ValidationSample, train_towers
 from darklode.pipeline.towers.dual.trial_settings import TrialSettings
-from darklode.pipeline.towers.dual.triplet_batches import Stream
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.types import OnStep
@@ -36,7 +36,7 @@ def history_of(
     both: Trained, dual: DualSettings = SHORT, rate: float = RATE, tell: OnStep = lambda *_: None
 ) -> TrainingHistory[DualEval]:
     with deterministic(1):
-        towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
+        towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), TripletStream(both.out.tables(), 8, 1)
         return train_towers(stream, looked(both), towers, dual, TrialSettings(rate, 0.05, 1), tell)
 
 
@@ -46,7 +46,7 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
     history = history_of(both)
     assert [look.step for look in history.eval_points] == [0, 1, 2, 3, 4, 5]
     with deterministic(1):
-        towers, stream = DualTowers(both.encoder, SHORT, AdaptSettings()), Stream(both.out.tables(), 8, 1)
+        towers, stream = DualTowers(both.encoder, SHORT, AdaptSettings()), TripletStream(both.out.tables(), 8, 1)
         loss = DualLoss(towers.model, stream, SHORT, 0.05, seen := [])
         tokens, optimiser = (
             DualCollator(stream, towers),
@@ -94,7 +94,7 @@ def test_layers_that_are_computed_again_give_the_same_gradients(both: Trained) -
     for wanted in (False, True):
         dual = SHORT.model_copy(update={"checkpointing": wanted, "steps": 1})
         with deterministic(1):
-            towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
+            towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), TripletStream(both.out.tables(), 8, 1)
             gradients, calls = dict[str, torch.Tensor](), list[int]()
             for name, one in towers.trained.items():
                 one.register_hook(lambda given, name=name, to=gradients: to.update({name: given.clone()}))
@@ -127,7 +127,8 @@ import numpy as np
 import torch
 import torch.distributed as processes
 from darklode.pipeline.towers.dual.training import gather
-from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive
+from darklode.pipeline.towers.dual.loss import hard_margin
 
 processes.init_process_group("gloo")
 draws = torch.Generator().manual_seed(1)
@@ -138,7 +139,7 @@ parts = given[:, mine] @ weight
 there = gather(every[:, mine], 1)
 allowed = torch.ones(8, 8, dtype=torch.bool)
 batch = ContrastiveBatch(gather(parts[0]), gather(parts[1:4], 1), gather(parts[4:], 1), there, every, allowed)
-(contrastive(batch, (2, 4), 0.05) + hard(batch, (2, 4), 0.2)).backward()
+(contrastive(batch, (2, 4), 0.05) + hard_margin(batch, (2, 4), 0.2)).backward()
 processes.all_reduce(weight.grad)
 if processes.get_rank() == 0:
     np.savez(sys.argv[1], found=weight.grad / 2, given=given, weight=weight.detach())
@@ -162,7 +163,7 @@ def test_gradients_of_two_processes_are_those_of_one_with_twice_the_batch(tmp_pa
     given, weight = torch.from_numpy(found["given"]), torch.from_numpy(found["weight"]).requires_grad_()
     parts, every = given @ weight, torch.ones(3, 8, dtype=torch.bool)
     batch = ContrastiveBatch(parts[0], parts[1:4], parts[4:], every, every, torch.ones(8, 8, dtype=torch.bool))
-    loss = contrastive(batch, (2, 4), 0.05) + hard(batch, (2, 4), 0.2)
+    loss = contrastive(batch, (2, 4), 0.05) + hard_margin(batch, (2, 4), 0.2)
     loss.backward()  # type: ignore[no-untyped-call]
     assert weight.grad is not None
     np.testing.assert_allclose(found["found"], weight.grad.numpy(), rtol=1e-4, atol=1e-5)
@@ -177,9 +178,10 @@ from darklode.flows.jobs.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers.dual.training import train_towers
 from darklode.pipeline.towers.dual.trial_settings import TrialSettings
-from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive
+from darklode.pipeline.towers.dual.loss import hard_margin
 from darklode.pipeline.towers.dual.stage import validation_sample_of
-from darklode.pipeline.towers.dual.triplet_batches import Stream
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream
 from darklode.pipeline.towers.dual.towers import DualTowers
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.schemas.adaptation import AdaptSettings
@@ -190,7 +192,7 @@ root, run, source, settings, to = sys.argv[1:]
 base, dual = topical(base_for(Run(source), root=Path(root))), DualSettings.model_validate_json(settings)
 tables = Run(run).tables()
 with deterministic(1):
-    towers, stream = DualTowers(base.encoder, dual, AdaptSettings()), Stream(tables, 8, 1)
+    towers, stream = DualTowers(base.encoder, dual, AdaptSettings()), TripletStream(tables, 8, 1)
     looked = validation_sample_of(tables, base.sources, 10, 0)
     history = train_towers(stream, looked, towers, dual, TrialSettings(1e-3, 0.05, 1), lambda *_: None)
 if os.environ["RANK"] == "0":
