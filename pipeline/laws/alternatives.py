@@ -56,7 +56,7 @@ def _equivalent_labels(own: LawResult, other: LawResult, size: int) -> str:
 
 
 def compare_models(
-    rows: pa.Table, laws: Mapping[LawKey, LawResult], spent: MeasuredCosts, request: PlanRequest
+    rows: pa.Table, laws: Mapping[LawKey, LawResult], costs: MeasuredCosts, request: PlanRequest
 ) -> list[Row]:
     """Compare each larger model with the next smaller one, at the largest common size, paired by seed.
 
@@ -73,7 +73,7 @@ def compare_models(
             if size is None:
                 continue
             gain = _paired_gain(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
-            cost = _more_hours(spent, small, large, request)
+            cost = _more_hours(costs, small, large, request)
             gain_text = format.measured_gain(gain, measure)
             sentence = format.larger_model(source, (small, large), size, gain_text, cost)
             choice = key._asdict() | {"choice": "larger model", "unit": "parameters"}
@@ -82,20 +82,20 @@ def compare_models(
     return rows_out
 
 
-def _more_hours(spent: MeasuredCosts, small: float, large: float, request: PlanRequest) -> float | None:
-    by_size: dict[float, ModelCost] = {model.parameters: model for model in spent.models}
+def _more_hours(costs: MeasuredCosts, small: float, large: float, request: PlanRequest) -> float | None:
+    by_size: dict[float, ModelCost] = {model.parameters: model for model in costs.models}
     if request.per_gpu_hour is None or not {small, large} <= by_size.keys():
         return None
     return (by_size[large].hours - by_size[small].hours) * request.per_gpu_hour
 
 
-def judge_deeper(spent: MeasuredCosts) -> list[Row]:
+def judge_deeper(costs: MeasuredCosts) -> list[Row]:
     """Upper bound of the positives in the next doubling of the pool depth, against new queries for as many calls."""
-    judged_depths, below = ([row for row in spent.depths if row["judged"] == judged] for judged in (True, False))
+    judged_depths, below = ([row for row in costs.depths if row["judged"] == judged] for judged in (True, False))
     if not below:
         return []
     row, last = below[0], judged_depths[-1]
-    money = None if spent.per_call is None else spent.per_call * row["calls"]
+    money = None if costs.per_call is None else costs.per_call * row["calls"]
     each = sum(depth["calls"] for depth in judged_depths) / max(sum(depth["positives"] for depth in judged_depths), 1)
     sentence = format.deeper_judging(row, last, money, each)
     figures = {"amount": float(row["calls"]), "unit": "calls", "money": money}

@@ -160,7 +160,7 @@ def measure_shard(shard: EntropyShard) -> Pieces:
     frozen = shard.system.base.index_of_texts(_searched_texts(shard.source, shard.tenant))
     queries = _queries(shard.source, shard.tenant).slice(shard.first, shard.last - shard.first).combine_chunks()
     query_set = _query_set(queries, shard.source.labels(shard.tenant, (), 0.0), frozen)
-    query, row = query_set.places(frozen, query_set.labels)
+    query, row = query_set.label_rows(frozen, query_set.labels)
     labels = query_set.labels.combine_chunks().append_column("position", pa.array(frozen.position_of[row]))
     order = np.argsort(query, kind="stable")
     labels, query = labels.take(pa.array(order)), query[order]

@@ -162,7 +162,7 @@ class GridEvaluator:
         frozen = context.base.open(tables)
         task = Task.from_tables(tables, frozen, same_document=trainer.same_document)
         queries = _test_queries(tables, frozen)
-        query, row = queries.places(frozen, queries.labels)
+        query, row = queries.label_rows(frozen, queries.labels)
         n = len(frozen)
         labelled = Labels.from_pairs(query, frozen.position_of[row], n)
         negatives = sample_negatives(queries.ids.to_pylist(), queries.positives(frozen), labelled, n, context.seed)

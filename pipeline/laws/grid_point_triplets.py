@@ -72,8 +72,8 @@ def _pair_triplets(data: GridData, task: Task, seed: int) -> Iterator[pa.Table]:
 def _rows(data: GridData, task: Task, first: Ints, pairs: Ints) -> pa.Table:
     query = task.pair_query[pairs]
     about = task.frozen.texts.take(pa.array(first[task.pair_position[pairs]]))
-    words = texts_of(data.base.sources, about)
-    title = pc.utf8_trim_whitespace(words["title"])
+    texts = texts_of(data.base.sources, about)
+    title = pc.utf8_trim_whitespace(texts["title"])
     columns = {
         "tenant": about["tenant"],
         "index": about["index"],
@@ -81,7 +81,7 @@ def _rows(data: GridData, task: Task, first: Ints, pairs: Ints) -> pa.Table:
         "query": [task.train.texts[row] for row in query.tolist()],
         "positive_id": about["text_id"],
         "title": pc.if_else(pc.equal(title, ""), None, title),
-        "content": pc.binary_join_element_wise(words["heading"], words["text"], "\n", null_handling="skip"),
+        "content": pc.binary_join_element_wise(texts["heading"], texts["text"], "\n", null_handling="skip"),
         "key": about["content_hash"],
         "answers": _answers(task, first, query),
     }

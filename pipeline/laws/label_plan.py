@@ -55,17 +55,17 @@ class PlanRequest:
         """Everything that can change a plan."""
         return asdict(self)
 
-    def with_prices(self, spent: MeasuredCosts) -> PlanRequest:
+    def with_prices(self, costs: MeasuredCosts) -> PlanRequest:
         """Fill missing prices from measured costs: reviewers' minutes if their hour has a price, else the judge's
         tokens.
         """
         label, model = self.per_label, self.per_parameter
-        if label is None and self.per_hour is not None and spent.minutes is not None:
-            label = self.per_hour * spent.minutes / 60
+        if label is None and self.per_hour is not None and costs.minutes is not None:
+            label = self.per_hour * costs.minutes / 60
         if label is None:
-            label = spent.per_query
-        if model is None and self.per_gpu_hour is not None and spent.models:
-            largest = max(spent.models, key=lambda model_cost: model_cost.parameters)
+            label = costs.per_query
+        if model is None and self.per_gpu_hour is not None and costs.models:
+            largest = max(costs.models, key=lambda model_cost: model_cost.parameters)
             model = self.per_gpu_hour * largest.hours / largest.parameters
         return replace(self, per_label=label, per_parameter=model)
 

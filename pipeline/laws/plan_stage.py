@@ -61,14 +61,14 @@ def law_plan(
         seed: for resampling and clustering.
     """
     rows = tables.read(LAW_POINTS.name)
-    took = measured_costs(inputs.judged, inputs.models, seed)
-    priced_request = request.with_prices(took)
+    costs = measured_costs(inputs.judged, inputs.models, seed)
+    priced_request = request.with_prices(costs)
     laws = accepted_laws(tables)
     planned = plan_laws(laws, priced_request, seed)
-    planned += [*compare_sources(rows, laws), *compare_models(rows, laws, took, priced_request), *judge_deeper(took)]
+    planned += [*compare_sources(rows, laws), *compare_models(rows, laws, costs, priced_request), *judge_deeper(costs)]
     planned = [{"place": position} | row for position, row in enumerate(planned, 1)]
     output.write(LAW_PLAN.name, pa.Table.from_pylist(planned, schema=LAW_PLAN.schema))
-    for name, table in zip((LAW_COSTS.name, DEPTH_COSTS.name), took.tables(), strict=True):
+    for name, table in zip((LAW_COSTS.name, DEPTH_COSTS.name), costs.tables(), strict=True):
         output.write(name, table)
     size = batch if batch is not None else _batch_size(laws, priced_request)
     candidates = next_queries(tables, output, inputs.sources, tenant=inputs.tenant, size=size, seed=seed)

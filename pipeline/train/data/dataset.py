@@ -143,14 +143,12 @@ class QuerySet:
         return len(self.ids)
 
     def take(self, rows: Ints) -> QuerySet:
-        """Some of them."""
         ids, groups = self.ids.take(pa.array(rows)), None if self.groups is None else self.groups.take(pa.array(rows))
         labels = self.labels.filter(pc.is_in(self.labels["query_id"], ids))
         texts = [self.texts[row] for row in rows.tolist()]
         return QuerySet(ids, self.vectors[rows], self.index[rows], labels, texts, groups)
 
     def concat(self, other: QuerySet) -> QuerySet:
-        """These, then others."""
         return QuerySet(
             pa.concat_arrays([self.ids, other.ids]),
             np.concatenate([self.vectors, other.vectors]),
@@ -161,32 +159,32 @@ class QuerySet:
         )
 
     def positives(self, frozen: FrozenIndex) -> tuple[Ints, Ints]:
-        """Number of the query and position of the text of each pair that is labelled as relevant."""
+        """Query index and text position of each relevant pair."""
         rows = self.labels.filter(pc.greater(self.labels["relevance"], 0))
-        query, row = self.places(frozen, rows)
+        query, row = self.label_rows(frozen, rows)
         return query, frozen.position_of[row]
 
-    def places(self, frozen: FrozenIndex, labels: pa.Table) -> tuple[Ints, Ints]:
-        """Number of each label's query, and row of its text."""
+    def label_rows(self, frozen: FrozenIndex, labels: pa.Table) -> tuple[Ints, Ints]:
+        """Query index and text row of each label."""
         texts = frozen.texts["text_id"].combine_chunks()
         query, row = pc.index_in(labels["query_id"], self.ids), pc.index_in(labels["text_id"], texts)
         return query.to_numpy().astype(np.int64), row.to_numpy().astype(np.int64)
 
     def ranking(self, frozen: FrozenIndex, vectors: Floats, depth: int) -> pa.Table:
-        """What these vectors find: query_id, rank, text_id and score, query by query, best first."""
+        """Exact search with query vectors: query_id, rank, text_id and score, query by query, best first."""
         positions, scores = frozen.search(vectors, self.index, depth)
         query, rank = np.nonzero(positions >= 0)
         return self._lists(frozen, query, positions[query, rank]).append_column("score", pa.array(scores[query, rank]))
 
     def ndcg(self, frozen: FrozenIndex, vectors: Floats) -> float:
-        """nDCG@10 of what these vectors find, as training searches for it; NaN where there are no queries."""
+        """nDCG@10 of query vectors, by the fast search of training; NaN without queries."""
         if not len(self):
             return float("nan")
         lists = self._lists(frozen, *frozen.rows_of(frozen.nearest(vectors, self.index, DEPTH)[0]))
         return float(compute_measures([lists], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
 
     def _lists(self, frozen: FrozenIndex, query: Ints, row: Ints) -> pa.Table:
-        """Rankings of rows of texts, which stand query by query, best first."""
+        """Rankings of text rows, given query by query, best first."""
         starts = np.searchsorted(query, np.arange(len(self)))
         rank = np.arange(len(query)) - starts[query] + 1
         columns = {"query_id": self.ids.take(pa.array(query)), "rank": rank.astype(np.int32)}
@@ -195,19 +193,19 @@ class QuerySet:
 
 @dataclass(frozen=True)
 class Task:
-    """What training needs.
+    """The data of a training trial. Queries are addressed by their index in `train`, texts by their position.
 
     Attributes:
-        frozen: the texts' vectors.
-        train: the queries to learn from; their numbers are places in it.
-        validation: those to choose on.
-        pair_query: query of each pair of query and positive, ascending.
+        frozen: the text vectors.
+        train: training queries.
+        validation: queries to evaluate and select on.
+        pair_query: query of each training pair, ascending.
         pair_position: its positive.
-        labels: all positives of the train queries, learned from or not.
-        refused: texts that are labelled as not relevant.
-        siblings: other texts of a positive's document; None where they may be negatives.
-        probabilities: the judge's probabilities; None: there is none.
-        keep_last: a trial goes to its last step and keeps what it has then, whatever validation says.
+        labels: all positives of the train queries, trained on or not.
+        non_relevant: texts labelled as not relevant.
+        siblings: other texts of a positive's document; None if they may be negatives.
+        probabilities: judge probabilities; None if there are none.
+        keep_last: train to the last step and keep the last weights, whatever the validation score.
     """
 
     frozen: FrozenIndex
@@ -216,13 +214,13 @@ class Task:
     pair_query: Ints
     pair_position: Ints
     labels: Labels
-    refused: Labels
+    non_relevant: Labels
     siblings: Labels | None
     probabilities: Probabilities | None = None
     keep_last: bool = False
 
     def with_queries(self, query_rows: Ints) -> Task:
-        """The same with some of the train queries alone."""
+        """The task with some of the train queries only."""
         number = np.full(len(self.train), -1)
         number[query_rows] = np.arange(len(query_rows))
         query = number[self.pair_query]
@@ -232,21 +230,21 @@ class Task:
             pair_query=query[query >= 0],
             pair_position=self.pair_position[query >= 0],
             labels=self.labels.select(query_rows),
-            refused=self.refused.select(query_rows),
+            non_relevant=self.non_relevant.select(query_rows),
             siblings=self.siblings and self.siblings.select(query_rows),
             probabilities=self.probabilities and self.probabilities.select(query_rows),
         )
 
     def from_training_pairs(self, query: Ints, position: Ints) -> Task:
-        """The same with these pairs for labels and nothing else."""
+        """The task with these pairs as its only labels."""
         n, none = len(self.frozen), np.empty(0, np.int64)
-        labels, refused = Labels.from_pairs(query, position, n), Labels.from_pairs(none, none, n)
+        labels, non_relevant = Labels.from_pairs(query, position, n), Labels.from_pairs(none, none, n)
         return replace(
             self,
             pair_query=query,
             pair_position=position,
             labels=labels,
-            refused=refused,
+            non_relevant=non_relevant,
             siblings=None,
             probabilities=None,
         )
@@ -256,21 +254,21 @@ class Task:
         """From the tables of `adaptation_pairs`."""
         train, validation = (QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation"))
         rows = train.labels.combine_chunks()
-        query, row = train.places(frozen, rows)
+        query, row = train.label_rows(frozen, rows)
         position, n = frozen.position_of[row], len(frozen)
         right = rows["relevance"].to_numpy() > 0
         learned = np.asarray(rows["learned"].to_numpy(zero_copy_only=False), bool)
         pairs = np.unique(np.column_stack([query[learned], position[learned]]), axis=0)
         labels = Labels.from_pairs(query[right], position[right], n)
-        refused = Labels.from_pairs(query[~right], position[~right], n)
+        non_relevant = Labels.from_pairs(query[~right], position[~right], n)
         siblings = None if same_document else _same_document(frozen, query[right], row[right])
         values = rows["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
         probabilities = Probabilities.from_pairs(query, position, values, n)
-        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], labels, refused, siblings, probabilities)
+        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], labels, non_relevant, siblings, probabilities)
 
 
 def _same_document(frozen: FrozenIndex, query: Ints, row: Ints) -> Labels:
-    """All texts of the documents that hold these positives."""
+    """All texts of the documents of these positives."""
     texts = frozen.texts
     names = pc.binary_join_element_wise(pc.cast(texts["index"], pa.string()), texts["doc_id"], "\x00").combine_chunks()
     document = names.dictionary_encode().indices.to_numpy().astype(np.int64)

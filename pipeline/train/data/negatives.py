@@ -68,7 +68,7 @@ def mine_negatives(task: Task, vectors: Floats, settings: AdaptSettings) -> Nega
     bad = (positions < 0) | task.labels.contains(query, positions)
     if task.siblings is not None:
         bad |= task.siblings.contains(query, positions)
-    judged = task.refused.contains(query, positions) & ~bad
+    judged = task.non_relevant.contains(query, positions) & ~bad
     blocks = []
     for start in range(0, len(task.pair_query), _PAIRS):
         pairs = slice(start, start + _PAIRS)

@@ -215,10 +215,10 @@ class _UnjudgedBlock:
 
 def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
     """The pairs in the columns that judges read."""
-    words = texts_of(list(sources), rows)
+    texts = texts_of(list(sources), rows)
     columns = {name: rows[name] for name in ("tenant", "query_id", "query", "query_hash")}
-    columns |= {name: words[name] for name in ("title", "heading", "text")}
-    columns |= {"chunk_id": rows["text_id"], "chunk_hash": words["content_hash"]}
+    columns |= {name: texts[name] for name in ("title", "heading", "text")}
+    columns |= {"chunk_id": rows["text_id"], "chunk_hash": texts["content_hash"]}
     return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
 
 

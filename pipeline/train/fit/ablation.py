@@ -66,7 +66,7 @@ def compare(
             for name, lists in reference_systems(queries, frozen, bm25).items():
                 _write(output, tenant, (name, 0), lists)
     for baseline in baselines(settings, methods, bm25):
-        for seed in range(seeds if baseline.drawn else 1):
+        for seed in range(seeds if baseline.is_random else 1):
             with output.unit(f"{baseline.name}, seed {seed}", key_of(basis, seed)) as unit:
                 if not unit.done:
                     lists, unit.facts = _SeededBaseline(baseline, seed, base, output).fit_and_rank(task, queries)

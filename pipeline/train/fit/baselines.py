@@ -64,38 +64,38 @@ class Baseline:
         name: in the tables.
         settings: of the method.
         labels: builds the training task for a seed.
-        drawn: whether the seed has an effect.
+        is_random: whether the seed has an effect.
         method: creates the method.
     """
 
     name: str
     settings: AdaptSettings
     labels: Callable[[Task, int], Task]
-    drawn: bool = True
+    is_random: bool = True
     method: Callable[[AdaptSettings, BaseEncoder], Method] = _method
 
 
-def baselines(settings: AdaptSettings, methods: Sequence[str], words: Bm25Baseline) -> list[Baseline]:
+def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Baseline) -> list[Baseline]:
     """The methods and, for the first trained one, the controls: fixed negatives, BM25, inverse cloze and shuffled
     labels.
 
     Args:
         settings: shared; their method is ignored.
         methods: names; the first trained one gets the controls.
-        words: supplies BM25 labels and the texts.
+        bm25: supplies BM25 labels and the texts.
     """
     candidates = [
         Baseline(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in DETERMINISTIC)
         for name in methods
         if name != JOINT
     ]
-    first = next((baseline for baseline in candidates if baseline.drawn), None)
+    first = next((baseline for baseline in candidates if baseline.is_random), None)
     if first:
         fixed = first.settings.model_copy(update={"refresh_steps": settings.steps})
         candidates += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
-            replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: words.training_pairs(task)),
-            replace(first, name=f"{first.name}{CLOZE}", labels=inverse_cloze(words.base, words.frozen)),
+            replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: bm25.training_pairs(task)),
+            replace(first, name=f"{first.name}{CLOZE}", labels=inverse_cloze(bm25.base, bm25.frozen)),
             replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffle_labels),
         ]
     if JOINT in methods:
@@ -189,10 +189,11 @@ class Bm25Baseline:
         return query, replace(hits, rows=np.where(hits.rows >= 0, hits.rows + first, -1))
 
 
-def reference_systems(queries: QuerySet, frozen: FrozenIndex, words: Bm25Baseline) -> dict[str, pa.Table]:
+def reference_systems(queries: QuerySet, frozen: FrozenIndex, bm25: Bm25Baseline) -> dict[str, pa.Table]:
     """Rankings that need no training: the base, BM25, their fusion, and the judge's order of labelled texts."""
-    base, bm25 = queries.ranking(frozen, queries.vectors, DEPTH).drop_columns(["score"]), words.lists(queries)
-    systems = {"base": base, "BM25": bm25, "BM25 and base, fused": _fuse([base, bm25])}
+    base = queries.ranking(frozen, queries.vectors, DEPTH).drop_columns(["score"])
+    lexical = bm25.lists(queries)
+    systems = {"base": base, "BM25": lexical, "BM25 and base, fused": _fuse([base, lexical])}
     judged = queries.labels.filter(pc.is_valid(queries.labels["probability"]))
     if judged.num_rows:
         systems["judge: labelled texts by its probability"] = by_value(judged, "probability")

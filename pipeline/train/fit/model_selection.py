@@ -68,18 +68,18 @@ def folds(task: Task, seed: int) -> list[Task]:
 
 
 def _fold(task: Task, every: QuerySet, in_fold: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Task:
-    taught = task.with_queries(np.flatnonzero(~in_fold[: len(task.train)]))
+    fold_task = task.with_queries(np.flatnonzero(~in_fold[: len(task.train)]))
     query, position = every.positives(task.frozen)
     shares = np.zeros(len(every), bool)
-    shares[query[np.isin(position, taught.pair_position)]] = True
+    shares[query[np.isin(position, fold_task.pair_position)]] = True
     own = in_fold & ~shares
-    return replace(taught, validation=every.take(np.flatnonzero(own if own.any() else in_fold)), keep_last=True)
+    return replace(fold_task, validation=every.take(np.flatnonzero(own if own.any() else in_fold)), keep_last=True)
 
 
 def full_training(task: Task) -> Task:
     """The final training task after selection on folds: all train queries, to the last step, as in the folds."""
-    looked_at = task.validation if len(task.validation) else task.train
-    return replace(task, validation=looked_at, keep_last=True)
+    validation = task.validation if len(task.validation) else task.train
+    return replace(task, validation=validation, keep_last=True)
 
 
 def score_shares(task: Task, method: Method, weights: Weights) -> list[ValidationScore]:
