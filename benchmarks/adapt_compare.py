@@ -27,7 +27,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import to_markdown
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.release.comparison import by_system, deciding, training_efforts
+from darklode.pipeline.train.release.comparison_page import by_system, deciding, training_efforts
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings

@@ -30,7 +30,8 @@ from darklode.pipeline.base.terms import TermSpace
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.judge.embedded import EmbeddedJudge
 from darklode.pipeline.judge.port import PAIRS
-from darklode.pipeline.train.data.dataset import Labels, Probabilities, Task
+from darklode.pipeline.train.data.dataset import Task
+from darklode.pipeline.train.data.labels import Labels, Probabilities
 from darklode.pipeline.train.fit.baselines import Bm25Baseline, shuffle_labels
 
 DEPTH = 10
@@ -60,7 +61,7 @@ def judged(place: Place, words: Bm25Baseline) -> Task:
         pair_query=pairs[0],
         pair_position=pairs[1],
         labels=known,
-        refused=refused,
+        non_relevant=refused,
         siblings=None,
         probabilities=said,
     )

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.data.vectors import FrozenIndex
 from darklode.pipeline.train.fit import adaptation_trial
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked

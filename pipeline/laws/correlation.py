@@ -21,6 +21,7 @@ MIN_ENCODERS = 4
 ALL_SOURCES = "all sources"
 
 RESAMPLES = 2000
+"""Bootstrap resamples; cheap, because the coefficient is computed from sums."""
 
 TINY = 1e-15
 """Spread below which a side counts as constant."""

@@ -30,6 +30,7 @@ MIN_DISTANCE = 1e-6
 """Lower bound of the mean distance: exact data cannot rank forms by likelihood."""
 
 STEP = 1e-6
+"""Relative step of numerical derivatives, and distance that starts keep from the bounds."""
 
 
 @dataclass(frozen=True)

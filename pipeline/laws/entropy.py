@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Floats, Ints
-from darklode.pipeline.train.data.dataset import Labels
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.data.vectors import FrozenIndex
 
 NEGATIVES = 256

@@ -18,8 +18,9 @@ from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.laws.entropy import NEGATIVES, sample_negatives
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached, hash_queries
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.dataset import Labels, QuerySet
+from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.data.encoding import Encoding, prefetch_vectors
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.data.pairs import searched_texts
 from darklode.pipeline.train.data.sources import OF_A_BUILD, OF_A_LOG, TrainingSource
 from darklode.pipeline.train.data.vectors import FrozenIndex

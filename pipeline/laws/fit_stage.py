@@ -39,6 +39,7 @@ CHANCE = {ENTROPY: float(np.log(1 + NEGATIVES))}
 
 WITHOUT, ALL = "without the largest", "all"
 RESAMPLES = 100
+"""Refits per interval; each is a nonlinear fit, so more would dominate the run time."""
 
 
 def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:

@@ -21,9 +21,10 @@ from darklode.pipeline.laws.entropy import SampledNegatives, sample_negatives
 from darklode.pipeline.laws.points import ENTROPY
 from darklode.pipeline.laws.trainer import UNTRAINED, GridData, GridTrainer, OnProgress, PointKey, TrainedModel
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.generated import GeneratedQueries, generated_in
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.fit.ablation import READS
 from darklode.pipeline.train.fit.baselines import Bm25Baseline, shuffle_labels
 from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION

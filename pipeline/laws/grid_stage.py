@@ -30,6 +30,8 @@ GRID = replace(POINTS, version=5, reads=READS)
 """The stage `points`, with trained instead of imported points."""
 
 HALVINGS = 6
+"""Seven sizes by default: the forms have up to four constants, and the largest size is held out."""
+
 MIN_SIZE = 16
 """Labelled queries of the smallest size."""
 

@@ -31,7 +31,10 @@ PLATEAU = 0.9
 """Share of the loss of chance above which a place counts as plateau."""
 
 MAX_ERROR = 0.03
+"""Maximum relative error of the prediction of a size that was not fitted."""
+
 MAX_INTERVAL = 0.05
+"""Maximum relative half-width of the 95 % interval at the held-out size; a wider one could not refute a law."""
 
 LAW, NO_LAW, UNKNOWN = "law", "no law", "not identifiable yet"
 

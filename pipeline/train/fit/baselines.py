@@ -16,8 +16,9 @@ from darklode.pipeline.base.types import Ints
 from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.data.vectors import FrozenIndex
 from darklode.pipeline.train.release.headroom import by_value
 from darklode.schemas.adaptation import AdaptSettings

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Floats, Ints
-from darklode.pipeline.train.data.dataset import Labels, Probabilities, Task
+from darklode.pipeline.train.data.dataset import Task
+from darklode.pipeline.train.data.labels import Labels, Probabilities
 from darklode.pipeline.train.data.vectors import concat_ranges
 from darklode.schemas.adaptation import AdaptSettings
 

@@ -14,10 +14,13 @@ from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
+"""Candidates for the ridge; the useful one grows with the number of queries, so validation selects."""
+
 STEPS = (0.5, 1.0, 2.0, 4.0)
 """Step lengths, as multiples of the ridge solution."""
 
 _PAIRS = 1024
+"""Pairs per block: each needs all of its negatives' vectors in float64."""
 
 
 def solutions(task: Task, negatives: Negatives, settings: AdaptSettings) -> Iterator[tuple[float, Layers]]:

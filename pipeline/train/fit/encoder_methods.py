@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet, Task
     from darklode.pipeline.train.data.vectors import FrozenIndex
 
+# Full tensors move further per step than LoRA, so their rates are lower.
 RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 RATES = (3e-5, 1e-4, 3e-4)
+"""Learning rates to try by default, about a factor of three apart."""
 
 
 class HeadMethod:

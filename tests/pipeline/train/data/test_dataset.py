@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.train.data.dataset import Labels, Probabilities, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.labels import Labels, Probabilities
 from helpers.adapted import SIDES
 from helpers.runs import read
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.base.types import Floats, Ints
-from darklode.pipeline.train.data.dataset import Labels, Probabilities
+from darklode.pipeline.train.data.labels import Labels, Probabilities
 from darklode.pipeline.train.data.nearest import nearest
 from darklode.pipeline.train.fit.adaptation_trial import AdaptationTrial, collapse_reason, vector_spread
 from darklode.pipeline.train.fit.batches import allowed_candidates, target_distribution

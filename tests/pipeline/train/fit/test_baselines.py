@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.fit.baselines import Bm25Baseline, baselines, derange, reference_systems, shuffle_labels
 from helpers.adapted import SIDES
 
