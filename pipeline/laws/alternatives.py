@@ -29,14 +29,14 @@ def compare_sources(rows: pa.Table, laws: Mapping[LawKey, LawResult]) -> list[Ro
     """Compare each other source with the run's own labels, at the largest common size, paired by seed."""
     rows_out = []
     for key in laws:
-        own, (measure, source, _) = key._replace(source=OWN_LABELS), key
-        if source == OWN_LABELS or own not in laws:
+        own_key, (measure, source, _) = key._replace(source=OWN_LABELS), key
+        if source == OWN_LABELS or own_key not in laws:
             continue
-        sides = [rows_of(rows, law_key) for law_key in (own, key)]
+        sides = [rows_of(rows, law_key) for law_key in (own_key, key)]
         size = max(set(sides[0]["size"].to_pylist()) & set(sides[1]["size"].to_pylist()), default=None)
         if size:
             gain = _paired_gain(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
-            worth = _equivalent_labels(laws[own], laws[key], size)
+            worth = _equivalent_labels(laws[own_key], laws[key], size)
             sentence = format.other_source(key.label, OWN_LABELS, size, format.measured_gain(gain, measure), worth)
             money = {"money": 0.0} if source in FREE_SOURCES else {}
             choice = key._asdict() | {"choice": "another source", "unit": "queries"}
@@ -105,11 +105,11 @@ def judge_deeper(costs: MeasuredCosts) -> list[Row]:
 def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, float, float]:
     """Mean gain over pairs of one seed and its 95 % interval by Student's t; NaN if there are too few."""
     means = [side.group_by("seed").aggregate([("value", "mean")]) for side in (own, other)]
-    both = means[0].join(means[1], "seed", right_suffix="_other", join_type="inner").sort_by("seed")
-    if not both.num_rows:  # without seeds there is nothing to pair
+    paired = means[0].join(means[1], "seed", right_suffix="_other", join_type="inner").sort_by("seed")
+    if not paired.num_rows:  # without seeds there is nothing to pair
         gap = float(np.mean(other["value"].to_numpy()) - np.mean(own["value"].to_numpy()))
         return (-gap if measure in FALLING else gap), float("nan"), float("nan")
-    gaps = both["value_mean_other"].to_numpy() - both["value_mean"].to_numpy()
+    gaps = paired["value_mean_other"].to_numpy() - paired["value_mean"].to_numpy()
     gaps = -gaps if measure in FALLING else gaps
     if len(gaps) == 1:
         return float(gaps[0]), float("nan"), float("nan")

@@ -139,8 +139,8 @@ def _build_fit(form: FunctionalForm, ends: list[Doubles], points: LawPoints, fra
 
 def huber(residuals: Doubles) -> float:
     """Summed Huber loss, in units of `HUBER`."""
-    off = np.abs(residuals) / HUBER
-    return float(np.where(off <= 1, off**2 / 2, off - 0.5).sum())
+    scaled = np.abs(residuals) / HUBER
+    return float(np.where(scaled <= 1, scaled**2 / 2, scaled - 0.5).sum())
 
 
 def _slopes(function: object, at: Doubles, form: FunctionalForm, frame: DataScale) -> Doubles:

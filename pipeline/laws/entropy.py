@@ -56,9 +56,9 @@ class SampledNegatives:
             scores = np.einsum("qd,qwd->qw", query, negative_vectors).astype(np.float64) / temperature
             scores[negatives < 0] = -np.inf
             own = np.einsum("qd,qd->q", query, frozen.take(self.position[rows])).astype(np.float64) / temperature
-            every = np.column_stack([own, scores])
-            max_score = every.max(axis=1)
-            out[rows] = np.log(np.exp(every - max_score[:, None]).sum(axis=1)) + max_score - own
+            all_scores = np.column_stack([own, scores])
+            max_score = all_scores.max(axis=1)
+            out[rows] = np.log(np.exp(all_scores - max_score[:, None]).sum(axis=1)) + max_score - own
         return out
 
 

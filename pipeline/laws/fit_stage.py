@@ -48,14 +48,14 @@ def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
     Writes `law_fits`, `law_constants`, `law_predictions`, `law_verdicts` and `law_correlations`.
     """
     rows = tables.read(LAW_POINTS.name)
-    every = groups(rows)
-    for number, key in enumerate(every):
-        output.progress(number, len(every), f"{key.measure}, {key.label}")
+    keys = groups(rows)
+    for number, key in enumerate(keys):
+        output.progress(number, len(keys), f"{key.measure}, {key.label}")
         points = points_of(rows, key)
         result = find_law(points, CHANCE.get(key.measure), RESAMPLES, seed)
         _write(output, key._asdict(), points, result, seed)
     output.write(LAW_CORRELATIONS.name, correlations(tables, seed))
-    output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(every)))
+    output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(keys)))
 
 
 def accepted_laws(tables: Tables) -> dict[LawKey, LawResult]:

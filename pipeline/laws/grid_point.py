@@ -184,9 +184,9 @@ class GridEvaluator:
         base, tenant = self.context.base, self.data.task.frozen.texts["tenant"][0].as_py()
         texts = next(iter(base.sources[0].iterate_hashes(tenant)))[1][:N_TIMED_TEXTS].to_pylist()
         base.model.encode_documents(texts[:1])
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         base.model.encode_documents(texts)
-        return len(texts) / (time.perf_counter() - began)
+        return len(texts) / (time.perf_counter() - start_time)
 
     def evaluate_point(self, task: Task, point: PointKey, on_progress: OnProgress) -> tuple[pa.Table, float]:
         """Train one grid point; returns its scores and the seconds of training.
@@ -196,10 +196,10 @@ class GridEvaluator:
             point: the grid point.
             on_progress: progress callback.
         """
-        context, began = self.context, time.perf_counter()
+        context, start_time = self.context, time.perf_counter()
         sized_task = task.with_queries(prefix(task.train, point.size, point.seed))
         model = context.trainer.train(self.data, sized_task, point, on_progress) if point.size else UNTRAINED
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start_time
         scores = self._initial_scores if model.weights is None else self._score(model)
         columns = {
             "source": point.source,

@@ -130,26 +130,26 @@ class LawPlan:
 
     def plan_labels(self, full_fit: Fit, seed: int) -> list[Row]:
         """Rows for a law of D: next step, what the budget buys, and what the target needs, each with its interval."""
-        every = [full_fit, *(refit for refit, _ in refit_samples(full_fit, RESAMPLES, seed))]
+        fits = [full_fit, *(refit for refit, _ in refit_samples(full_fit, RESAMPLES, seed))]
         step, now, price = STEP.get(self.key.measure, 0.01), self.now, self.request.per_label
-        more = interval_ends(every, lambda refit: size_for_loss(refit, loss_at(refit, now) - step) - now)
+        more = interval_ends(fits, lambda refit: size_for_loss(refit, loss_at(refit, now) - step) - now)
         sentence = format.next_step(step, self._cost_sentence(more))
         rows = [self.row("next step", sentence, gain=step, **self._with_price(more))]
         if self.request.budget is not None and price:
-            rows.append(self._budget_row(every, self.request.budget / price))
+            rows.append(self._budget_row(fits, self.request.budget / price))
         if self.request.target is not None:
             loss = self.request.target if self.key.measure in FALLING else 1 - self.request.target
-            takes = interval_ends(every, lambda refit: max(size_for_loss(refit, loss) - now, 0.0))
+            takes = interval_ends(fits, lambda refit: max(size_for_loss(refit, loss) - now, 0.0))
             rows.append(self.row("target", format.target(self._cost_sentence(takes)), **self._with_price(takes)))
         return rows
 
-    def _budget_row(self, every: list[Fit], more: float) -> Row:
+    def _budget_row(self, fits: list[Fit], n_more: float) -> Row:
         now, sign = self.now, -1 if self.key.measure in FALLING else 1
-        gain = interval_ends(every, lambda fit: loss_at(fit, now) - loss_at(fit, now + more))
-        expected_value = _value(loss_at(every[0], now), self.key.measure) + sign * (gain[0] or 0)
-        sentence = format.budget(more, expected_value, gain, is_near=more <= (MAX_EXTRAPOLATION - 1) * now)
+        gain = interval_ends(fits, lambda fit: loss_at(fit, now) - loss_at(fit, now + n_more))
+        expected_value = _value(loss_at(fits[0], now), self.key.measure) + sign * (gain[0] or 0)
+        sentence = format.budget(n_more, expected_value, gain, is_near=n_more <= (MAX_EXTRAPOLATION - 1) * now)
         figures = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))
-        return self.row("budget", sentence, amount=more, money=self.request.budget, **figures)
+        return self.row("budget", sentence, amount=n_more, money=self.request.budget, **figures)
 
     def plan_joint(self, full_fit: Fit) -> Row:
         """The row for a law of N and D: the optimal split of the budget between model size and labels."""
@@ -174,9 +174,9 @@ class LawPlan:
         return format.labels_and_price(amount, prices, (MAX_EXTRAPOLATION - 1) * self.now)
 
 
-def interval_ends(every: list[Fit], figure: Callable[[Fit], float]) -> Ends:
+def interval_ends(fits: list[Fit], figure: Callable[[Fit], float]) -> Ends:
     """A figure of the first fit and its 95 % interval over the others."""
-    values = [figure(fit) for fit in every]
+    values = [figure(fit) for fit in fits]
     with np.errstate(invalid="ignore"):
         low, high = np.percentile(values[1:], ENDS, method="nearest")
     return [_finite(values[0]), _finite(low), _finite(high)]

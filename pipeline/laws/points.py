@@ -143,8 +143,8 @@ def _encoders(rows: pa.Table) -> list[str | None]:
     pairs = pa.table({"encoder": names, "parameters": rows["parameters"]})
     different = pairs.group_by(["encoder", "parameters"]).aggregate([])
     n_parameters = different["parameters"].drop_null()
-    several = pc.count_distinct(names, mode="all").as_py() > 1
-    if not several or (len(n_parameters) == different.num_rows == len(pc.unique(n_parameters))):
+    has_several = pc.count_distinct(names, mode="all").as_py() > 1
+    if not has_several or (len(n_parameters) == different.num_rows == len(pc.unique(n_parameters))):
         return [None]
     return sorted(names.unique().to_pylist())
 
@@ -153,9 +153,9 @@ def _names(rows: pa.Table) -> pa.Array:
     """Each row's encoder: its name, its identity if the name is ambiguous, or `UNKNOWN`."""
     ids = pc.coalesce(rows["encoder_id"], rows["encoder"], UNKNOWN)
     names = pc.coalesce(rows["encoder"], rows["encoder_id"], UNKNOWN)
-    both = pa.table({"id": ids, "name": names}).group_by(["id", "name"]).aggregate([])
-    by_name = both.group_by("name").aggregate([("id", "count_distinct")])
-    by_id = both.group_by("id").aggregate([("name", "count_distinct")])
+    id_names = pa.table({"id": ids, "name": names}).group_by(["id", "name"]).aggregate([])
+    by_name = id_names.group_by("name").aggregate([("id", "count_distinct")])
+    by_id = id_names.group_by("id").aggregate([("name", "count_distinct")])
     twice = by_name.filter(pc.greater(by_name["id_count_distinct"], 1))["name"]
     renamed = by_id.filter(pc.greater(by_id["name_count_distinct"], 1))["id"]
     ambiguous = pc.or_(pc.is_in(names, value_set=twice), pc.is_in(ids, value_set=renamed))

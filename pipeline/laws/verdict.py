@@ -161,9 +161,9 @@ def prediction_error(fit: Fit, beyond: LawPoints) -> float:
     If size and model vary, the worse of two means: over the places of the largest model, and over the others.
     """
     places, means = mean_losses(beyond)
-    off = np.abs(fit.predict(places) / means - 1)
+    errors = np.abs(fit.predict(places) / means - 1)
     new = places.parameters == np.nan_to_num(places.parameters).max(initial=0)
-    return max((float(off[side].mean()) for side in (new, ~new) if side.any()), default=float("nan"))
+    return max((float(errors[side].mean()) for side in (new, ~new) if side.any()), default=float("nan"))
 
 
 def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str, str]:

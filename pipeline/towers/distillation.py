@@ -75,8 +75,8 @@ class DistillationTask:
 
 def distances(teacher: Floats, student: Floats) -> Floats:
     """‖q − s‖ of each query, shape (n_queries,); its mean bounds the loss in quality (ScalingNote, Proposition 3.2)."""
-    far = np.linalg.norm(teacher.astype(np.float64) - student.astype(np.float64), axis=1)
-    return np.asarray(far, np.float32)
+    norms = np.linalg.norm(teacher.astype(np.float64) - student.astype(np.float64), axis=1)
+    return np.asarray(norms, np.float32)
 
 
 def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)

@@ -71,13 +71,13 @@ def _agreement_row(frozen: FrozenIndex, student: Student, side: str, queries: Qu
     if not len(queries):
         return None
     student_vectors = student.vectors(queries)
-    far = distances(queries.vectors, student_vectors)
+    student_distances = distances(queries.vectors, student_vectors)
     lists = [frozen.search(vectors, queries.index, DEPTH)[0] for vectors in (queries.vectors, student_vectors)]
     return {
         "split": side,
         "queries": len(queries),
-        "distance": float(far.mean(dtype=np.float64)),
-        "distance_p95": float(np.quantile(far, 0.95)),
+        "distance": float(student_distances.mean(dtype=np.float64)),
+        "distance_p95": float(np.quantile(student_distances, 0.95)),
         "overlap": overlap(*lists),
     }
 
@@ -114,10 +114,10 @@ def measure_speed(model: Any, texts: list[str]) -> dict[str, float]:
     """
 
     def measure_seconds(size: int) -> float:
-        began = time.process_time()
+        start_time = time.process_time()
         for start in range(0, len(texts), size):
             model.encode(texts[start : start + size], batch_size=size, show_progress_bar=False)
-        return time.process_time() - began
+        return time.process_time() - start_time
 
     measure_seconds(BATCH)
     alone, together = measure_seconds(1), measure_seconds(BATCH)

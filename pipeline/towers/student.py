@@ -93,8 +93,8 @@ def add_projection(loaded: Any, dimensions: int) -> Any:
     """Append W_stu of ScalingNote, Eq. 14, if the dimensions differ; random until `initialize`."""
     from sentence_transformers import SentenceTransformer
 
-    has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1]
-    dense = modules().Dense(has, dimensions, bias=False, activation_function=torch.nn.Identity())
-    made = SentenceTransformer(modules=[*loaded, dense], device=str(loaded.device))
-    made.default_prompt_name = None
-    return made
+    n_pooled = loaded.encode(["dimensions"], show_progress_bar=False).shape[1]
+    dense = modules().Dense(n_pooled, dimensions, bias=False, activation_function=torch.nn.Identity())
+    student = SentenceTransformer(modules=[*loaded, dense], device=str(loaded.device))
+    student.default_prompt_name = None
+    return student

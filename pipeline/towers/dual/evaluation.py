@@ -53,8 +53,8 @@ def rank_test_queries(
         best_towers(tables, inputs, dual, adapt).merged_query_tower().save_pretrained(
             str(folder), create_model_card=False
         )
-        both = replace(base, encoder=read_as(inputs.encoder, str(folder)))
-        for system, towers in zip(SYSTEMS, (base, both), strict=True):
+        trained_base = replace(base, encoder=read_as(inputs.encoder, str(folder)))
+        for system, towers in zip(SYSTEMS, (base, trained_base), strict=True):
             frozen = towers.open(tables)
             queries = test_queries(tables, frozen)
             lists = queries.ranking(frozen, queries.vectors, DEPTH)

@@ -49,14 +49,14 @@ class TwoTowerModel(nn.Module):
         queries = self.query(dict(features[0]))["sentence_embedding"]
         document_features = dict(features[1])
         masks: dict[str, Tensor] = {name: document_features.pop(f"{name}_mask") for name in ("title", "content")}
-        every = masks["title"] | masks["content"]
+        any_mask = masks["title"] | masks["content"]
         token_features, view_vectors, view_masks = (
             self.document[POOLING](self.document[TRANSFORMER](document_features)),
             [],
             [],
         )
         for view in self._views:
-            mask = masks.get(view, every)
+            mask = masks.get(view, any_mask)
             pooled = (
                 mean_of(token_features["token_embeddings"], mask)
                 if view in masks
@@ -94,22 +94,22 @@ class DualTowers:
         loaded = self._load_tower(name)
         if name == "query" and dual.layers:
             keep_layers(loaded[TRANSFORMER].auto_model, dual.layers)
-        has, dimensions = self._pool(loaded, ["dimensions"], queries=True).shape[1], dual.nested[-1]
-        if dimensions > has:
-            raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {has} numbers")
-        projection = modules().Dense(has, dimensions, bias=False, activation_function=nn.Identity())
+        n_pooled, dimensions = self._pool(loaded, ["dimensions"], queries=True).shape[1], dual.nested[-1]
+        if dimensions > n_pooled:
+            raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {n_pooled} numbers")
+        projection = modules().Dense(n_pooled, dimensions, bias=False, activation_function=nn.Identity())
         parts = [loaded[TRANSFORMER], loaded[POOLING], projection]
-        made: Any = SentenceTransformer(modules=parts, device=str(loaded.device))
-        made.default_prompt_name = None
+        tower: Any = SentenceTransformer(modules=parts, device=str(loaded.device))
+        tower.default_prompt_name = None
         how = adapt.model_copy(update={"method": dual.method})
         if dual.method == "lora":
-            self._lora.append(add_lora(made[TRANSFORMER].auto_model, how))
-        learned = trainable(made[TRANSFORMER].auto_model, how) | {"projection": projection.linear.weight}
+            self._lora.append(add_lora(tower[TRANSFORMER].auto_model, how))
+        learned = trainable(tower[TRANSFORMER].auto_model, how) | {"projection": projection.linear.weight}
         self.trained |= {f"{name}.{parameter_name}": parameter for parameter_name, parameter in learned.items()}
-        for module in made.modules():
+        for module in tower.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
-        return made
+        return tower
 
     def _load_tower(self, name: str) -> Any:
         """Load the encoder; a causal model gets the prompt."""

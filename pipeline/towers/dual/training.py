@@ -185,10 +185,10 @@ def gather(values: Tensor, dim: int = 0) -> Tensor:
     parts = [torch.empty_like(local_values) for _ in range(count)]
     processes.all_gather(parts, local_values)
     gathered_parts = [part.to(values.dtype) for part in parts]
-    own = values.clone()
-    if own.requires_grad:
-        own.register_hook(lambda gradient: gradient * count)  # type: ignore[no-untyped-call]
-    gathered_parts[processes.get_rank()] = own
+    own_part = values.clone()
+    if own_part.requires_grad:
+        own_part.register_hook(lambda gradient: gradient * count)  # type: ignore[no-untyped-call]
+    gathered_parts[processes.get_rank()] = own_part
     return torch.cat(gathered_parts, dim)
 
 

@@ -93,10 +93,10 @@ def _take_first(
     depth = positions.shape[1]
     key = np.where(open_, np.arange(depth) + np.where(judged, 0, depth), 2 * depth)
     order = np.argsort(key, axis=1, kind="stable")[:, :n_wanted]
-    taken = np.take_along_axis(open_, order, axis=1)
-    first_positions = np.where(taken, np.take_along_axis(positions, order, axis=1), -1)
+    is_open = np.take_along_axis(open_, order, axis=1)
+    first_positions = np.where(is_open, np.take_along_axis(positions, order, axis=1), -1)
     missing = n_wanted - first_positions.shape[1]
-    labelled = np.take_along_axis(judged, order, axis=1) & taken
+    labelled = np.take_along_axis(judged, order, axis=1) & is_open
     return np.pad(first_positions, ((0, 0), (0, max(0, missing))), constant_values=-1), np.pad(
         labelled, ((0, 0), (0, max(0, missing)))
     )

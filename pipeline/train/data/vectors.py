@@ -74,8 +74,8 @@ class FrozenIndex:
     @cached_property
     def _cached_vectors(self) -> Floats:
         """All vectors if they fit into `MAX_CACHED_BYTES`, else none; a training step reads from random positions."""
-        few = len(self) * self.dimensions * 4 <= MAX_CACHED_BYTES
-        return self._read_stored(np.arange(len(self) if few else 0))
+        fits = len(self) * self.dimensions * 4 <= MAX_CACHED_BYTES
+        return self._read_stored(np.arange(len(self) if fits else 0))
 
     def nearest(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
         """Nearest texts of each query in its own index, for training only: positions and scores.

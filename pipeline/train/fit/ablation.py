@@ -89,7 +89,7 @@ class _SeededBaseline:
         """Rankings of the test queries by the selected model, and the facts of the selection."""
         from darklode.pipeline.train.fit.model_selection import folds
 
-        began, peak, parts = time.process_time(), PeakMemory(), folds(task, self.seed)
+        start_time, peak, parts = time.process_time(), PeakMemory(), folds(task, self.seed)
         method = self.method
         choice = self._select_on_folds(task, parts) if parts else self._select_on_validation(task)
         lists = self._lists(method, choice, task.frozen, queries)
@@ -101,7 +101,7 @@ class _SeededBaseline:
             "reached": choice.score.value,
             "on_queries": choice.score.queries,
             "folds": len(parts) or None,
-            "seconds": round(time.process_time() - began, 1),
+            "seconds": round(time.process_time() - start_time, 1),
             "peak_mb": peak.megabytes(),
             "trained": sum(tensor.size for tensor in choice.weights.values()),
         }

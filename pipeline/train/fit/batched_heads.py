@@ -161,10 +161,12 @@ class HeadStack(nn.Module):
     def __init__(self, dimensions: int, layers: int, starts: Sequence[Layers | None]) -> None:
         super().__init__()
         base = Head(dimensions, layers).weights()
-        every = [base if start is None else start for start in starts]
-        self._weights = nn.ParameterList([_stack_parameters([start[n][0] for start in every]) for n in range(layers)])
+        layers_of_heads = [base if start is None else start for start in starts]
+        self._weights = nn.ParameterList(
+            [_stack_parameters([start[n][0] for start in layers_of_heads]) for n in range(layers)]
+        )
         self._biases = nn.ParameterList(
-            [_stack_parameters([start[n][1][None] for start in every]) for n in range(layers)]
+            [_stack_parameters([start[n][1][None] for start in layers_of_heads]) for n in range(layers)]
         )
 
     def forward(self, vectors: Tensor) -> Tensor:

@@ -93,9 +93,9 @@ def allowed_candidates(
         in_batch: whether candidates of other rows count.
     """
     n = len(query)
-    own = np.zeros((n, len(candidates)), bool)
-    own[:, n:] = np.repeat(np.eye(n, dtype=bool), (len(candidates) - n) // n, axis=1)
-    counts = np.ones_like(own) if in_batch else own
+    is_own = np.zeros((n, len(candidates)), bool)
+    is_own[:, n:] = np.repeat(np.eye(n, dtype=bool), (len(candidates) - n) // n, axis=1)
+    counts = np.ones_like(is_own) if in_batch else is_own
     counts = counts & (candidates >= 0)[None, :]
     counts[label_positions(labels, query, candidates)] = False
     counts[np.arange(n), np.arange(n)] = True

@@ -84,8 +84,8 @@ class EncoderMethod:
         encoder = self._opened or self._open()
         encoder.restore(weights, share)
         after = name_tensors(_start_layer(encoder))
-        began = {"start.safetensors": save(after)} if after else {}
-        return began | self._trained_tensors(encoder)
+        start_files = {"start.safetensors": save(after)} if after else {}
+        return start_files | self._trained_tensors(encoder)
 
     def _trained_tensors(self, encoder: TrainableEncoder) -> dict[str, bytes]:
         from safetensors.numpy import save

@@ -25,8 +25,8 @@ def info_nce(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Tenso
     Source: DevRev-Search, A.4, which prints no formula; van den Oord et al. 2018.
     """
     logits = (queries @ candidates.mT / temperature).masked_fill(~allowed, float("-inf"))
-    every = target.expand(logits.shape[:-1]).reshape(-1)
-    loss = functional.cross_entropy(logits.flatten(0, -2), every, reduction="none")
+    expanded_target = target.expand(logits.shape[:-1]).reshape(-1)
+    loss = functional.cross_entropy(logits.flatten(0, -2), expanded_target, reduction="none")
     return loss.view(logits.shape[:-1])
 
 

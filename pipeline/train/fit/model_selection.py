@@ -57,23 +57,27 @@ def folds(task: Task, seed: int) -> list[Task]:
     """
     if len(task.validation) >= MIN_VALIDATION:
         return []
-    every = task.train.concat(task.validation)
-    assert every.groups is not None
-    fold = folds_of(every.groups.dictionary_encode().indices.to_numpy().astype(np.int64), seed)
-    all_folds = [_fold(task, every, fold == number) for number in np.unique(fold)]
+    all_queries = task.train.concat(task.validation)
+    assert all_queries.groups is not None
+    fold = folds_of(all_queries.groups.dictionary_encode().indices.to_numpy().astype(np.int64), seed)
+    all_folds = [_fold(task, all_queries, fold == number) for number in np.unique(fold)]
     useful = [fold_task for fold_task in all_folds if len(fold_task.pair_query)]
     if not useful or len(all_folds) == 1:
         raise ArtifactError(SINGLE_CLUSTER)
     return useful
 
 
-def _fold(task: Task, every: QuerySet, in_fold: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Task:
+def _fold(task: Task, all_queries: QuerySet, in_fold: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Task:
     fold_task = task.with_queries(np.flatnonzero(~in_fold[: len(task.train)]))
-    query, position = every.positives(task.frozen)
-    shares = np.zeros(len(every), bool)
+    query, position = all_queries.positives(task.frozen)
+    shares = np.zeros(len(all_queries), bool)
     shares[query[np.isin(position, fold_task.pair_position)]] = True
-    own = in_fold & ~shares
-    return replace(fold_task, validation=every.take(np.flatnonzero(own if own.any() else in_fold)), keep_last=True)
+    is_unshared = in_fold & ~shares
+    return replace(
+        fold_task,
+        validation=all_queries.take(np.flatnonzero(is_unshared if is_unshared.any() else in_fold)),
+        keep_last=True,
+    )
 
 
 def full_training(task: Task) -> Task:

@@ -106,8 +106,8 @@ def _row(job: TenantJob, together: BatchedTraining, tell: Callable[[], None]) ->
             job.run.store.delete(RECORD)
             return dict.fromkeys(ADAPTED_TENANTS.schema.names) | about | {"reason": str(error)}
     facts = read_record(job.run.store)
-    own = {name: facts[name] for name in ("shipped", "reason", "data", "weights")}
-    return about | {"adapter": facts["id"]} | own | {name: facts["scores"][name] for name in SCORES}
+    facts_columns = {name: facts[name] for name in ("shipped", "reason", "data", "weights")}
+    return about | {"adapter": facts["id"]} | facts_columns | {name: facts["scores"][name] for name in SCORES}
 
 
 def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:

@@ -172,8 +172,8 @@ class TrainableEncoder:
 
     def state(self) -> Weights:
         """Copies of the trained tensors by name, and the start map."""
-        began = {} if self.start is None else {START: self.start.numpy().copy()}
-        return began | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
+        start_map = {} if self.start is None else {START: self.start.numpy().copy()}
+        return start_map | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 
     def restore(self, weights: Weights, share: float = 1.0) -> None:
         """Set trained weights at a share of the way from the base; for LoRA, B is scaled by the share."""

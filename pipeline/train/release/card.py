@@ -148,7 +148,7 @@ def format_headroom(run: Run) -> str:
     facts, sides = manifest.facts, manifest.facts["sides"]
     counts = ", ".join(f"{side['queries']:,} {name}" for name, side in sides.items())
     clusters = sides.get("train", {}).get("clusters", 0)
-    queries, own, least = facts["deciding"], sides.get("test", {}).get("own_clusters", 0), facts["detectable"]
-    decides = f"{queries:,} test queries in {own:,} clusters decide: a lift of about"
-    can = f"{decides} {least:.3f} or more is released 4 times of 5" if least else format_too_few(queries, own)
+    queries, own_clusters, least = facts["deciding"], sides.get("test", {}).get("own_clusters", 0), facts["detectable"]
+    decides = f"{queries:,} test queries in {own_clusters:,} clusters decide: a lift of about"
+    can = f"{decides} {least:.3f} or more is released 4 times of 5" if least else format_too_few(queries, own_clusters)
     return f"{counts}; {clusters:,} labelled train clusters. {can[0].upper()}{can[1:]}."

@@ -88,11 +88,11 @@ def save_folder(
     store.delete_folder(ADAPTER_FOLDER)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
         model.save_pretrained(scratch, create_model_card=False)
-        off = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
+        difference = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
         files = {f"{ADAPTER_FOLDER}/{name}": data for name, data in alone.items()}
         folder_files = chain(_files(Path(scratch), folder), files.items())
         sizes = {name: _written(store, name, data) for name, data in folder_files}
-    record = {"mark": mark, "difference": off, "files": sizes}
+    record = {"mark": mark, "difference": difference, "files": sizes}
     store.write(_record(folder), json.dumps(record, indent=1).encode())
 
 
@@ -131,8 +131,8 @@ def assemble_model(loaded: Any, settings: SentenceTransformersSettings, layers: 
     """The model with truncation, normalization and head as plain layers; its prompt becomes part of the model."""
     from sentence_transformers import SentenceTransformer
 
-    has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
-    cut = [(np.eye(settings.dimensions, has, dtype=np.float32), None)] if settings.dimensions else []
+    n_dimensions = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
+    cut = [(np.eye(settings.dimensions, n_dimensions, dtype=np.float32), None)] if settings.dimensions else []
     normalize = modules().Normalize
     parts = [*loaded, *(_dense(*linear, last=True) for linear in cut), normalize()]
     for number, (weight, bias) in enumerate(layers):
@@ -140,8 +140,8 @@ def assemble_model(loaded: Any, settings: SentenceTransformersSettings, layers: 
     if layers:
         parts.append(normalize())
     prompt: dict[str, Any] = {"prompts": {"query": settings.query_prompt}, "default_prompt_name": "query"}
-    made = SentenceTransformer(modules=parts, device="cpu", **(prompt if settings.query_prompt else {}))
-    return made.to(next(loaded.parameters()).dtype)
+    model = SentenceTransformer(modules=parts, device="cpu", **(prompt if settings.query_prompt else {}))
+    return model.to(next(loaded.parameters()).dtype)
 
 
 def modules() -> Any:
@@ -158,24 +158,24 @@ def _dense(weight: Floats, bias: Floats | None, *, last: bool) -> Any:
     import torch
 
     activation = torch.nn.Identity() if last else torch.nn.GELU()
-    made = modules().Dense(weight.shape[1], weight.shape[0], bias=bias is not None, activation_function=activation)
+    layer = modules().Dense(weight.shape[1], weight.shape[0], bias=bias is not None, activation_function=activation)
     with torch.no_grad():
-        made.linear.weight.copy_(torch.from_numpy(weight))
+        layer.linear.weight.copy_(torch.from_numpy(weight))
         if bias is not None:
-            made.linear.bias.copy_(torch.from_numpy(bias))
-    return made
+            layer.linear.bias.copy_(torch.from_numpy(bias))
+    return layer
 
 
 def _difference(folder: str, check: Check, tolerance: float) -> float:
     from sentence_transformers import SentenceTransformer
 
-    off = float(check(SentenceTransformer(folder, device="cpu")).max())
-    if off > tolerance:
+    difference = float(check(SentenceTransformer(folder, device="cpu")).max())
+    if difference > tolerance:
         raise DarklodeError(
-            f"the saved encoder gives other vectors than in training (by {off:.4f}), so it is not "
+            f"the saved encoder gives other vectors than in training (by {difference:.4f}), so it is not "
             "released; please report the model's name"
         )
-    return off
+    return difference
 
 
 def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettings, tables: Tables) -> None:
@@ -191,10 +191,10 @@ def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettin
     """
     texts, loaded = probes(tables), load_query_tower(settings, "cpu")
     expected = base.queries(texts)
-    off = float(compare_vectors(texts, expected)(assemble_model(loaded, settings, [])).max()) if texts else 0.0
-    if off > rounding(settings.dtype):
+    difference = float(compare_vectors(texts, expected)(assemble_model(loaded, settings, [])).max()) if texts else 0.0
+    if difference > rounding(settings.dtype):
         raise DarklodeError(
-            f"{settings.model} gives other vectors when saved (by {off:.4f}): an adapted "
+            f"{settings.model} gives other vectors when saved (by {difference:.4f}): an adapted "
             "encoder could not be released; please report the model's name"
         )
 

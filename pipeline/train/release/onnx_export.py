@@ -63,18 +63,18 @@ def export(adapter: Adapter) -> float:
         inputs = _export_graph(model, [prompt + text for text in texts], folder / GRAPH)
         about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": READING}
         (folder / RECORD).write_text(json.dumps(about))
-        off = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
-        if off > MAX_DIFFERENCE:
+        difference = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
+        if difference > MAX_DIFFERENCE:
             raise DarklodeError(
-                f"the ONNX graph gives other vectors than the model (by {off:.1e}), so it is not exported"
+                f"the ONNX graph gives other vectors than the model (by {difference:.1e}), so it is not exported"
             )
         adapter.store.delete_folder(FOLDER)
         for path in sorted(folder.iterdir()):
             if path.name != RECORD:
                 adapter.store.write(f"{FOLDER}/{path.name}", path.read_bytes())
-        record = json.dumps(about | {"difference": off, "adapter": adapter.id}, indent=1, ensure_ascii=False)
+        record = json.dumps(about | {"difference": difference, "adapter": adapter.id}, indent=1, ensure_ascii=False)
         adapter.store.write(f"{FOLDER}/{RECORD}", record.encode())
-    return off
+    return difference
 
 
 def vectors(folder: Path, texts: Sequence[str]) -> Floats:
@@ -90,8 +90,8 @@ def vectors(folder: Path, texts: Sequence[str]) -> Floats:
         "token_type_ids": [encoding.type_ids for encoding in encodings],
     }
     inputs = {name: np.array(columns[name], np.int64) for name in about["inputs"]}
-    (made,) = InferenceSession(str(folder / GRAPH)).run([about["output"]], inputs)
-    return np.asarray(made, np.float32)
+    (encoded,) = InferenceSession(str(folder / GRAPH)).run([about["output"]], inputs)
+    return np.asarray(encoded, np.float32)
 
 
 def _probes(adapter: Adapter) -> list[str]:
@@ -108,13 +108,15 @@ def _tokenizer(model: Any) -> Any:
     """
     from tokenizers import Tokenizer
 
-    own = model.tokenizer
-    if not getattr(own, "is_fast", False):
-        raise DarklodeError(f"{type(own).__name__} cannot be saved as {TOKENIZER}: only fast tokenizers can")
-    made = Tokenizer.from_str(own.backend_tokenizer.to_str())
-    made.enable_truncation(model.max_seq_length or own.model_max_length)
-    made.enable_padding(direction=own.padding_side, pad_id=own.pad_token_id, pad_token=own.pad_token)
-    return made
+    tokenizer = model.tokenizer
+    if not getattr(tokenizer, "is_fast", False):
+        raise DarklodeError(f"{type(tokenizer).__name__} cannot be saved as {TOKENIZER}: only fast tokenizers can")
+    exported = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    exported.enable_truncation(model.max_seq_length or tokenizer.model_max_length)
+    exported.enable_padding(
+        direction=tokenizer.padding_side, pad_id=tokenizer.pad_token_id, pad_token=tokenizer.pad_token
+    )
+    return exported
 
 
 def _export_graph(model: Any, texts: list[str], file: Path) -> list[str]:

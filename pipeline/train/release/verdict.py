@@ -90,8 +90,8 @@ def _undecided_reason(difference: Mapping[str, Any]) -> str | None:
         return f"it is worse: {message}"
     if difference["difference"] <= 0:
         return f"no gain: {message}"
-    more = math.ceil((clusters_needed(difference) / clusters - 1) * queries)
-    labels = f"label about {more:,} more" if more > 0 else "label more"
+    n_more = math.ceil((clusters_needed(difference) / clusters - 1) * queries)
+    labels = f"label about {n_more:,} more" if n_more > 0 else "label more"
     if is_above_zero(difference):
         return f"undecided: {message}; a rare loss that these queries do not show could outweigh it; {labels}"
     return f"undecided: {message}, which can detect {difference['detectable']:.3f}; {labels}"
