@@ -29,7 +29,7 @@ from darklode.pipeline.train.fit.stage import TRAIN, train
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.evaluation import MEASURES, SYSTEMS, TESTED, rank_test_queries
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE, measure_headroom
-from darklode.pipeline.train.release.verdict import VERDICT, decide_release, demand_lift, read_verdict
+from darklode.pipeline.train.release.verdict import VERDICT, decide_release, read_verdict, require_lift
 from darklode.schemas.adaptation import METHOD
 from darklode.schemas.settings import Settings
 
@@ -91,7 +91,7 @@ def adapt_encoder(
                 if dry_run:
                     return summary
         hand_over(run, base, chosen, list(runs))
-    return demand_lift(run)
+    return require_lift(run)
 
 
 def _check_saving(run: Run, base: BaseEncoder) -> None:

@@ -48,7 +48,7 @@ class TenantJob:
     begin: Callable[[], tuple[Sequence[Step], Callable[[], None]]]
 
 
-def place_of(tenant: str) -> str:
+def tenant_folder(tenant: str) -> str:
     """Folder name of a tenant; any tenant name maps to a valid and distinct name."""
     return f"tenants/{quote(tenant, safe='').replace('.', '%2E')}"
 
@@ -73,35 +73,35 @@ def adapt_tenants(
     for start in range(0, len(selected), BLOCK):
         block = [job(tenant) for tenant in selected[start : start + BLOCK]]
 
-        def tell(done: int = start) -> None:
+        def report(done: int = start) -> None:
             output.progress(done, len(selected), "tenants")
 
-        rows += _block(block, tell)
+        rows += _block(block, report)
     output.write(ADAPTED_TENANTS.name, pa.Table.from_pylist(rows, schema=ADAPTED_TENANTS.schema))
     shipped_rows = [row for row in rows if row["shipped"] is not None]
     dropped = {"rejected": len(rows) - len(shipped_rows)} if len(shipped_rows) < len(rows) else {}
     output.count(FunnelStep(TENANTS.name, "tenants", len(rows), "adapters", len(shipped_rows), dropped))
 
 
-def _block(jobs: Sequence[TenantJob], tell: Callable[[], None]) -> Iterator[Row]:
+def _block(jobs: Sequence[TenantJob], report: Callable[[], None]) -> Iterator[Row]:
     from darklode.pipeline.train.fit.batched_training import BatchedTraining
 
-    together = BatchedTraining(len(jobs))
+    batched = BatchedTraining(len(jobs))
     with ThreadPoolExecutor(len(jobs)) as threads:
-        waiting = [threads.submit(copy_context().run, _row, job, together, tell) for job in jobs]
+        waiting = [threads.submit(copy_context().run, _row, job, batched, report) for job in jobs]
     return (job.result() for job in waiting)
 
 
-def _row(job: TenantJob, together: BatchedTraining, tell: Callable[[], None]) -> Row:
+def _row(job: TenantJob, batched: BatchedTraining, report: Callable[[], None]) -> Row:
     """Make a tenant's folder if needed, and return its row."""
-    about = {"tenant": job.tenant, "folder": place_of(job.tenant)}
-    with together.working():
+    about = {"tenant": job.tenant, "folder": tenant_folder(job.tenant)}
+    with batched.working():
         try:
-            steps, hand_over = job.begin()
+            steps, write_release = job.begin()
             for step in steps:
                 if not (plan := step.plan(job.run)).is_up_to_date:
-                    job.run.execute(plan, step.execute, lambda *_: tell())
-            hand_over()
+                    job.run.execute(plan, step.execute, lambda *_: report())
+            write_release()
         except DarklodeError as error:
             job.run.store.delete(RECORD)
             return dict.fromkeys(ADAPTED_TENANTS.schema.names) | about | {"reason": str(error)}

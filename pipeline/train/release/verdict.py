@@ -135,7 +135,7 @@ def read_verdict(tables: Tables) -> Row:
     return rows[0]
 
 
-def demand_lift(run: Run) -> str:
+def require_lift(run: Run) -> str:
     """The decision as a sentence.
 
     Raises:

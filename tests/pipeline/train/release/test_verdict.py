@@ -10,7 +10,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import NoLift
 from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.weights import as_rows
-from darklode.pipeline.train.release.verdict import VERDICT, decide_release, demand_lift, read_verdict
+from darklode.pipeline.train.release.verdict import VERDICT, decide_release, read_verdict, require_lift
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
 
@@ -57,7 +57,7 @@ def test_a_lift_on_unseen_positives_is_shipped(tmp_path: Path) -> None:
     run = decided(tmp_path)
     row = read_verdict(run.tables())
     assert (row["shipped"], row["part"], row["queries"], row["difference"]) == ("adapted", "own positive", 50, 0.04)
-    assert demand_lift(run).endswith(
+    assert require_lift(run).endswith(
         "query_encoder is adapted: nDCG@10 +0.040 (+0.020 to +0.060) on 50 test queries whose clusters and positives "
         "are not in training. Its setting was chosen on 1,200 validation queries."
     )
@@ -65,7 +65,9 @@ def test_a_lift_on_unseen_positives_is_shipped(tmp_path: Path) -> None:
 
 def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
     run = decided(tmp_path, folds=5)
-    assert demand_lift(run).endswith("by cross-validation, 5 folds of clusters, on 1,200 train and validation queries.")
+    assert require_lift(run).endswith(
+        "by cross-validation, 5 folds of clusters, on 1,200 train and validation queries."
+    )
     row = read_verdict(run.tables())
     assert (row["validation_queries"], row["folds"]) == (1200, 5)
 
@@ -92,5 +94,5 @@ def test_the_base_is_shipped_and_the_reason_said(tmp_path: Path, given: dict[str
     run = decided(tmp_path, **given)
     assert read_verdict(run.tables())["shipped"] == "base"
     with pytest.raises(NoLift, match=reason) as error:
-        demand_lift(run)
+        require_lift(run)
     assert error.value.code == 3
