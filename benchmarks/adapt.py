@@ -32,8 +32,8 @@ from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.stage import TRAIN
 from darklode.pipeline.train.release.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings

@@ -99,10 +99,10 @@ def train(
         _show(out)
         raise
     if not dry_run:
-        from darklode.pipeline.train.release.verdict import demand_lift
+        from darklode.pipeline.train.release.verdict import require_lift
 
         _show(out)
-        console.print(f"\n{printable(demand_lift(Run(out)))}", soft_wrap=True)
+        console.print(f"\n{printable(require_lift(Run(out)))}", soft_wrap=True)
 
 
 def _each(runs: list[str], encoder: str, out: str, tenants: str, values: dict[str, Any], *, dry_run: bool) -> None:

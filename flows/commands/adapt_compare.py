@@ -29,7 +29,7 @@ def compare(
     from darklode.flows.jobs.compare_adapters import compare_adapters
     from darklode.flows.launch import launch
     from darklode.pipeline.base.artifacts import Run
-    from darklode.pipeline.train.release.comparison import PAGE, by_system, deciding
+    from darklode.pipeline.train.release.comparison_page import PAGE, by_system, deciding
     from darklode.schemas.setting_names import merge
 
     file: dict[str, Any] = (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from darklode.flows.commands.options import JsonOption, RunArgument, TenantOption, application
 from darklode.flows.output import answering
+
+if TYPE_CHECKING:
+    from darklode.pipeline.base.types import Row
 
 app = application()
 
@@ -16,8 +19,6 @@ DEPTH = 10
 MOST = 2
 EXCERPT = 160
 MARK = "bold yellow"
-
-Row = dict[str, Any]
 
 
 @app.command(epilog='Example: darklode search runs/first "reset my password" --retriever bm25 --encoder adapted/first')

@@ -75,13 +75,13 @@ def train_towers(
         "dual" if stage == 1 else "towers": {name: value for name, value in option_values.items() if value is not None}
     }
     values = reduce(merge, [file, overrides(assignments or []), chosen])
-    if distributed.several() and stage != 1:
+    if distributed.is_distributed() and stage != 1:
         raise CommandLineError("several processes train both towers alone: --stage 1")
     if not distributed.is_leader():
         go_along_with(runs, encoder, out, values)
         return
     launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())), stage)
-    distributed.broadcast_order(None)
+    distributed.broadcast_work_item(None)
     (_show_both if stage == 1 else _show_student)(Run(out))
 
 

@@ -20,16 +20,16 @@ from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.registry import AdapterRegistry, is_registry
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource, resolve_tenant
-from darklode.pipeline.train.data.unjudged import HOLES, NOBODY, UnjudgedJudges, format_unjudged, judge_unjudged
-from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.data.unjudged import HOLES, NO_JUDGES, UnjudgedJudges, format_unjudged, judge_unjudged
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.stage import TRAIN, train
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.evaluation import MEASURES, SYSTEMS, TESTED, rank_test_queries
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE, measure_headroom
-from darklode.pipeline.train.release.verdict import VERDICT, demand_lift, read_verdict, verdict
+from darklode.pipeline.train.release.verdict import VERDICT, decide_release, read_verdict, require_lift
 from darklode.schemas.adaptation import METHOD
 from darklode.schemas.settings import Settings
 
@@ -68,7 +68,7 @@ def adapt_encoder(
     made = [read_inputs(Run(url)) for url in runs]
     chosen = made[0].with_overrides(settings or {})
     check_parts(chosen.adapt.method)
-    from darklode.pipeline.train.release.card import headroom_told
+    from darklode.pipeline.train.release.card import format_headroom
 
     base = open_base(runs, made, encoder, chosen)
     run = place(out)
@@ -86,12 +86,12 @@ def adapt_encoder(
             run_step(run, step)
             if step.stage is HEADROOM_STAGE:
                 reporter().table("headroom", run.tables("headroom").read("headroom"))
-                summary = f"{headroom_told(run)}{format_unjudged(run, judges, chosen.adapt.judge_holes)}"
+                summary = f"{format_headroom(run)}{format_unjudged(run, judges, chosen.adapt.judge_holes)}"
                 reporter().say(summary)
                 if dry_run:
                     return summary
         hand_over(run, base, chosen, list(runs))
-    return demand_lift(run)
+    return require_lift(run)
 
 
 def _check_saving(run: Run, base: BaseEncoder) -> None:
@@ -108,7 +108,7 @@ def judges_of(base: BaseEncoder, made: Sequence[RunInputs]) -> UnjudgedJudges:
     return UnjudgedJudges(tuple((source, Judges.from_settings(run_inputs.settings)) for source, run_inputs in pairs))
 
 
-def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NOBODY) -> list[Step]:
+def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUDGES) -> list[Step]:
     """The stages, in data order; without judges no hole is judged."""
     adapt, seed = settings.adapt, settings.seed
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
@@ -122,7 +122,7 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NOBODY
             EVALUATE,
             call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
         ),
-        Step(VERDICT, call(verdict)),
+        Step(VERDICT, call(decide_release)),
     ]
 
 
@@ -153,19 +153,21 @@ def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start
         DoesNotFit: that is another tenant's, or of another base.
         SettingsError: the method cannot begin with it.
     """
-    from darklode.pipeline.train.fit.warm_start import demand_head, start_from
+    from darklode.pipeline.train.release.warm_start import load_initial_head, require_head_method
 
     encoder, method = base.encoder, settings.adapt.method
     assert isinstance(encoder, SentenceTransformersSettings)
-    demand_head(method)
+    require_head_method(method)
     tenant = resolve_tenant(list(base.sources), settings.adapt.tenant)
     live = AdapterRegistry(warm_start).on_air(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
     before = read_notes(run).get(WARM)
     if before is not None and before != (live and live.store.url):
-        initialized = replace(base, start=start_from(Adapter.open(before), tenant, encoder, method) if before else None)
+        initialized = replace(
+            base, start=load_initial_head(Adapter.open(before), tenant, encoder, method) if before else None
+        )
         if steps(initialized, settings)[0].plan(run).is_up_to_date:
             return initialized
-    return replace(base, start=start_from(live, tenant, encoder, method)) if live else base
+    return replace(base, start=load_initial_head(live, tenant, encoder, method)) if live else base
 
 
 def open_base(runs: Sequence[str], made: Sequence[RunInputs], encoder: str, settings: Settings) -> BaseEncoder:

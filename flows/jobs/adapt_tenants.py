@@ -14,10 +14,10 @@ from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.unjudged import UnjudgedJudges
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
-from darklode.pipeline.train.fit.tenants import TENANTS, TenantJob, place_of, save_head
+from darklode.pipeline.train.fit.tenants import TENANTS, TenantJob, save_head, tenant_folder
 from darklode.pipeline.train.fit.tenants import adapt_tenants as adapt_each
 from darklode.schemas.adaptation import HEADS
 from darklode.schemas.settings import Settings
@@ -88,7 +88,7 @@ def _step(
 
     def job(tenant: str) -> TenantJob:
         tenant_settings = settings.model_copy(update={"adapt": settings.adapt.model_copy(update={"tenant": tenant})})
-        own = Run(f"{run.store.url}/{place_of(tenant)}")
+        own = Run(f"{run.store.url}/{tenant_folder(tenant)}")
 
         def open_base() -> tuple[list[Step], Callable[[], None]]:
             initialized = initialized_base(own, base, tenant_settings, warm_start) if warm_start else base

@@ -19,11 +19,12 @@ from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.sharding import Spread, here
+from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index.build import FILL, KIND, IndexLocation, fill_index, forget_missing, refill_index
 from darklode.pipeline.index.page import PAGE, page
 from darklode.pipeline.index.probes import PROBES, QueryVectors, exact_neighbors, update_neighbors
 from darklode.pipeline.index.recall import RECALL, IndexOpening, measure_recall, measure_updated
-from darklode.pipeline.index.record import Facts, IndexOrigin, read_record, record
+from darklode.pipeline.index.record import IndexOrigin, read_record, record
 from darklode.pipeline.index.semantic_ids import (
     CODEBOOKS,
     IDS,

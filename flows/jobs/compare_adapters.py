@@ -15,21 +15,13 @@ from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import resolve_tenant
-from darklode.pipeline.train.data.unjudged import COMPARED_HOLES, NOBODY, UnjudgedJudges, judge_unjudged
-from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.data.unjudged import COMPARED_HOLES, NO_JUDGES, UnjudgedJudges, judge_unjudged
 from darklode.pipeline.train.fit.ablation import COMPARED, compare
 from darklode.pipeline.train.fit.requirements import check_parts
-from darklode.pipeline.train.release.comparison import (
-    METHODS,
-    PAGE,
-    SUMMED,
-    by_system,
-    comparison,
-    deciding,
-    explain_controls,
-    page,
-)
+from darklode.pipeline.train.release.comparison import SUMMED, comparison
+from darklode.pipeline.train.release.comparison_page import METHODS, PAGE, by_system, deciding, explain_controls, page
 from darklode.schemas.adaptation import SEEDS, Method
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 from darklode.schemas.settings import Settings
@@ -89,7 +81,7 @@ def compare_adapters(
 
 
 def compared_settings(
-    base: BaseEncoder, settings: Settings, methods: list[str], seeds: int, judges: UnjudgedJudges = NOBODY
+    base: BaseEncoder, settings: Settings, methods: list[str], seeds: int, judges: UnjudgedJudges = NO_JUDGES
 ) -> list[Step]:
     """The stages, in data order; without judges no hole is judged."""
     adapt_settings = settings.adapt.but("tenant", "sources", "min_probability", "method", "judge_holes")

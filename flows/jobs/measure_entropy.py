@@ -14,8 +14,8 @@ from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.laws.entropy_stage import ENTROPY_STAGE, OF_A_MINED_RUN, EntropySystem, entropies
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY
 from darklode.schemas.settings import Settings

@@ -14,8 +14,8 @@ from darklode.flows.prefect.progress import reporter
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, DoesNotFit, HeldBack, NoLift, SettingsError
 from darklode.pipeline.serve.registry import AdapterRegistry
-from darklode.pipeline.train.fit.warm_start import demand_head
 from darklode.pipeline.train.release.adapter import Adapter
+from darklode.pipeline.train.release.warm_start import require_head_method
 
 ADAPTED = "SELECT folder FROM adapted_tenants WHERE shipped = 'adapted' ORDER BY tenant"
 
@@ -67,7 +67,7 @@ def nightly_adapt(  # noqa: PLR0913 (they are the form in which Prefect asks for
         raise SettingsError("each of the tenants has a head of its own: nothing is shared with others")
     config_file = read_project(config, preset)
     run, refused = config_file.place("mined", mined), list[DarklodeError]()
-    demand_head(load_settings(config_file.preset, config, values=settings).adapt.method)
+    require_head_method(load_settings(config_file.preset, config, values=settings).adapt.method)
     with _collect_refusals(refused):
         mine_logs(logs, docs, run, test_days=test_days, preset=preset, settings=settings, config=config)
     for adapter in _adapt_tenants(run, encoder, out, registry, tenants, refused):

@@ -8,8 +8,9 @@ import yaml
 from pydantic import ValidationError
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.scale.measurements import Measured, load_measured
-from darklode.pipeline.scale.plan import PlannedStage, Row, plan_stages, totals
+from darklode.pipeline.scale.plan import PlannedStage, plan_stages, totals
 from darklode.schemas.scale import Hardware
 
 

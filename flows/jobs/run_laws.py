@@ -22,7 +22,7 @@ from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.laws.fit_stage import FIT, write_law_fits
 from darklode.pipeline.laws.page import PAGE, law_sentences, page
 from darklode.pipeline.laws.trainer import GridTrainer
-from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.schemas.laws import OWN_SOURCES, TOWERS
 from darklode.schemas.settings import Settings

@@ -20,9 +20,9 @@ from darklode.pipeline.towers.dual.evaluation import MEASURES, SYSTEMS, TESTED, 
 from darklode.pipeline.towers.dual.sources import TopicalSource
 from darklode.pipeline.towers.dual.stage import TRAINED, DualInputs, follow_leader, train_both
 from darklode.pipeline.towers.dual.triplets import TRIPLETS, tower_triplets
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.data.vectors import BaseEncoder
-from darklode.pipeline.train.fit.distributed import demand_whole
+from darklode.pipeline.train.fit.distributed import require_unsharded
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.schemas.settings import Settings
 
@@ -71,7 +71,7 @@ def _given(runs: Sequence[str], encoder: str, settings: dict[str, Any]) -> tuple
     made = [read_inputs(Run(url)) for url in runs]
     chosen = made[0].with_overrides(settings)
     check_parts(chosen.dual.method)
-    demand_whole()
+    require_unsharded()
     return topical(open_base(runs, made, encoder, chosen)), chosen
 
 

@@ -25,9 +25,9 @@ from darklode.pipeline.towers.evaluation import MEASURES, SYSTEMS, TESTED, test_
 from darklode.pipeline.towers.queries import QUERIES, content, read_files, tower_queries
 from darklode.pipeline.towers.stage import DISTIL, distil
 from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.data.sources import resolve_tenant
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.identity import identity

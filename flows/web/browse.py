@@ -17,7 +17,8 @@ from darklode.flows.web.pages import Pages, Site, passage
 from darklode.pipeline.base.errors import ArtifactError, InputError
 from darklode.pipeline.base.highlighting import Highlighter
 from darklode.pipeline.base.terms import Analyzer
-from darklode.pipeline.browse.catalogue import Catalogue, Row
+from darklode.pipeline.base.types import Row
+from darklode.pipeline.browse.catalogue import Catalogue
 from darklode.pipeline.browse.filtering import PAGE, Listing, ListPage, ListRequest, choices, find_rows
 from darklode.pipeline.browse.lists import CANDIDATES, OWN_TRIPLETS, TRIPLET, lists_of
 from darklode.pipeline.browse.overview import table_counts

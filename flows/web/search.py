@@ -19,6 +19,7 @@ from darklode.flows.web.pages import Pages, Site, passage
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.highlighting import Highlighter
 from darklode.pipeline.base.terms import Analyzer
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.serve.batching import QueueFull, RequestBatcher
 from darklode.pipeline.serve.service import SearchRequest, SearchService
 
@@ -31,7 +32,6 @@ BATCH, WAITING = 64, 512
 
 SEARCH, HEALTH = "/search", "/health"
 
-Row = dict[str, Any]
 
 _STYLES = ("page.css", "texts.css", "browse/browse.css", "search/search.css")
 _PAGES = Pages("Search", _STYLES, ("keys.js", "search/search.js"))

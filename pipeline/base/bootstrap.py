@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from darklode.pipeline.base.types import Doubles as Floats
 
 ENDS = (2.5, 97.5)
 """Percentiles of a 95 % interval."""

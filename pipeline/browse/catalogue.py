@@ -14,6 +14,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.browse import build_tables
 from darklode.pipeline.browse import mined_tables as mined
 from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
@@ -23,8 +24,6 @@ LOOKED_UP = """
     query_clusters
 """
 """The tables that pages read where they lie, by the key of a row or two."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

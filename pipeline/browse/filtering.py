@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.browse.build_tables import FOLD
-from darklode.pipeline.browse.catalogue import Catalogue, Row
+from darklode.pipeline.browse.catalogue import Catalogue
 
 PAGE_ROWS = 25
 MOST_PAGES = 100

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from darklode.pipeline.browse.catalogue import Catalogue, Row
+from darklode.pipeline.base.types import Row
+from darklode.pipeline.browse.catalogue import Catalogue
 
 SHOWN = 50
 

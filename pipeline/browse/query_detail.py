@@ -6,7 +6,8 @@ from typing import Any
 
 from darklode.pipeline.base.document_view import DOCUMENT, JudgeReply
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.browse.catalogue import Catalogue, Row
+from darklode.pipeline.base.types import Row
+from darklode.pipeline.browse.catalogue import Catalogue
 
 SHOWN = 100
 """Most rows of a table that has no pages of its own."""

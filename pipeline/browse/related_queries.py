@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from darklode.pipeline.base.terms import Analyzer, TermSpace
-from darklode.pipeline.browse.catalogue import Catalogue, Row
+from darklode.pipeline.base.types import Row
+from darklode.pipeline.browse.catalogue import Catalogue
 
 _TEXTS = "SELECT query, tenant, text FROM all_queries ORDER BY query"
 _ROWS = """

@@ -15,6 +15,8 @@ from scipy.special import ndtri, stdtrit
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS
+from darklode.pipeline.base.types import Doubles as Floats
+from darklode.pipeline.base.types import Rows
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, holm, linearized_interval, rotation_p
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
@@ -33,9 +35,6 @@ SCORED = """
     WHERE $tenant IS NULL OR tenant = $tenant
     GROUP BY tenant, query_id, text_id, satisfaction, relevance ORDER BY tenant, query_id, text_id
 """
-
-Floats = NDArray[np.float64]
-Rows = list[dict[str, Any]]
 
 
 def area(labels: NDArray[np.bool_], scores: Floats, weights: NDArray[Any] | None = None) -> float:

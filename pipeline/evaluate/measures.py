@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import SettingsError
-
-Floats = NDArray[np.float64]
+from darklode.pipeline.base.types import Doubles as Floats
 
 QUERIES_AT_ONCE = 128
 """Queries per block: ir_measures needs Python objects, some tens of MB for lists of a thousand entries."""

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import ENDS, resample
 from darklode.pipeline.base.relations import view
+from darklode.pipeline.base.types import Doubles as Floats
+from darklode.pipeline.base.types import Rows
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, holm, linearized_interval
 from darklode.pipeline.mine.evidence import Exposures
 from darklode.schemas.evaluation import EvaluateSettings
@@ -118,9 +120,6 @@ _DEPTH = """
     CAST(coalesce(sum(weight) FILTER (position <= {depth}), 0) AS DOUBLE) AS judged_{depth},
     CAST(coalesce(sum(weight) FILTER (position <= {depth} AND NOT relevant), 0) AS DOUBLE) AS irrelevant_{depth}
 """
-
-Floats = NDArray[np.float64]
-Rows = list[dict[str, Any]]
 
 
 def online(

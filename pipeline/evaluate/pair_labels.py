@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.types import Mask
 from darklode.pipeline.ingest.columns import ColumnMapping
 from darklode.pipeline.ingest.files import listing
 from darklode.pipeline.ingest.log_rows import FALSE, TRUE
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import (
-    Mask,
     RowBlock,
     SeenKeys,
     blank,

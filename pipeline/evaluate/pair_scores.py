@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Json, Output, Stage, Tables, digest, key_of
 from darklode.pipeline.base.chunk_texts import TenantChunks, view
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, CachedTexts
 from darklode.pipeline.retrieve.encoders.deferred import Deferred, release
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
@@ -27,8 +28,6 @@ CELLS = 1 << 22
 """Maximum scores (queries × documents) in memory."""
 
 PAIRS_AT_ONCE = 1 << 13
-
-Floats = NDArray[np.float32]
 
 
 def manual_scores(

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.bootstrap import ENDS, interval, resample
-
-Floats = NDArray[np.float64]
+from darklode.pipeline.base.types import Doubles as Floats
 
 POWER = 2.802
 """Standard errors a true difference needs for 80 % power at the 5 % level: 1.960 + 0.842."""

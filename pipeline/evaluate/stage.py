@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.evaluate.measures import Floats, compute_measures, upper_bounds
+from darklode.pipeline.base.types import Doubles as Floats
+from darklode.pipeline.base.types import Row
+from darklode.pipeline.evaluate.measures import compute_measures, upper_bounds
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm, means
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES
@@ -29,7 +30,6 @@ EVALUATE = Stage(
 JUDGED = "Judged"
 """Share of judged documents: reported, but not compared between systems, since it measures the labels."""
 
-Row = dict[str, Any]
 ComputeMeasures = Callable[[str, pa.Table, list[str]], Floats]
 
 

@@ -16,6 +16,7 @@ from darklode.pipeline.base.near_duplicates import near_keys
 from darklode.pipeline.base.personal_data import mask
 from darklode.pipeline.base.relations import Relation
 from darklode.pipeline.base.segmentation import count_words
+from darklode.pipeline.base.types import Mask
 from darklode.pipeline.prepare.language import drop_other_languages
 from darklode.schemas.generation_tables import REAL_QUERIES, SIEVED_QUERIES, WRITTEN_QUERIES
 from darklode.schemas.settings import CleanSettings
@@ -31,7 +32,6 @@ SHORTEST, LONGEST = 5, 95
 MAX_COPIED_SHARE = 0.8
 """Maximum share of a query's words that are one contiguous run in its text."""
 
-Mask = NDArray[np.bool_]
 
 OWN_TEXTS = """
     SELECT c.text FROM written_queries w JOIN chunks c USING (tenant, chunk_id) ORDER BY w.tenant, w.query_id

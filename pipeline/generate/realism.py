@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.segmentation import count_words
+from darklode.pipeline.base.types import Ints
 from darklode.schemas.generation_tables import GENERATION_CLUSTERS
-
-Ints = NDArray[np.int64]
 
 QUESTION = re.compile(r"^(how|what|why|when|where|which|who|can|could|does|do|is|are|should|will)\b|\?", re.IGNORECASE)
 DISCRIMINATION = "AUC of a classifier of real and generated queries (.5: indistinguishable)"

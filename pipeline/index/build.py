@@ -15,16 +15,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Sto
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.sharding import Pieces, Spread, here
-from darklode.pipeline.index.faiss_io import (
-    Bytes,
-    Ints,
-    codebook_of,
-    from_bytes,
-    is_member,
-    numbers_in,
-    one_thread,
-    to_bytes,
-)
+from darklode.pipeline.base.types import Bytes, Ints
+from darklode.pipeline.index.faiss_io import codebook_of, from_bytes, is_member, numbers_in, one_thread, to_bytes
 from darklode.pipeline.index.kinds import IndexKind
 from darklode.pipeline.index.shard import VectorShard, make_shards
 from darklode.pipeline.index.source import StoredVectors, VectorSource

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run, Tables
 from darklode.pipeline.base.errors import DoesNotFit
+from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index.build import open_index
 from darklode.pipeline.index.faiss_io import codebook_of, is_member, numbers_in
 from darklode.pipeline.index.probes import BASE, vectors_of
-from darklode.pipeline.index.record import Facts, encoder_facts
+from darklode.pipeline.index.record import encoder_facts
 from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.pipeline.index.source import VectorSource
 from darklode.pipeline.train.release.compatibility import (

@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from darklode.pipeline.base.errors import ArtifactError, MissingPart
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
+from darklode.pipeline.base.types import Ints
 
 POINTS = 39
 """Least vectors for each centre that is fitted: what faiss itself asks for."""

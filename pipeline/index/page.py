@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import cell, to_markdown
+from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index.build import FILE
-from darklode.pipeline.index.record import Facts
 from darklode.schemas.serving_tables import INDEX_RECALL, SEMANTIC_ID_LEVELS
 
 PAGE = "README.md"

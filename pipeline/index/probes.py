@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.index.faiss_io import Floats, Ints, is_member, one_thread
+from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.index.faiss_io import is_member, one_thread
 from darklode.pipeline.index.source import StoredVectors, VectorSource, truncate_and_normalize
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred

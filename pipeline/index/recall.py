@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Store, Tables
+from darklode.pipeline.base.types import Floats, Ints, Row
 from darklode.pipeline.index.build import open_index, stored_files
-from darklode.pipeline.index.faiss_io import Floats, Ints, is_member, numbers_in, one_thread
+from darklode.pipeline.index.faiss_io import is_member, numbers_in, one_thread
 from darklode.pipeline.index.probes import lists_of, parts_of, vectors_of
 from darklode.pipeline.index.search import IndexSearcher
 from darklode.pipeline.index.source import truncate_and_normalize
@@ -33,7 +34,6 @@ from darklode.schemas.serving_tables import (
 READS = (INDEXED_TEXTS.name, INDEX_FILES.name, INDEX_QUERIES.name, INDEX_PROBES.name)
 RECALL = Stage("index_recall", 2, READS, (INDEX_RECALL.name, INDEX_FOUND.name))
 
-Row = dict[str, Any]
 
 DEPTHS = (10, 100)
 DEPTH = 100

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from darklode.pipeline.base.artifacts import Manifest, Run, Store
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index import residual_kmeans
 from darklode.pipeline.index.build import BYTES, CODEBOOK, FILE, FILL, KIND, STORED
 from darklode.pipeline.index.recall import EFFORT, RECALL, RERANK, SPEED, advice, held_out_recall
@@ -26,8 +26,6 @@ from darklode.schemas.serving_tables import (
 )
 
 RECORD = "index.json"
-
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.index.faiss_io import POINTS, Floats, faiss, one_thread
+from darklode.pipeline.base.types import Floats
+from darklode.pipeline.index.faiss_io import POINTS, faiss, one_thread
 from darklode.schemas.serving import SemanticIdSettings
 from darklode.schemas.serving_tables import SEMANTIC_CODEBOOKS
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from darklode.pipeline.index.faiss_io import Floats, Ints
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.index.kinds import IndexKind
 from darklode.pipeline.index.stored_vectors import StoredBlocks
 

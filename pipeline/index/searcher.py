@@ -18,9 +18,9 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
-from darklode.pipeline.index.faiss_io import Floats, Ints
+from darklode.pipeline.base.types import Facts, Floats, Ints
 from darklode.pipeline.index.recall import IndexOpening, open_searcher
-from darklode.pipeline.index.record import Facts, read_record
+from darklode.pipeline.index.record import read_record
 from darklode.pipeline.index.search import IndexSearcher
 from darklode.pipeline.index.source import truncate_and_normalize
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind

@@ -13,8 +13,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.artifacts.output import PART_ROWS
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.sharding import Pieces, Spread, here
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.index import residual_kmeans
-from darklode.pipeline.index.faiss_io import Floats, Ints
 from darklode.pipeline.index.residual_kmeans import Books, Codes
 from darklode.pipeline.index.shard import VectorShard, make_shards
 from darklode.pipeline.index.source import VectorSource

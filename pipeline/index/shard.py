@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from darklode.pipeline.base.artifacts import Tables, key_of
 from darklode.pipeline.base.sharding import SHARDS, split_evenly
-from darklode.pipeline.index.faiss_io import Floats
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.index.source import StoredVectors
 from darklode.pipeline.index.vector_file import BLOCK
 from darklode.schemas.serving_tables import INDEXED_TEXTS

@@ -22,7 +22,7 @@ from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.shards import Shards
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
-from darklode.pipeline.index.faiss_io import Floats
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.index.vector_file import BLOCK, read_numpy, read_parquet
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached
 from darklode.pipeline.retrieve.encoders.deferred import Deferred

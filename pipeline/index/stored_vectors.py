@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.index.faiss_io import Floats, Ints
+from darklode.pipeline.base.types import Floats, Ints
 
 MOST = 127
 UNIT = 4

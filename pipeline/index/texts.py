@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.index.faiss_io import Ints
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.index.source import VectorSource
 from darklode.schemas.serving_tables import INDEXED_TEXTS
 

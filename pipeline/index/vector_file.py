@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.index.faiss_io import Floats
+from darklode.pipeline.base.types import Floats
 
 BLOCK = 1 << 15
 """Vectors in memory at a time."""

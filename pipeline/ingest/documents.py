@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Output, Stage
 from darklode.pipeline.base.errors import DamagedFile
+from darklode.pipeline.base.types import Keys
 from darklode.pipeline.ingest.columns import DOCUMENT_COLUMNS, ColumnMapping, document_columns
 from darklode.pipeline.ingest.files import FileChoice, InputFile, choose_documents
 from darklode.pipeline.ingest.readers.markup import BadDocumentError, Prose, read_prose
@@ -16,7 +17,6 @@ from darklode.pipeline.ingest.readers.text import read_all
 from darklode.pipeline.ingest.rejects import LONGEST, Intake
 from darklode.pipeline.ingest.rows import (
     BOUNDARY,
-    Keys,
     PartBuffer,
     RowBlock,
     SeenKeys,

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.personal_data import mask as masked
 from darklode.pipeline.base.query_normalization import normal_form
+from darklode.pipeline.base.types import Mask
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import Mask, RowBlock, blank, blank_to_null, common_faults, drop_faulty, mask
+from darklode.pipeline.ingest.rows import RowBlock, blank, blank_to_null, common_faults, drop_faulty, mask
 from darklode.pipeline.ingest.timestamps import UTC_MICROSECONDS, read_times
 from darklode.schemas.mined_tables import IMPRESSIONS
 from darklode.schemas.mining import LogSettings

@@ -8,12 +8,10 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output
+from darklode.pipeline.base.types import Keys, Mask
 from darklode.schemas.settings import IngestSettings
-
-Mask = NDArray[np.bool_]
 
 
 def from_file(file: str, columns: dict[str, pa.Array], lines: pa.Array) -> "RowBlock":
@@ -116,7 +114,6 @@ def common_faults(block: RowBlock, key: str, settings: IngestSettings, role: str
     return [*faults, (f"empty {role}", blank(text))]
 
 
-Keys = NDArray[np.uint64]
 LEAST_BYTES = 1 << 20
 MOST_BYTES = 8 << 20
 BOUNDARY = 256

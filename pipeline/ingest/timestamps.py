@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.ingest.rows import Mask, blank_to_null, mask
+from darklode.pipeline.base.types import Mask
+from darklode.pipeline.ingest.rows import blank_to_null, mask
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 MICROSECONDS = pa.timestamp("us")

@@ -1,1 +1,4 @@
-"""How loss falls with labels, and what more of them would bring; one way in is `fit.laws`, over points."""
+"""Scaling laws: loss as a function of labelled queries, and plans for labelling more.
+
+In data order: `grid_stage` (or `points`, for imported points), `fit_stage`, `plan_stage`, `page`.
+"""

@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from darklode.pipeline.laws.trainer import UNTRAINED, Tell, TrainedModel
-from darklode.pipeline.train.fit.methods import method_of
+from darklode.pipeline.laws.trainer import UNTRAINED, GridData, OnProgress, PointKey, TrainedModel
+from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.model_selection import ValidationScore, best_score, preference, score_shares
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.laws.grid_point import GridEvaluator, GridPoint
+    from darklode.pipeline.base.types import Floats
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import Floats, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
+    from darklode.pipeline.train.types import Weights
 
 
 @dataclass(frozen=True)
@@ -43,42 +45,41 @@ class AdapterTrainer:
     def temperature(self) -> float:
         return self.adapt.temperature
 
-    def settings(self, bench: GridEvaluator) -> int:
-        return len(method_of(self.adapt, bench.desk.base).hyperparameters)
+    def n_settings(self, base: BaseEncoder) -> int:
+        return len(create_method(self.adapt, base).hyperparameters)
 
-    def looked_at(self, queries: int) -> int:
-        return queries
+    def n_evaluated(self, n_validation: int) -> int:
+        return n_validation
 
-    def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
+    def train(self, data: GridData, task: Task, point: PointKey, on_progress: OnProgress) -> TrainedModel:
         """Keeps the best weights of all settings and their best share of the way from the base."""
-        method = method_of(self.adapt, bench.desk.base)
-        best_model: tuple[ValidationScore, float, Any] | None = None
+        method = create_method(self.adapt, data.base)
+        best: tuple[ValidationScore, float, Weights] | None = None
         for setting in method.hyperparameters:
-            about = f"{cell.name}, {method.about} {setting:g}"
+            name = f"{point.name}, {method.setting_name} {setting:g}"
 
-            def on_progress(step: int, message: str, about: str = about) -> None:
-                tell(step, self.adapt.steps, f"{about}: {message}")
+            def on_step(step: int, message: str, name: str = name) -> None:
+                on_progress(step, self.adapt.steps, f"{name}: {message}")
 
-            course = method.fit(replace(task, is_complete=not bench.chooses), setting, cell.number, on_progress)
-            score = (
-                best_score(score_shares(task, method, course.best_weights))
-                if bench.chooses
-                else ValidationScore(1.0, 0.0, 0)
-            )
-            if best_model is None or preference(score) > preference(best_model[0]):
-                best_model = score, setting, course.best_weights
-        assert best_model is not None
-        score, setting, weights = best_model
+            trial_task = replace(task, keep_last=not data.can_select)
+            weights = method.fit(trial_task, setting, point.seed, on_step).best_weights
+            score = ValidationScore(1.0, 0.0, 0)
+            if data.can_select:
+                score = best_score(score_shares(task, method, weights))
+            if best is None or preference(score) > preference(best[0]):
+                best = score, setting, weights
+        assert best is not None
+        score, setting, weights = best
+        n_pairs = len(task.pair_query)
         if not score.share:
-            return replace(UNTRAINED, pairs=len(task.pair_query))
-        return TrainedModel(
-            f"{method.about} {setting:g} × {score.share:g}", len(task.pair_query), (method, weights, score.share)
-        )
+            return replace(UNTRAINED, pairs=n_pairs)
+        chosen = f"{method.setting_name} {setting:g} × {score.share:g}"
+        return TrainedModel(chosen, n_pairs, (method, weights, score.share))
 
     @contextmanager
-    def search_with(self, bench: GridEvaluator, trained_model: TrainedModel) -> Iterator[tuple[FrozenIndex, Floats]]:
-        if trained_model.weights is None:
-            yield bench.task.frozen, bench.queries.vectors
+    def search_with(self, data: GridData, model: TrainedModel) -> Iterator[tuple[FrozenIndex, Floats]]:
+        if model.weights is None:
+            yield data.task.frozen, data.queries.vectors
             return
-        method, weights, share = trained_model.weights
-        yield method.transform_index(bench.task.frozen, weights, share), method.vectors(weights, share, bench.queries)
+        method, weights, share = model.weights
+        yield method.transform_index(data.task.frozen, weights, share), method.vectors(weights, share, data.queries)

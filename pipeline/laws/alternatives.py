@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import stdtrit
 
+from darklode.pipeline.base.types import Row
+from darklode.pipeline.laws import format
 from darklode.pipeline.laws.costs import MeasuredCosts, ModelCost
 from darklode.pipeline.laws.functional_forms import SIZE, STARTED
-from darklode.pipeline.laws.label_plan import FAR, PlanRequest, loss_at, size_for_loss
+from darklode.pipeline.laws.label_plan import MAX_EXTRAPOLATION, PlanRequest, loss_at, size_for_loss
 from darklode.pipeline.laws.points import FALLING, LawKey, rows_of
 from darklode.pipeline.laws.verdict import LAW, LawResult
 
-Row = dict[str, Any]
-
-OWN = "labels"
+OWN_LABELS = "labels"
 """The source that the others are compared with."""
 
-MACHINES = ("bm25", "ict", "shuffled")
+FREE_SOURCES = ("bm25", "ict", "shuffled")
 """Label sources that cost nothing."""
 
 
@@ -30,18 +29,18 @@ def compare_sources(rows: pa.Table, laws: Mapping[LawKey, LawResult]) -> list[Ro
     """Compare each other source with the run's own labels, at the largest common size, paired by seed."""
     rows_out = []
     for key in laws:
-        own, (measure, source, _) = key._replace(source=OWN), key
-        if source == OWN or own not in laws:
+        own_key, (measure, source, _) = key._replace(source=OWN_LABELS), key
+        if source == OWN_LABELS or own_key not in laws:
             continue
-        sides = [rows_of(rows, law_key) for law_key in (own, key)]
+        sides = [rows_of(rows, law_key) for law_key in (own_key, key)]
         size = max(set(sides[0]["size"].to_pylist()) & set(sides[1]["size"].to_pylist()), default=None)
         if size:
             gain = _paired_gain(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
-            worth = _equivalent_labels(laws[own], laws[key], size)
-            sentence = f"{key.label} instead of {OWN} at {size:,} queries: {_format_gain(gain, measure)}{worth}"
-            money = {"money": 0.0} if source in MACHINES else {}
+            worth = _equivalent_labels(laws[own_key], laws[key], size)
+            sentence = format.other_source(key.label, OWN_LABELS, size, format.measured_gain(gain, measure), worth)
+            money = {"money": 0.0} if source in FREE_SOURCES else {}
             choice = key._asdict() | {"choice": "another source", "unit": "queries"}
-            rows_out.append(choice | {"amount": float(size), "said": f"{sentence}."} | _gain(gain) | money)
+            rows_out.append(choice | {"amount": float(size), "said": sentence} | _gain(gain) | money)
     return rows_out
 
 
@@ -51,18 +50,13 @@ def _equivalent_labels(own: LawResult, other: LawResult, size: int) -> str:
         return ""
     mean_value = float(other.points.value[other.points.size == size].mean())
     if mean_value >= loss_at(own.full_fit, 1.0):
-        return "; no label at all does as much"
-    many = size_for_loss(own.full_fit, mean_value)
-    largest_size = FAR * float(own.points.size.max())
-    return (
-        f"; as much as {many:,.0f} labels"
-        if np.isfinite(many)
-        else f"; as much as more than {largest_size:,.0f} labels"
-    )
+        return format.NO_LABELS_DO_AS_MUCH
+    n_labels = size_for_loss(own.full_fit, mean_value)
+    return format.equivalent_labels(n_labels, MAX_EXTRAPOLATION * float(own.points.size.max()))
 
 
 def compare_models(
-    rows: pa.Table, laws: Mapping[LawKey, LawResult], spent: MeasuredCosts, request: PlanRequest
+    rows: pa.Table, laws: Mapping[LawKey, LawResult], costs: MeasuredCosts, request: PlanRequest
 ) -> list[Row]:
     """Compare each larger model with the next smaller one, at the largest common size, paired by seed.
 
@@ -79,60 +73,43 @@ def compare_models(
             if size is None:
                 continue
             gain = _paired_gain(measure, *(side.filter(pc.equal(side["size"], size)) for side in sides))
-            costs = _more_hours(spent, small, large, request)
-            models = f"{large:,.0f} parameters instead of {small:,.0f}"
-            sentence = f"{source}: {models} at {size:,} queries: {_format_gain(gain, measure)}"
-            money = "" if costs is None else f"; training once and encoding the corpus cost {costs:,.2f} more"
+            cost = _more_hours(costs, small, large, request)
+            gain_text = format.measured_gain(gain, measure)
+            sentence = format.larger_model(source, (small, large), size, gain_text, cost)
             choice = key._asdict() | {"choice": "larger model", "unit": "parameters"}
-            figures = {"amount": large - small, "money": costs, "said": f"{sentence}{money}."}
+            figures = {"amount": large - small, "money": cost, "said": sentence}
             rows_out.append(choice | figures | _gain(gain))
     return rows_out
 
 
-def _more_hours(spent: MeasuredCosts, small: float, large: float, request: PlanRequest) -> float | None:
-    by_size: dict[float, ModelCost] = {model.parameters: model for model in spent.models}
+def _more_hours(costs: MeasuredCosts, small: float, large: float, request: PlanRequest) -> float | None:
+    by_size: dict[float, ModelCost] = {model.parameters: model for model in costs.models}
     if request.per_gpu_hour is None or not {small, large} <= by_size.keys():
         return None
     return (by_size[large].hours - by_size[small].hours) * request.per_gpu_hour
 
 
-def judge_deeper(spent: MeasuredCosts) -> list[Row]:
+def judge_deeper(costs: MeasuredCosts) -> list[Row]:
     """Upper bound of the positives in the next doubling of the pool depth, against new queries for as many calls."""
-    judged_depths, below = ([row for row in spent.depths if row["judged"] == judged] for judged in (True, False))
+    judged_depths, below = ([row for row in costs.depths if row["judged"] == judged] for judged in (True, False))
     if not below:
         return []
     row, last = below[0], judged_depths[-1]
-    money = None if spent.per_call is None else spent.per_call * row["calls"]
-    cost = "" if money is None else f" for {money:,.2f}"
-    sentence = f"judging ranks {row['from_rank']} to {row['to_rank']}, too, takes {row['calls']:,} calls{cost}"
+    money = None if costs.per_call is None else costs.per_call * row["calls"]
     each = sum(depth["calls"] for depth in judged_depths) / max(sum(depth["positives"] for depth in judged_depths), 1)
+    sentence = format.deeper_judging(row, last, money, each)
     figures = {"amount": float(row["calls"]), "unit": "calls", "money": money}
-    sentence += (
-        f"{_positives_text(row, last)}; a positive takes {each:.1f} calls at a new query. Laws count queries: what more"
-    )
-    sentence += " positives of the same ones bring is not known."
     return [{"measure": None, "source": None, "choice": "judge deeper", "said": sentence} | figures]
-
-
-def _positives_text(row: Row, last: Row) -> str:
-    """Upper bound of the positives at those ranks, assuming that positives do not become denser with depth."""
-    ranks = f"ranks {last['from_rank']} to {last['to_rank']}"
-    each = last["calls_per_positive"]
-    if each is None:
-        return f": the {last['calls']:,} at {ranks} found nothing"
-    high = "?" if last["high"] is None else f"{last['high']:.1f}"
-    took = f"a positive took {each:.1f} calls ({last['low']:.1f} to {high}) at {ranks}"
-    return f" and finds {row['calls'] / each:,.0f} positives at most, if they grow no denser: {took}"
 
 
 def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, float, float]:
     """Mean gain over pairs of one seed and its 95 % interval by Student's t; NaN if there are too few."""
     means = [side.group_by("seed").aggregate([("value", "mean")]) for side in (own, other)]
-    both = means[0].join(means[1], "seed", right_suffix="_other", join_type="inner").sort_by("seed")
-    if not both.num_rows:  # without seeds there is nothing to pair
+    paired = means[0].join(means[1], "seed", right_suffix="_other", join_type="inner").sort_by("seed")
+    if not paired.num_rows:  # without seeds there is nothing to pair
         gap = float(np.mean(other["value"].to_numpy()) - np.mean(own["value"].to_numpy()))
         return (-gap if measure in FALLING else gap), float("nan"), float("nan")
-    gaps = both["value_mean_other"].to_numpy() - both["value_mean"].to_numpy()
+    gaps = paired["value_mean_other"].to_numpy() - paired["value_mean"].to_numpy()
     gaps = -gaps if measure in FALLING else gaps
     if len(gaps) == 1:
         return float(gaps[0]), float("nan"), float("nan")
@@ -143,8 +120,3 @@ def _paired_gain(measure: str, own: pa.Table, other: pa.Table) -> tuple[float, f
 def _gain(gain: tuple[float, float, float]) -> Row:
     names = ("gain", "gain_low", "gain_high")
     return {name: value if np.isfinite(value) else None for name, value in zip(names, gain, strict=True)}
-
-
-def _format_gain(gain: tuple[float, float, float], measure: str) -> str:
-    between = "" if np.isnan(gain[1]) else f" ({gain[1]:+.4f} to {gain[2]:+.4f})"
-    return f"{measure} is better by {gain[0]:+.4f}{between}"

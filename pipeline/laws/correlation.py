@@ -1,6 +1,5 @@
 """Correlation of contrastive entropy with ranking measures over trained encoders (Scaling Laws for Dense Retrieval,
-Figure 2,
-which prints no coefficient).
+Figure 2, which prints no coefficient).
 """
 
 from __future__ import annotations
@@ -13,21 +12,22 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.bootstrap import interval
-from darklode.pipeline.laws.functional_forms import Floats
+from darklode.pipeline.base.types import Doubles
 from darklode.schemas.law_tables import LAW_CORRELATIONS
 
-LEAST = 4
+MIN_ENCODERS = 4
 """Minimum number of encoders for a coefficient."""
 
-EVERY = "all sources"
+ALL_SOURCES = "all sources"
 
 RESAMPLES = 2000
+"""Bootstrap resamples; cheap, because the coefficient is computed from sums."""
 
 TINY = 1e-15
 """Spread below which a side counts as constant."""
 
 # An encoder that learned from nothing is one, whoever's labels and whichever seed.
-CELLS = """
+POINT_PAIRS = """
     WITH cells AS (
         SELECT CASE WHEN size > 0 THEN seed END AS seed, source, size, parameters, measure,
                coalesce(encoder_id, encoder) AS encoder, avg(value ORDER BY value) AS value
@@ -44,22 +44,24 @@ CELLS = """
 
 def correlations(tables: Tables, seed: int) -> pa.Table:
     """Pearson's coefficient of entropy and each other measure, per source and over all sources; rows of the table."""
-    rows = tables.sql(CELLS)
+    rows = tables.sql(POINT_PAIRS)
     kinds = rows.select(["measure", "source"]).group_by(["measure", "source"]).aggregate([])
     measure_sources = sorted(zip(kinds["measure"].to_pylist(), kinds["source"].to_pylist(), strict=True))
     names = [measure for measure, _ in measure_sources]
-    keys = [*measure_sources, *((measure, EVERY) for measure in set(names) if names.count(measure) > 1)]
+    keys = [*measure_sources, *((measure, ALL_SOURCES) for measure in set(names) if names.count(measure) > 1)]
     rows_out = []
     for measure, source in sorted(keys):
         in_measure = pc.equal(rows["measure"], measure)
-        key_rows = rows.filter(in_measure if source == EVERY else pc.and_(in_measure, pc.equal(rows["source"], source)))
+        key_rows = rows.filter(
+            in_measure if source == ALL_SOURCES else pc.and_(in_measure, pc.equal(rows["source"], source))
+        )
         pairs = np.unique(np.column_stack([key_rows["entropy"].to_numpy(), key_rows["value"].to_numpy()]), axis=0)
-        if len(pairs) >= LEAST:
+        if len(pairs) >= MIN_ENCODERS:
             rows_out.append({"measure": measure, "source": source} | _correlation_row(pairs, seed))
     return pa.Table.from_pylist(rows_out, schema=LAW_CORRELATIONS.schema)
 
 
-def _correlation_row(pairs: Floats, seed: int) -> dict[str, Any]:
+def _correlation_row(pairs: Doubles, seed: int) -> dict[str, Any]:
     """Coefficient of pairs, shape (n, 2), with its interval; null if one side is constant."""
     x, y = (pairs - pairs.mean(axis=0)).T
     sums = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
@@ -70,7 +72,7 @@ def _correlation_row(pairs: Floats, seed: int) -> dict[str, Any]:
     return {"encoders": len(pairs), "pearson": float(value), "low": float(low), "high": float(high)}
 
 
-def pearson(sums: Floats) -> Floats:
+def pearson(sums: Doubles) -> Doubles:
     """Coefficient from sums of 1, x, y, x², y² and xy, shape (..., 6); NaN if one side is constant."""
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.bootstrap import interval
-from darklode.pipeline.laws.functional_forms import Floats
+from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.validate.review.journal import AnswerJournal
 from darklode.schemas.law_tables import DEPTH_COSTS, LAW_COSTS
 
-Row = dict[str, Any]
-
 RESAMPLES = 1000
 
-PAUSE = 300.0
+MAX_PAUSE = 300.0
 """Pauses between two answers that are longer than this (seconds) are not counted as work."""
 
 JUDGED = ("pool", "verdicts", "rankings", "qrels", "queries")
@@ -146,7 +143,7 @@ def _price_rows(per_query: float | None) -> list[Row]:
     return [] if per_query is None else [_cost("price of a labelled query by the judge", per_query, basis)]
 
 
-def _calls(totals: Sequence[Row], by_query: Floats, seed: int) -> list[Row]:
+def _calls(totals: Sequence[Row], by_query: Doubles, seed: int) -> list[Row]:
     """Calls per query and per positive."""
     queries, calls, positives = (sum(row[name] for row in totals) for name in ("queries", "calls", "positives"))
     rows = [_cost("calls for a query", calls / queries, f"{calls:,} verdicts on {queries:,} queries")]
@@ -167,23 +164,23 @@ def _minutes(judged: Sequence[JudgedRun], pairs: float, seed: int) -> tuple[floa
     low, high = interval(sums, lambda judged_run: judged_run[..., 0] / judged_run[..., 1] / 60, RESAMPLES, seed)
     each, basis = (
         float(gaps.mean() / 60),
-        f"{len(gaps):,} answers of the review, pauses above {PAUSE / 60:g} minutes left out",
+        f"{len(gaps):,} answers of the review, pauses above {MAX_PAUSE / 60:g} minutes left out",
     )
     rows = [_cost("a person's minutes for a pair", each, basis, (float(low), float(high)))]
     return each * pairs, [*rows, _cost("a person's minutes for a query", each * pairs, f"{pairs:.1f} pairs each")]
 
 
-def _gaps(run: Run) -> Floats:
+def _gaps(run: Run) -> Doubles:
     """Seconds between a reviewer's consecutive answers."""
     answers = [answer for answer in AnswerJournal(run.store).read() if not answer.undone]
     reviewers = np.array([answer.reviewer for answer in answers], dtype=object)
     when = np.array([answer.answered_at.timestamp() for answer in answers])
     order = np.lexsort((when, reviewers.astype(str)))
     seconds, same = np.diff(when[order]), reviewers[order][1:] == reviewers[order][:-1]
-    return np.asarray(seconds[same & (seconds <= PAUSE)])
+    return np.asarray(seconds[same & (seconds <= MAX_PAUSE)])
 
 
-def _depths(judged: Sequence[JudgedRun], seed: int) -> tuple[Floats, list[Row]]:
+def _depths(judged: Sequence[JudgedRun], seed: int) -> tuple[Doubles, list[Row]]:
     """Calls and positives per query and depth band, shape (n_queries, n_bands, 2), and rows of `depth_costs`."""
     tables = [judged_run.run.tables("verdicts", "pool").sql(DEPTHS) for judged_run in judged]
     counts = [
@@ -196,7 +193,7 @@ def _depths(judged: Sequence[JudgedRun], seed: int) -> tuple[Floats, list[Row]]:
     )
     total = by_query.sum(axis=0)
 
-    def rate(sums: Floats) -> Floats:
+    def rate(sums: Doubles) -> Doubles:
         with np.errstate(invalid="ignore"):
             return np.asarray(sums[..., 1::2] / sums[..., ::2])
 
@@ -211,7 +208,7 @@ def _depths(judged: Sequence[JudgedRun], seed: int) -> tuple[Floats, list[Row]]:
     return by_query, [*rows, *_deeper_rows(judged, deepest, rows[-1])]
 
 
-def _count_matrix(table: pa.Table, bands: int) -> Floats:
+def _count_matrix(table: pa.Table, bands: int) -> Doubles:
     query, band = table["query"].to_numpy(), table["band"].to_numpy()
     out = np.zeros((int(query.max()) + 1, bands, 2))
     out[query, band, 0], out[query, band, 1] = table["calls"].to_numpy(), table["positives"].to_numpy()

@@ -11,24 +11,26 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from darklode.pipeline.laws.functional_forms import CONSTANT, DataScale, Floats, FunctionalForm, LawPoints
+from darklode.pipeline.base.types import Doubles
+from darklode.pipeline.laws.functional_forms import CONSTANT, DataScale, FunctionalForm, LawPoints
 
 HUBER = 1e-3
 """Where the loss turns from quadratic to linear, in log units."""
 
-NEAR, TOLERANCE = 1e-8, 1e-12
+FIRST_TOLERANCE, FINAL_TOLERANCE = 1e-8, 1e-12
 """Optimizer tolerances of the first pass and of the final pass."""
 
-LOOK, KEPT, MOST = 40, 6, 300
+FIRST_EVALUATIONS, N_REFINED, FINAL_EVALUATIONS = 40, 6, 300
 """Evaluations per start in the first pass, number of starts kept, and evaluations per kept start."""
 
-SAME = 1e-3
+SAME_OPTIMUM = 1e-3
 """Relative tolerance within which another start counts as the same optimum."""
 
-LEAST = 1e-6
+MIN_DISTANCE = 1e-6
 """Lower bound of the mean distance: exact data cannot rank forms by likelihood."""
 
 STEP = 1e-6
+"""Relative step of numerical derivatives, and distance that starts keep from the bounds."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Fit:
     """
 
     form: FunctionalForm
-    at: Floats
+    at: Doubles
     frame: DataScale
     points: LawPoints
     loss: float
@@ -59,11 +61,11 @@ class Fit:
         return dict(zip(self.form.constants, self.form.to_constants(self.at, self.frame).tolist(), strict=True))
 
     @property
-    def residuals(self) -> Floats:
+    def residuals(self) -> Doubles:
         """Log of predicted over measured."""
         return self.form.log_value(self.at, self.frame, self.points) - np.log(self.points.value)
 
-    def predict(self, points: LawPoints) -> Floats:
+    def predict(self, points: LawPoints) -> Doubles:
         """Predicted loss at places."""
         return np.exp(self.form.log_value(self.at, self.frame, points))
 
@@ -80,10 +82,10 @@ class Fit:
         n, count = len(self.points), self.form.count + 1
         if n <= count + 1:
             return float("inf")
-        spread = max(float(np.abs(self.residuals).mean()), LEAST)
+        spread = max(float(np.abs(self.residuals).mean()), MIN_DISTANCE)
         return 2 * n * (float(np.log(2 * spread)) + 1) + 2 * count + 2 * count * (count + 1) / (n - count - 1)
 
-    def covariance(self) -> Floats:
+    def covariance(self) -> Doubles:
         """Covariance of the constants from the curvature at the optimum; NaN without more points than constants."""
         n, count = len(self.points), self.form.count
         if n <= count:
@@ -94,7 +96,7 @@ class Fit:
         return np.asarray(turn @ np.linalg.pinv(bend.T @ bend) @ turn.T * spread)
 
 
-def fit(form: FunctionalForm, points: LawPoints, starts: Floats | None = None) -> Fit:
+def fit(form: FunctionalForm, points: LawPoints, starts: Doubles | None = None) -> Fit:
     """The best fit over all starts.
 
     Args:
@@ -108,40 +110,40 @@ def fit(form: FunctionalForm, points: LawPoints, starts: Floats | None = None) -
     if form is CONSTANT:
         return _build_fit(form, [np.array([np.exp(np.median(logs))])], points, frame)
 
-    def residuals(at: Floats) -> Floats:
+    def residuals(at: Doubles) -> Doubles:
         return (form.log_value(at, frame, points) - logs) / HUBER
 
     inner = low + STEP * (high - low), high - STEP * (high - low)
 
-    def search(start: Floats, max_steps: int, tolerance: float) -> Floats:
+    def search(start: Doubles, max_steps: int, tolerance: float) -> Doubles:
         tight = {"ftol": tolerance, "xtol": tolerance, "gtol": tolerance, "max_nfev": max_steps}
         result = least_squares(
             residuals, np.clip(start, *inner), bounds=(low, high), loss="huber", x_scale="jac", **tight
         )
         return np.asarray(result.x)
 
-    ends = [search(start, LOOK, NEAR) for start in begun]
+    ends = [search(start, FIRST_EVALUATIONS, FIRST_TOLERANCE) for start in begun]
     order = np.argsort([huber(residuals(at) * HUBER) for at in ends], kind="stable")
-    for index in order[: KEPT if starts is None else 0]:
-        ends[index] = search(ends[index], MOST, TOLERANCE)
+    for index in order[: N_REFINED if starts is None else 0]:
+        ends[index] = search(ends[index], FINAL_EVALUATIONS, FINAL_TOLERANCE)
     return _build_fit(form, ends, points, frame)
 
 
-def _build_fit(form: FunctionalForm, ends: list[Floats], points: LawPoints, frame: DataScale) -> Fit:
+def _build_fit(form: FunctionalForm, ends: list[Doubles], points: LawPoints, frame: DataScale) -> Fit:
     logs = np.log(points.value)
     losses = np.array([huber(form.log_value(at, frame, points) - logs) for at in ends])
     best_index = int(np.argmin(losses))
-    is_optimum = losses <= losses[best_index] * (1 + SAME) + LEAST
+    is_optimum = losses <= losses[best_index] * (1 + SAME_OPTIMUM) + MIN_DISTANCE
     return Fit(form, ends[best_index], frame, points, float(losses[best_index]), len(ends), int(is_optimum.sum()))
 
 
-def huber(residuals: Floats) -> float:
+def huber(residuals: Doubles) -> float:
     """Summed Huber loss, in units of `HUBER`."""
-    off = np.abs(residuals) / HUBER
-    return float(np.where(off <= 1, off**2 / 2, off - 0.5).sum())
+    scaled = np.abs(residuals) / HUBER
+    return float(np.where(scaled <= 1, scaled**2 / 2, scaled - 0.5).sum())
 
 
-def _slopes(function: object, at: Floats, form: FunctionalForm, frame: DataScale) -> Floats:
+def _slopes(function: object, at: Doubles, form: FunctionalForm, frame: DataScale) -> Doubles:
     """Numerical derivatives that stay within the bounds, shape (n, n_constants)."""
     assert callable(function)
     low, high = form.limits(frame)

@@ -1,6 +1,5 @@
 """Contrastive entropy of labelled pairs (Scaling Laws for Dense Retrieval, Eq. 6): negative log of the positive's share
-of the
-softmax over it and W random texts that are unlabelled for the query.
+of the softmax over it and W random texts that are unlabelled for the query.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.train.data.dataset import Labels
-from darklode.pipeline.train.data.vectors import Floats, FrozenIndex, Ints
+from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.train.data.labels import Labels
+from darklode.pipeline.train.data.vectors import FrozenIndex
 
 NEGATIVES = 256
 """W, the number of negatives."""
@@ -56,9 +56,9 @@ class SampledNegatives:
             scores = np.einsum("qd,qwd->qw", query, negative_vectors).astype(np.float64) / temperature
             scores[negatives < 0] = -np.inf
             own = np.einsum("qd,qd->q", query, frozen.take(self.position[rows])).astype(np.float64) / temperature
-            every = np.column_stack([own, scores])
-            max_score = every.max(axis=1)
-            out[rows] = np.log(np.exp(every - max_score[:, None]).sum(axis=1)) + max_score - own
+            all_scores = np.column_stack([own, scores])
+            max_score = all_scores.max(axis=1)
+            out[rows] = np.log(np.exp(all_scores - max_score[:, None]).sum(axis=1)) + max_score - own
         return out
 
 

@@ -14,13 +14,16 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.bootstrap import interval
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Pieces, Spread, here, split_evenly
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.laws.entropy import NEGATIVES, sample_negatives
 from darklode.pipeline.retrieve.encoders.caching import ensure_cached, hash_queries
-from darklode.pipeline.train.data.dataset import Labels, QuerySet
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
+from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.data.encoding import Encoding, prefetch_vectors
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.data.pairs import searched_texts
 from darklode.pipeline.train.data.sources import OF_A_BUILD, OF_A_LOG, TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder, Floats, FrozenIndex, Ints
+from darklode.pipeline.train.data.vectors import FrozenIndex
 from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY, ENTROPY_MEANS
 
 ENTROPY_STAGE = Stage("contrastive_entropy", 3, OF_A_BUILD, (CONTRASTIVE_ENTROPY.name, ENTROPY_MEANS.name))
@@ -158,7 +161,7 @@ def measure_shard(shard: EntropyShard) -> Pieces:
     frozen = shard.system.base.index_of_texts(_searched_texts(shard.source, shard.tenant))
     queries = _queries(shard.source, shard.tenant).slice(shard.first, shard.last - shard.first).combine_chunks()
     query_set = _query_set(queries, shard.source.labels(shard.tenant, (), 0.0), frozen)
-    query, row = query_set.places(frozen, query_set.labels)
+    query, row = query_set.label_rows(frozen, query_set.labels)
     labels = query_set.labels.combine_chunks().append_column("position", pa.array(frozen.position_of[row]))
     order = np.argsort(query, kind="stable")
     labels, query = labels.take(pa.array(order)), query[order]
@@ -181,22 +184,22 @@ def _rows(shard: EntropyShard, frozen: FrozenIndex, queries: pa.Table, labelled:
     (query, labels), system, n = labelled, shard.system, len(frozen)
     position, right = labels["position"].to_numpy(), labels["relevance"].to_numpy() > 0
     pairs = (query[right], position[right])
-    chosen = sample_negatives(
+    sampled = sample_negatives(
         queries["query_id"].to_pylist(), pairs, Labels.from_pairs(query, position, n), n, shard.seed
     )
-    taken = labels.filter(pa.array(right)).take(pa.array(np.lexsort((pairs[1], pairs[0]))))
-    about, many = queries.take(pa.array(chosen.query)), len(chosen.query)
+    measured_labels = labels.filter(pa.array(right)).take(pa.array(np.lexsort((pairs[1], pairs[0]))))
+    about, n_pairs = queries.take(pa.array(sampled.query)), len(sampled.query)
     vectors = system.vectors(queries["text"].to_pylist())
     columns = {
-        "tenant": pa.repeat(shard.tenant, many),
+        "tenant": pa.repeat(shard.tenant, n_pairs),
         "query_id": about["query_id"],
-        "text_id": taken["text_id"],
+        "text_id": measured_labels["text_id"],
         "split": about["split"],
         "group": about["group"],
-        "encoder": pa.repeat(system.name, many),
-        "temperature": pa.repeat(system.temperature, many),
-        "negatives": pa.array(chosen.counts, pa.int32()),
-        "entropy": pa.array(chosen.entropy(frozen, vectors, system.temperature)),
+        "encoder": pa.repeat(system.name, n_pairs),
+        "temperature": pa.repeat(system.temperature, n_pairs),
+        "negatives": pa.array(sampled.counts, pa.int32()),
+        "entropy": pa.array(sampled.entropy(frozen, vectors, system.temperature)),
     }
     rows = CONTRASTIVE_ENTROPY.rows(columns)
     return rows.filter(pc.greater(rows["negatives"], 0))  # without a negative there is no entropy: unknown, not 0
@@ -220,11 +223,11 @@ def means(rows: pa.Table, seed: int) -> pa.Table:
         group = split_rows["group"].combine_chunks().dictionary_encode().indices.to_numpy()
         sums = np.column_stack([np.bincount(group, values), np.bincount(group).astype(np.float64)])
         low, high = interval(sums, lambda counts: counts[..., 0] / counts[..., 1], RESAMPLES, seed)
-        several = len(sums) > 1
+        has_interval = len(sums) > 1
         rows_out.append(
             {name: split_rows[name][0].as_py() for name in ("tenant", "split", "encoder", "temperature")}
-            | {"mean": float(values.mean()), "low": float(low) if several else None}
-            | {"high": float(high) if several else None, "chance": float(np.log1p(negatives).mean())}
+            | {"mean": float(values.mean()), "low": float(low) if has_interval else None}
+            | {"high": float(high) if has_interval else None, "chance": float(np.log1p(negatives).mean())}
             | {
                 "pairs": len(values),
                 "queries": len(pc.unique(split_rows["query_id"])),

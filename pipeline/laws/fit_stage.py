@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables
+from darklode.pipeline.base.types import Doubles, Row
 from darklode.pipeline.laws.correlation import correlations
-from darklode.pipeline.laws.curve_fitting import KEPT, Fit
-from darklode.pipeline.laws.functional_forms import Floats, LawPoints
+from darklode.pipeline.laws.curve_fitting import N_REFINED, Fit
+from darklode.pipeline.laws.functional_forms import LawPoints
 from darklode.pipeline.laws.points import ENTROPY, LawKey, groups, points_of
 from darklode.pipeline.laws.prediction_intervals import confidence_band
-from darklode.pipeline.laws.verdict import LawResult, from_recorded, judge, prediction_error
+from darklode.pipeline.laws.verdict import LawResult, find_law, from_recorded, prediction_error
 from darklode.schemas.law_tables import (
     LAW_CONSTANTS,
     LAW_CORRELATIONS,
@@ -38,8 +39,7 @@ CHANCE = {ENTROPY: float(np.log(1 + NEGATIVES))}
 
 WITHOUT, ALL = "without the largest", "all"
 RESAMPLES = 100
-
-Row = dict[str, Any]
+"""Refits per interval; each is a nonlinear fit, so more would dominate the run time."""
 
 
 def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
@@ -48,14 +48,14 @@ def write_law_fits(tables: Tables, output: Output, *, seed: int) -> None:
     Writes `law_fits`, `law_constants`, `law_predictions`, `law_verdicts` and `law_correlations`.
     """
     rows = tables.read(LAW_POINTS.name)
-    every = groups(rows)
-    for number, key in enumerate(every):
-        output.progress(number, len(every), f"{key.measure}, {key.label}")
+    keys = groups(rows)
+    for number, key in enumerate(keys):
+        output.progress(number, len(keys), f"{key.measure}, {key.label}")
         points = points_of(rows, key)
-        result = judge(points, CHANCE.get(key.measure), RESAMPLES, seed)
+        result = find_law(points, CHANCE.get(key.measure), RESAMPLES, seed)
         _write(output, key._asdict(), points, result, seed)
     output.write(LAW_CORRELATIONS.name, correlations(tables, seed))
-    output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(every)))
+    output.count(FunnelStep(FIT.name, "points", rows.num_rows, "laws looked for", len(keys)))
 
 
 def accepted_laws(tables: Tables) -> dict[LawKey, LawResult]:
@@ -90,12 +90,12 @@ def _fit_row(fit: Fit, result: LawResult, beyond: LawPoints | None) -> Row:
         "points": len(fit.points),
         "loss": fit.loss,
         "starts": fit.starts,
-        "searched": min(fit.starts, KEPT),
+        "searched": min(fit.starts, N_REFINED),
         "reached": fit.n_optima,
         "aicc": _finite_or_none(fit.aicc),
         "r2": _finite_or_none(fit.r2),
         "held_out_error": None if beyond is None else _finite_or_none(prediction_error(fit, beyond)),
-        "degenerate": "; ".join(fit.form.ends(fit.at, fit.frame)) or None,
+        "degenerate": "; ".join(fit.form.bounds_hit(fit.at, fit.frame)) or None,
     }
 
 
@@ -128,7 +128,7 @@ def _predictions(result: LawResult, seed: int) -> list[Row]:
 
 
 def _prediction_rows(
-    fit: Fit, places: LawPoints, ends: Floats, to: str, part: list[str], observed: list[float | None]
+    fit: Fit, places: LawPoints, ends: Doubles, to: str, part: list[str], observed: list[float | None]
 ) -> list[Row]:
     return [
         {

@@ -12,7 +12,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from darklode.pipeline.base.types import Doubles
+from darklode.pipeline.laws import format
 
 EXPONENTS = (0.02, 5.0)
 """Bounds of an exponent: below, a power is indistinguishable from a logarithm; above, only the product of exponent and
@@ -23,7 +24,7 @@ STARTS = (0.1, 0.3, 0.6, 1.0, 2.0)
 FLOORS = (0.0, 0.5, 0.9)
 """Starting values of the floor, as shares of the lowest observed value."""
 
-SPAN = 5.0
+OFFSET_SPAN = 5.0
 """Maximum distance of D0 from the observed sizes, in natural log units."""
 
 
@@ -37,9 +38,9 @@ class LawPoints:
         value: loss above 0, shape (n,).
     """
 
-    size: Floats
-    parameters: Floats
-    value: Floats
+    size: Doubles
+    parameters: Doubles
+    value: Doubles
 
     def __len__(self) -> int:
         return len(self.value)
@@ -47,11 +48,11 @@ class LawPoints:
     def take(self, rows: NDArray[np.bool_]) -> LawPoints:
         return LawPoints(self.size[rows], self.parameters[rows], self.value[rows])
 
-    def with_sizes(self, size: Floats, parameters: Floats) -> LawPoints:
+    def with_sizes(self, size: Doubles, parameters: Doubles) -> LawPoints:
         """Places without values."""
         return LawPoints(size, parameters, np.full(len(size), np.nan))
 
-    def with_values(self, value: Floats) -> LawPoints:
+    def with_values(self, value: Doubles) -> LawPoints:
         """The same places with other values."""
         return LawPoints(self.size, self.parameters, value)
 
@@ -105,8 +106,8 @@ class FunctionalForm:
     formula: str
     constants: tuple[str, ...]
     varies: tuple[str, ...]
-    log: Callable[[Floats, DataScale, LawPoints], Floats]
-    to_constants: Callable[[Floats, DataScale], Floats]
+    log: Callable[[Doubles, DataScale, LawPoints], Doubles]
+    to_constants: Callable[[Doubles, DataScale], Doubles]
     exponents: tuple[int, ...]
     start: Callable[[tuple[float, ...], float, DataScale], list[list[float]]]
     bounds: Callable[[DataScale], tuple[list[float], list[float]]]
@@ -116,12 +117,12 @@ class FunctionalForm:
         """Number of constants."""
         return len(self.constants)
 
-    def log_value(self, at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+    def log_value(self, at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
         """Log of the loss at points."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.logaddexp(self.log(at, frame, points), np.log(at[-1])))
 
-    def starts(self, frame: DataScale) -> Floats:
+    def starts(self, frame: DataScale) -> Doubles:
         """Initial coordinates, shape (n_starts, n_constants)."""
         starting_points = [
             [*start_point, frame.least * floor]
@@ -132,13 +133,13 @@ class FunctionalForm:
         low, high = self.limits(frame)
         return np.asarray(np.clip(np.array(starting_points), low, high))
 
-    def limits(self, frame: DataScale) -> tuple[Floats, Floats]:
+    def limits(self, frame: DataScale) -> tuple[Doubles, Doubles]:
         """Lowest and highest coordinates."""
         low, high = self.bounds(frame)
         max_floor = frame.least if self.varies else 2 * frame.middle
         return np.array([*low, 0.0]), np.array([*high, max_floor])
 
-    def ends(self, at: Floats, frame: DataScale) -> list[str]:
+    def bounds_hit(self, at: Doubles, frame: DataScale) -> list[str]:
         """Which bounds a fit has hit, and what that means: such a fit is degenerate."""
         constants = dict(zip(self.constants, self.to_constants(at, frame), strict=True))
         messages = []
@@ -146,42 +147,42 @@ class FunctionalForm:
             name = self.constants[index]
             if at[index] > 0.99 * EXPONENTS[1]:
                 scale = _SCALES[name]
-                message = f"only {name}·{scale} = {constants[name] * constants[scale]:.3g} can be told"
-                messages.append(f"{name} is at its bound {EXPONENTS[1]:g}: {message}")
+                product_of_both = constants[name] * constants[scale]
+                messages.append(format.exponent_at_upper_bound(name, EXPONENTS[1], scale, product_of_both))
             elif at[index] < 1.01 * EXPONENTS[0]:
-                messages.append(f"{name} is at its bound {EXPONENTS[0]:g}: no more than a logarithm")
-        if "D0" in constants and constants["D0"] > 0.99 * np.exp(frame.high + SPAN):
-            messages.append(f"D0 is at its bound {constants['D0']:.3g}: a straight line in D")
+                messages.append(format.exponent_at_lower_bound(name, EXPONENTS[0]))
+        if "D0" in constants and constants["D0"] > 0.99 * np.exp(frame.high + OFFSET_SPAN):
+            messages.append(format.offset_at_bound(constants["D0"]))
         return messages
 
 
 _SCALES = {"alpha": "A", "beta": "B"}
 
 
-def _power(column: str, at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+def _power(column: str, at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     with np.errstate(divide="ignore"):
         return np.asarray(at[0] - at[1] * (np.log(getattr(points, column)) - getattr(frame, column)))
 
 
-def _power_told(column: str, at: Floats, frame: DataScale) -> Floats:
+def _power_constants(column: str, at: Doubles, frame: DataScale) -> Doubles:
     return np.array([np.exp(at[0] / at[1] + getattr(frame, column)), at[1], at[2]])
 
 
-def _curve_starts(at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+def _started_log(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     return np.asarray(at[0] - at[1] * (np.logaddexp(_log(points.size), at[2]) - np.logaddexp(frame.size, at[2])))
 
 
-def _started_told(at: Floats, frame: DataScale) -> Floats:
+def _started_constants(at: Doubles, frame: DataScale) -> Doubles:
     scale = np.exp(at[0] / at[1] + np.logaddexp(frame.size, at[2]))
     return np.array([scale, at[1], np.exp(at[2]), at[3]])
 
 
-def _log(size: Floats) -> Floats:
+def _log(size: Doubles) -> Doubles:
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(size))
 
 
-def _terms(at: Floats, frame: DataScale, points: LawPoints) -> tuple[Floats, Floats]:
+def _terms(at: Doubles, frame: DataScale, points: LawPoints) -> tuple[Doubles, Doubles]:
     """Logs of (A/N)^α and (B/D)^β."""
     return (
         np.asarray(at[0] - at[1] * (np.log(points.parameters) - frame.parameters)),
@@ -189,21 +190,21 @@ def _terms(at: Floats, frame: DataScale, points: LawPoints) -> tuple[Floats, Flo
     )
 
 
-def _joint(at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+def _joint(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     ofn, ofd = _terms(at, frame, points)
     return np.asarray(at[3] * np.logaddexp(ofn / at[3], ofd / at[3]))
 
 
-def _additive(at: Floats, frame: DataScale, points: LawPoints) -> Floats:
+def _additive(at: Doubles, frame: DataScale, points: LawPoints) -> Doubles:
     return np.logaddexp(*_terms(at, frame, points))
 
 
-def _both_told(at: Floats, frame: DataScale) -> Floats:
+def _both_constants(at: Doubles, frame: DataScale) -> Doubles:
     scales = np.exp(at[0] / at[1] + frame.parameters), np.exp(at[2] / at[3] + frame.size)
     return np.array([scales[0], at[1], scales[1], at[3], at[4]])
 
 
-def _halves(exponents: tuple[float, ...], level: float, _: DataScale) -> list[list[float]]:
+def _two_term_starts(exponents: tuple[float, ...], level: float, _: DataScale) -> list[list[float]]:
     """Starts with both terms equal, or one of them small."""
     shares = ((0.5, 0.5), (0.1, 0.9), (0.9, 0.1))
     return [
@@ -224,7 +225,7 @@ def _single_term(column: str, name: str, scale: str, exponent: str) -> Functiona
         (scale, exponent, "delta"),
         (column,),
         lambda at, frame, points: _power(column, at, frame, points),
-        lambda at, frame: _power_told(column, at, frame),
+        lambda at, frame: _power_constants(column, at, frame),
         (1,),
         lambda exponents, level, _: [[level, exponents[0]]],
         lambda _: ([_LEVEL[0], EXPONENTS[0]], [_LEVEL[1], EXPONENTS[1]]),
@@ -242,15 +243,15 @@ STARTED = FunctionalForm(
     "L = (B/(D + D₀))^β + δ",
     ("B", "beta", "D0", "delta"),
     ("size",),
-    _curve_starts,
-    _started_told,
+    _started_log,
+    _started_constants,
     (1,),
     lambda exponents, level, frame: [
         [level, exponents[0], at] for at in (frame.low - 1, (frame.low + frame.high) / 2, frame.high + 1)
     ],
     lambda frame: (
-        [_LEVEL[0], EXPONENTS[0], frame.low - SPAN],
-        [_LEVEL[1], EXPONENTS[1], frame.high + SPAN],
+        [_LEVEL[0], EXPONENTS[0], frame.low - OFFSET_SPAN],
+        [_LEVEL[1], EXPONENTS[1], frame.high + OFFSET_SPAN],
     ),
 )
 """For a pretrained encoder: D₀ is what its pretraining is worth in labels. Eq. 8 is infinite at D = 0, but such an
@@ -263,9 +264,9 @@ JOINT = FunctionalForm(
     ("A", "alpha", "B", "beta", "delta"),
     ("size", "parameters"),
     _joint,
-    _both_told,
+    _both_constants,
     (1, 3),
-    _halves,
+    _two_term_starts,
     lambda _: ([_LEVEL[0], EXPONENTS[0]] * 2, [_LEVEL[1], EXPONENTS[1]] * 2),
 )
 """Eq. 9."""
@@ -276,9 +277,9 @@ ADDITIVE = FunctionalForm(
     JOINT.constants,
     JOINT.varies,
     _additive,
-    _both_told,
+    _both_constants,
     (1, 3),
-    _halves,
+    _two_term_starts,
     JOINT.bounds,
 )
 
@@ -298,7 +299,7 @@ CONSTANT = FunctionalForm(
 FORMS = {form.name: form for form in (SIZE, PARAMETERS, STARTED, JOINT, ADDITIVE, CONSTANT)}
 
 
-def fitting(points: LawPoints) -> list[FunctionalForm]:
+def fitting_forms(points: LawPoints) -> list[FunctionalForm]:
     """Forms that can be fitted to these points, given which columns vary.
 
     A size of 0 is allowed by `STARTED` only, so that no other form is compared on points it cannot describe.

@@ -1,12 +1,12 @@
-"""A grid point: one encoder, label source, size and seed; trained and evaluated in any process."""
+"""Grid points: one encoder, label source, size and seed each; trained and evaluated in any process."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,27 +19,30 @@ from darklode.pipeline.base.sharding import Pieces
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.laws.entropy import SampledNegatives, sample_negatives
 from darklode.pipeline.laws.points import ENTROPY
-from darklode.pipeline.laws.trainer import UNTRAINED, GridTrainer, Tell, TrainedModel
+from darklode.pipeline.laws.trainer import UNTRAINED, GridData, GridTrainer, OnProgress, PointKey, TrainedModel
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.generated import GeneratedQueries, generated_in
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.fit.ablation import READS
 from darklode.pipeline.train.fit.baselines import Bm25Baseline, shuffle_labels
-from darklode.pipeline.train.fit.model_selection import ENOUGH
+from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import OWN_SOURCES, LawSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex, Ints
+    from darklode.pipeline.base.types import Ints
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
-Teacher = Callable[[Task, int], Task]
+LabelSource = Callable[[Task, int], Task]
 """Builds the training task of a source for a seed."""
 
 MEASURES = ("nDCG@10", "R@1000")
 DEPTH = 1000
 
-SAMPLE = 64
+N_TIMED_TEXTS = 64
 """Number of texts encoded to measure speed."""
 
 
@@ -51,14 +54,14 @@ class GridContext:
         tables: of `adaptation_pairs`.
         base: the encoder.
         trainer: of the grid points.
-        cells: settings of the grid.
+        settings: of the grid.
         seed: for the negatives of entropy.
     """
 
     tables: Tables
     base: BaseEncoder
     trainer: GridTrainer
-    cells: LawSettings
+    settings: LawSettings
     seed: int
 
     @property
@@ -81,112 +84,136 @@ class GridContext:
 
 
 @dataclass(frozen=True)
-class GridPoint:
-    """One shard of work: a single grid point."""
+class GridShard:
+    """The grid points of one encoder, source and seed.
 
-    desk: GridContext
+    They form one shard because they share the training task, and because opening the encoder's vectors takes longer
+    than training a small point.
+
+    Attributes:
+        context: the encoder.
+        source: of the labels.
+        seed: of the points.
+        sizes: of the points.
+        folder: see `Shard`.
+    """
+
+    context: GridContext
     source: str
-    size: int
-    number: int
+    seed: int
+    sizes: tuple[int, ...]
     folder: str
 
     @property
     def name(self) -> str:
-        return f"{self.source}, {self.size}, seed {self.number}"
+        return f"{self.source}, seed {self.seed}"
+
+    @property
+    def points(self) -> Iterator[PointKey]:
+        return (PointKey(self.source, size, self.seed) for size in self.sizes)
 
 
-_benches: list[tuple[str, GridEvaluator]] = []
+class Evaluators:
+    """Creates the evaluator of an encoder, and keeps only the last one, because it holds the encoder in memory."""
+
+    def __init__(self) -> None:
+        self._last: tuple[GridContext, GridEvaluator] | None = None
+
+    def get(self, context: GridContext) -> GridEvaluator:
+        if self._last is None or self._last[0] is not context:
+            self._last = None  # frees the memory before the next encoder is opened
+            self._last = context, GridEvaluator.from_context(context)
+        return self._last[1]
 
 
-def evaluator_of(desk: GridContext) -> GridEvaluator:
-    """The evaluator of a context; each process caches one, because it holds the encoder in memory."""
-    labels = {name: queries.content() for name, queries in generated_in(desk.cells).items()}
-    key = key_of(desk.key, desk.tables.url, desk.trainer.identity, desk.cells.model_dump(mode="json"), labels)
-    if not _benches or _benches[0][0] != key:
-        release()
-        _benches.append((key, GridEvaluator.from_context(desk)))
-    return _benches[0][1]
+def train_shard(
+    shard: GridShard, *, evaluators: Evaluators | None = None, on_progress: OnProgress = lambda *_: None
+) -> Pieces:
+    """Train and evaluate the points of a shard; yields the rows of `law_points` and a row of costs of each.
 
-
-def release() -> None:
-    """Free the cached evaluator and its memory."""
-    _benches.clear()
-
-
-def train(cell: GridPoint, tell: Tell | None = None) -> Pieces:
-    """Train and evaluate one grid point: its points and a row of costs."""
-    bench = evaluator_of(cell.desk)
-    points, seconds = bench.evaluate_point(cell, tell or (lambda *_: None))
-    yield points
-    yield pa.Table.from_pylist([{"seconds": seconds, "texts_per_second": bench.texts_per_second}])
+    Args:
+        shard: the points.
+        evaluators: shared by the shards of this process; None: the shard opens its own.
+        on_progress: progress callback.
+    """
+    evaluator = (evaluators or Evaluators()).get(shard.context)
+    task = evaluator.training_task(shard.source, shard.seed)
+    for point in shard.points:
+        rows, seconds = evaluator.evaluate_point(task, point, on_progress)
+        yield rows
+        yield pa.Table.from_pylist([{"seconds": seconds, "texts_per_second": evaluator.texts_per_second}])
 
 
 @dataclass(frozen=True)
 class GridEvaluator:
     """Builds training tasks and measures scores for the grid points of one encoder."""
 
-    desk: GridContext
-    task: Task
-    queries: QuerySet
-    pairs: SampledNegatives
-    chooses: bool
+    context: GridContext
+    data: GridData
+    negatives: SampledNegatives
 
     @classmethod
-    def from_context(cls, desk: GridContext) -> GridEvaluator:
+    def from_context(cls, context: GridContext) -> GridEvaluator:
         """Open the vectors, encoding missing ones first.
 
         Raises:
             ArtifactError: there is no test query.
         """
-        frozen = desk.base.open(desk.tables)
-        task = Task.from_tables(desk.tables, frozen, same_document=desk.trainer.same_document)
-        queries = _test_queries(desk.tables, frozen)
-        query, row = queries.places(frozen, queries.labels)
+        tables, trainer = context.tables, context.trainer
+        frozen = context.base.open(tables)
+        task = Task.from_tables(tables, frozen, same_document=trainer.same_document)
+        queries = _test_queries(tables, frozen)
+        query, row = queries.label_rows(frozen, queries.labels)
         n = len(frozen)
         labelled = Labels.from_pairs(query, frozen.position_of[row], n)
-        pairs = sample_negatives(queries.ids.to_pylist(), queries.positives(frozen), labelled, n, desk.seed)
-        return cls(desk, task, queries, pairs, desk.trainer.looked_at(len(task.validation)) >= ENOUGH)
+        negatives = sample_negatives(queries.ids.to_pylist(), queries.positives(frozen), labelled, n, context.seed)
+        can_select = trainer.n_evaluated(len(task.validation)) >= MIN_VALIDATION
+        return cls(context, GridData(tables, context.base, context.seed, task, queries, can_select), negatives)
 
-    def training_task(self, source: str, number: int) -> Task:
-        """The task of a source for a seed; only the last one is cached."""
-        if self._taught.get("for") != (source, number):
-            self._taught["task"] = _hold_out(self._teachers[source](self.task, number), self.pairs.position)
-            self._taught["for"] = (source, number)
-        task: Task = self._taught["task"]
-        return task
+    def training_task(self, source: str, seed: int) -> Task:
+        """The task of a source for a seed, without queries that are trained on a positive of a test query."""
+        return _hold_out(self._label_sources[source](self.data.task, seed), self.negatives.position)
 
     @cached_property
-    def _taught(self) -> dict[str, Any]:
-        return {}
-
-    @cached_property
-    def _teachers(self) -> dict[str, Teacher]:
-        return _teachers(self.task.frozen, self.desk, generated_in(self.desk.cells))
+    def _label_sources(self) -> dict[str, LabelSource]:
+        return _label_sources(self.data.task.frozen, self.context.base, generated_in(self.context.settings))
 
     @cached_property
     def texts_per_second(self) -> float:
         """Encoding speed here, measured on some texts after a warm-up."""
-        base, tenant = self.desk.base, self.task.frozen.texts["tenant"][0].as_py()
-        texts = next(iter(base.sources[0].iterate_hashes(tenant)))[1][:SAMPLE].to_pylist()
+        base, tenant = self.context.base, self.data.task.frozen.texts["tenant"][0].as_py()
+        texts = next(iter(base.sources[0].iterate_hashes(tenant)))[1][:N_TIMED_TEXTS].to_pylist()
         base.model.encode_documents(texts[:1])
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         base.model.encode_documents(texts)
-        return len(texts) / (time.perf_counter() - began)
+        return len(texts) / (time.perf_counter() - start_time)
 
-    def evaluate_point(self, cell: GridPoint, tell: Tell) -> tuple[pa.Table, float]:
-        """Train one grid point; returns its scores and the seconds of training."""
-        taught, trainer, began = self.training_task(cell.source, cell.number), self.desk.trainer, time.perf_counter()
-        task = taught.with_queries(prefix(taught.train, cell.size, cell.number))
-        trained_model = trainer.train(self, task, cell, tell) if cell.size else UNTRAINED
-        seconds = time.perf_counter() - began
-        scores = self._initial_scores if trained_model.weights is None else self._score(trained_model)
-        about = {"source": cell.source, "size": cell.size, "seed": cell.number}
-        about |= {"chosen": trained_model.chosen, "pairs": trained_model.pairs}
-        about |= {"encoder": self.desk.name, "encoder_id": self.desk.base.encoder.encoder_id()}
-        about |= {"parameters": self.desk.n_parameters}
-        about |= {"trainer": self.desk.cells.trainer}
-        about |= {"stopped": "validation" if self.chooses else "fixed steps"}
-        rows = [about | {"measure": measure, "value": value} for measure, value in scores.items()]
+    def evaluate_point(self, task: Task, point: PointKey, on_progress: OnProgress) -> tuple[pa.Table, float]:
+        """Train one grid point; returns its scores and the seconds of training.
+
+        Args:
+            task: of the point's source and seed.
+            point: the grid point.
+            on_progress: progress callback.
+        """
+        context, start_time = self.context, time.perf_counter()
+        sized_task = task.with_queries(prefix(task.train, point.size, point.seed))
+        model = context.trainer.train(self.data, sized_task, point, on_progress) if point.size else UNTRAINED
+        seconds = time.perf_counter() - start_time
+        scores = self._initial_scores if model.weights is None else self._score(model)
+        columns = {
+            "source": point.source,
+            "size": point.size,
+            "seed": point.seed,
+            "chosen": model.chosen,
+            "pairs": model.pairs,
+            "encoder": context.name,
+            "encoder_id": context.base.encoder.encoder_id(),
+            "parameters": context.n_parameters,
+            "trainer": context.settings.trainer,
+            "stopped": "validation" if self.data.can_select else "fixed steps",
+        }
+        rows = [columns | {"measure": measure, "value": value} for measure, value in scores.items()]
         return pa.Table.from_pylist(rows, schema=LAW_POINTS.schema), seconds
 
     @cached_property
@@ -194,37 +221,44 @@ class GridEvaluator:
         """Scores of the untrained encoder, the same for every source and size."""
         return self._score(UNTRAINED)
 
-    def _score(self, trained_model: TrainedModel) -> dict[str, float]:
+    def _score(self, model: TrainedModel) -> dict[str, float]:
         """Mean of each measure over the test queries."""
-        trainer = self.desk.trainer
-        with trainer.search_with(self, trained_model) as (frozen, vectors):
-            lists = self.queries.ranking(frozen, vectors, DEPTH)
-            entropy = self.pairs.entropy(frozen, vectors, trainer.temperature).mean()
-        values = compute_measures([lists], self.queries.labels, self.queries.ids.to_pylist(), MEASURES).mean(axis=0)
+        trainer, queries = self.context.trainer, self.data.queries
+        with trainer.search_with(self.data, model) as (frozen, vectors):
+            lists = queries.ranking(frozen, vectors, DEPTH)
+            entropy = self.negatives.entropy(frozen, vectors, trainer.temperature).mean()
+        values = compute_measures([lists], queries.labels, queries.ids.to_pylist(), MEASURES).mean(axis=0)
         return dict(zip((ENTROPY, *MEASURES), map(float, (entropy, *values)), strict=True))
 
 
-def _teachers(frozen: FrozenIndex, desk: GridContext, generated: Mapping[str, GeneratedQueries]) -> dict[str, Teacher]:
-    """Label sources: the run's labels, the first BM25 hit, inverse cloze, shuffled labels, and generated queries."""
-    words = Bm25Baseline(desk.base, frozen)
-    of_bm25, of_texts = (lambda task, _: words.training_pairs(task)), inverse_cloze(desk.base, frozen)
-    own = dict(zip(OWN_SOURCES, (lambda task, _: task, of_bm25, of_texts, shuffle_labels), strict=True))
-    return own | {name: queries.training_task for name, queries in generated.items()}
+def _label_sources(
+    frozen: FrozenIndex, base: BaseEncoder, generated: Mapping[str, GeneratedQueries]
+) -> dict[str, LabelSource]:
+    """The run's labels, the first BM25 hit, inverse cloze, shuffled labels, and generated queries."""
+    bm25 = Bm25Baseline(base, frozen)
+    own: tuple[LabelSource, ...] = (
+        lambda task, _: task,
+        lambda task, _: bm25.training_pairs(task),
+        inverse_cloze(base, frozen),
+        shuffle_labels,
+    )
+    by_name = dict(zip(OWN_SOURCES, own, strict=True))
+    return by_name | {name: queries.training_task for name, queries in generated.items()}
 
 
-def _hold_out(task: Task, held_out_rows: Ints) -> Task:
+def _hold_out(task: Task, positions: Ints) -> Task:
     """The task without queries that are trained on one of these positions."""
-    teaches = np.zeros(len(task.train), bool)
-    teaches[task.pair_query[np.isin(task.pair_position, held_out_rows)]] = True
-    return task.with_queries(np.flatnonzero(~teaches))
+    is_held_out = np.zeros(len(task.train), bool)
+    is_held_out[task.pair_query[np.isin(task.pair_position, positions)]] = True
+    return task.with_queries(np.flatnonzero(~is_held_out))
 
 
 def prefix(train: QuerySet, size: int, seed: int) -> Ints:
     """The first `size` queries, by whole clusters in an order drawn by the seed: larger sizes contain smaller ones."""
     n = len(train)
     group = np.arange(n) if train.groups is None else train.groups.dictionary_encode().indices.to_numpy()
-    turn = np.random.default_rng([seed, n]).permutation(int(group.max(initial=0)) + 1)
-    return np.sort(np.lexsort((np.arange(n), turn[group]))[:size])
+    rank = np.random.default_rng([seed, n]).permutation(int(group.max(initial=0)) + 1)
+    return np.sort(np.lexsort((np.arange(n), rank[group]))[:size])
 
 
 def _test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
@@ -234,5 +268,5 @@ def _test_queries(tables: Tables, frozen: FrozenIndex) -> QuerySet:
     shares = rows.filter(rows["shares_positive"])["query_id"].combine_chunks()
     own = ~np.asarray(pc.is_in(queries.ids, shares).to_numpy(zero_copy_only=False), bool)
     if not len(queries):
-        raise ArtifactError("no test query has a positive: nothing can be measured")
+        raise ArtifactError("no test query has a positive, so nothing can be measured")
     return queries.take(np.flatnonzero(own)) if own.any() else queries

@@ -17,24 +17,23 @@ from darklode.schemas.laws import LABELS
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
 if TYPE_CHECKING:
-    from darklode.pipeline.laws.grid_point import GridContext, GridPoint
+    from darklode.pipeline.base.types import Ints
+    from darklode.pipeline.laws.trainer import GridData, PointKey
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import Ints
 
-OF_A_CELL = Stage("cell_triplets", 1, (), (TOWER_TRIPLETS.name,))
+POINT_TRIPLETS = Stage("cell_triplets", 1, (), (TOWER_TRIPLETS.name,))
 
 
-def cell_triplets(desk: GridContext, task: Task, cell: GridPoint, folder: str) -> Tables:
+def write_point_triplets(data: GridData, task: Task, point: PointKey, folder: str) -> Tables:
     """Write the `tower_triplets` of a grid point.
 
     For the run's labels these are rows of the whole table in its order, with hard negatives. Pairs of other sources
-    have no
-    negatives, because nobody labelled what does not answer them.
+    have no negatives, because nobody labelled what does not answer them.
 
     Args:
-        desk: its tables hold `tower_triplets`.
+        data: its tables hold `tower_triplets`.
         task: queries and pairs of the grid point.
-        cell: source and seed.
+        point: source and seed.
         folder: target.
 
     Raises:
@@ -42,39 +41,39 @@ def cell_triplets(desk: GridContext, task: Task, cell: GridPoint, folder: str) -
     """
 
     def work(_tables: Tables, output: Output) -> None:
-        for rows in _of_labels(desk, task) if cell.source == LABELS else _pair_triplets(desk, task, cell.number):
+        for rows in _of_labels(data, task) if point.source == LABELS else _pair_triplets(data, task, point.seed):
             output.write(TOWER_TRIPLETS.name, rows)
 
     run = Run(folder)
-    run.execute(run.plan(OF_A_CELL, {}), work)
+    run.execute(run.plan(POINT_TRIPLETS, {}), work)
     triplets = run.tables(TOWER_TRIPLETS.name)
     if not triplets.rows(TOWER_TRIPLETS.name):
-        raise ArtifactError(f"{cell.name}: none of its queries has a triplet to learn from")
+        raise ArtifactError(f"{point.name}: none of its queries has a triplet")
     return triplets
 
 
-def _of_labels(desk: GridContext, task: Task) -> Iterator[pa.Table]:
+def _of_labels(data: GridData, task: Task) -> Iterator[pa.Table]:
     """Copies part by part, so that rows of different runs stay separate as in the whole table."""
-    for part in desk.tables.parts(TOWER_TRIPLETS.name):
-        rows = desk.tables.part(part)
+    for part in data.tables.parts(TOWER_TRIPLETS.name):
+        rows = data.tables.part(part)
         yield rows.filter(pc.is_in(rows["query_id"], task.train.ids))
 
 
-def _pair_triplets(desk: GridContext, task: Task, seed: int) -> Iterator[pa.Table]:
+def _pair_triplets(data: GridData, task: Task, seed: int) -> Iterator[pa.Table]:
     """Query and positive of each pair, run by run, in random order within a run."""
     first = np.unique(task.frozen.position_of, return_index=True)[1]  # row of texts at each position
     order = np.random.default_rng([seed, 4]).permutation(len(task.pair_query))
     for number in task.frozen.numbers.tolist():
         own_pairs = order[task.train.index[task.pair_query[order]] == number]
         for start in range(0, len(own_pairs), ROWS):
-            yield _rows(desk, task, first, own_pairs[start : start + ROWS])
+            yield _rows(data, task, first, own_pairs[start : start + ROWS])
 
 
-def _rows(desk: GridContext, task: Task, first: Ints, pairs: Ints) -> pa.Table:
+def _rows(data: GridData, task: Task, first: Ints, pairs: Ints) -> pa.Table:
     query = task.pair_query[pairs]
     about = task.frozen.texts.take(pa.array(first[task.pair_position[pairs]]))
-    words = texts_of(desk.base.sources, about)
-    title = pc.utf8_trim_whitespace(words["title"])
+    texts = texts_of(data.base.sources, about)
+    title = pc.utf8_trim_whitespace(texts["title"])
     columns = {
         "tenant": about["tenant"],
         "index": about["index"],
@@ -82,7 +81,7 @@ def _rows(desk: GridContext, task: Task, first: Ints, pairs: Ints) -> pa.Table:
         "query": [task.train.texts[row] for row in query.tolist()],
         "positive_id": about["text_id"],
         "title": pc.if_else(pc.equal(title, ""), None, title),
-        "content": pc.binary_join_element_wise(words["heading"], words["text"], "\n", null_handling="skip"),
+        "content": pc.binary_join_element_wise(texts["heading"], texts["text"], "\n", null_handling="skip"),
         "key": about["content_hash"],
         "answers": _answers(task, first, query),
     }

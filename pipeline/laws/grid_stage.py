@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -13,31 +13,33 @@ import numpy as np
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Tables, key_of
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.base.sharding import Spread, here
-from darklode.pipeline.laws.grid_point import GridContext, GridPoint, evaluator_of, release, train
+from darklode.pipeline.base.sharding import Pieces, Spread, here
+from darklode.pipeline.laws.grid_point import Evaluators, GridContext, GridEvaluator, GridShard, train_shard
 from darklode.pipeline.laws.points import POINTS
-from darklode.pipeline.laws.trainer import GridTrainer
+from darklode.pipeline.laws.trainer import GridTrainer, PointKey
 from darklode.pipeline.train.data.generated import generated_in
 from darklode.pipeline.train.fit.ablation import READS
-from darklode.pipeline.train.fit.model_selection import ENOUGH
+from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.schemas.law_tables import LAW_POINTS
 from darklode.schemas.laws import LawSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import BaseEncoder
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
 
 GRID = replace(POINTS, version=5, reads=READS)
 """The stage `points`, with trained instead of imported points."""
 
 HALVINGS = 6
-LEAST = 16
+"""Seven sizes by default: the forms have up to four constants, and the largest size is held out."""
+
+MIN_SIZE = 16
 """Labelled queries of the smallest size."""
 
 
 def default_sizes(queries: int) -> list[int]:
     """All queries and up to six successive halves, ascending."""
     sizes = [queries >> halving for halving in range(HALVINGS + 1)]
-    return sorted(size for size in sizes if size >= LEAST)
+    return sorted(size for size in sizes if size >= MIN_SIZE)
 
 
 def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
@@ -45,7 +47,7 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     output: Output,
     trainer: GridTrainer,
     bases: Mapping[str, BaseEncoder],
-    cells: LawSettings,
+    settings: LawSettings,
     *,
     seed: int,
     spread: Spread = here,
@@ -53,94 +55,134 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
     """Train each grid point and write its scores; each is a resumable unit.
 
     A size is a number of training queries, taken in an order of whole clusters drawn by the seed, so larger sizes
-    contain
-    the smaller ones of the same seed. Training stops early by validation; with fewer than 100 validation queries it
-    runs to
-    the last step with the only configured learning rate. The best weights are kept, step 0 included. No source trains
-    on a
-    text that answers a test query.
+    contain the smaller ones of the same seed. Training stops early by validation; with fewer than `MIN_VALIDATION`
+    validation queries it runs to the last step with the only configured learning rate. The best weights are kept, step
+    0 included. No source trains on a text that answers a test query.
 
     Args:
         tables: of `adaptation_pairs`.
         output: `law_points`; the fact `models` holds each encoder's costs.
         trainer: of each grid point.
         bases: the encoders, in order.
-        cells: sizes, sources and seeds.
+        settings: sizes, sources and seeds.
         seed: for the negatives of entropy.
         spread: where grid points are trained.
 
     Raises:
         ArtifactError: there is no test query.
         SettingsError: a size exceeds the queries, several learning rates without enough validation queries, or size
-            0 with
-            several encoders (their law is undefined at 0).
+            0 with several encoders (their law is undefined at 0).
     """
-    desks = [GridContext(tables, base, trainer, cells, seed) for base in bases.values()]
-    if len(desks) > 1 and 0 in cells.sizes:
-        raise SettingsError("size 0 has no place in a law of several encoders: leave it out, or name one encoder")
-    every = list(_cells(desks, output))
-    missing = [cell for cell, basis in every if not output.is_done(_name(cell), basis)]
-    results = spread(partial(train, tell=output.progress) if spread is here else train, missing)
-    took: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    for cell, basis in every:
-        with output.unit(_name(cell), basis) as unit:
-            if not unit.done:
-                with closing(next(results)) as pieces:
-                    output.write(LAW_POINTS.name, next(pieces))
-                    unit.facts = next(pieces).to_pylist()[0]
-        took.setdefault(cell.desk.key, []).append((cell.size, unit.facts))
-    release()
-    output.facts["models"] = [_timings(desk, tables, took[desk.key]) for desk in desks if desk.n_parameters]
-    output.count(FunnelStep(POINTS.name, "cells", len(every), "points", output.rows(POINTS.name)))
+    contexts = [GridContext(tables, base, trainer, settings, seed) for base in bases.values()]
+    if len(contexts) > 1 and 0 in settings.sizes:
+        raise SettingsError("size 0 is not allowed with several encoders: remove it, or name one encoder")
+    evaluators = Evaluators()
+    groups = list(_groups(contexts, evaluators.get(contexts[0])))
+    shards = [shard for group in groups if (shard := group.missing(output)).sizes]
+    work = partial(train_shard, evaluators=evaluators, on_progress=output.progress) if spread is here else train_shard
+    results = spread(work, shards)
+    timings: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for group in groups:
+        pieces = next(results) if group.missing(output).sizes else None
+        with closing(pieces) if pieces else nullcontext():
+            for point in group.points:
+                facts = _write_point(output, group, point, pieces)
+                timings.setdefault(group.context.key, []).append((point.size, facts))
+    n_points = sum(len(group.sizes) for group in groups)
+    output.facts["models"] = [_costs(context, timings[context.key]) for context in contexts if context.n_parameters]
+    output.count(FunnelStep(POINTS.name, "cells", n_points, "points", output.rows(POINTS.name)))
 
 
-def _cells(desks: Sequence[GridContext], output: Output) -> Iterator[tuple[GridPoint, str]]:
-    """Every grid point with its unit's fingerprint, in table order; sizes are those of the first encoder's task."""
-    first = desks[0]
-    bench, cells, generated = evaluator_of(first), first.cells, generated_in(first.cells)
-    max_size = max(cells.sizes, default=0)
-    if max_size > len(bench.task.train):
-        raise SettingsError(f"size {max_size}: there are {len(bench.task.train)} queries to learn from")
-    if not bench.chooses and first.trainer.settings(bench) > 1:
-        n_validation = first.trainer.looked_at(len(bench.task.validation))
+@dataclass(frozen=True)
+class _PointGroup:
+    """The grid points of one encoder, source and seed.
+
+    Attributes:
+        context: the encoder.
+        source: of the labels.
+        seed: of the points.
+        sizes: ascending or as configured.
+        basis: fingerprint of the units.
+    """
+
+    context: GridContext
+    source: str
+    seed: int
+    sizes: tuple[int, ...]
+    basis: str
+
+    @property
+    def points(self) -> list[PointKey]:
+        return [PointKey(self.source, size, self.seed) for size in self.sizes]
+
+    def unit_name(self, point: PointKey) -> str:
+        return f"{self.context.name}: {point.name}"
+
+    def missing(self, output: Output) -> GridShard:
+        """The shard of the points that are not trained yet."""
+        points = [point for point in self.points if not output.is_done(self.unit_name(point), self.basis)]
+        sizes = tuple(point.size for point in points)
+        names = ", ".join(self.unit_name(point) for point in points)
+        folder = f"progress/{POINTS.name}/{output.unit_key(names, self.basis)}"
+        return GridShard(self.context, self.source, self.seed, sizes, folder)
+
+
+def _write_point(output: Output, group: _PointGroup, point: PointKey, pieces: Pieces | None) -> dict[str, Any]:
+    """Write the next result of a shard as the point's unit, unless it is complete; returns the unit's facts."""
+    with output.unit(group.unit_name(point), group.basis) as unit:
+        if not unit.done:
+            assert pieces is not None
+            output.write(LAW_POINTS.name, next(pieces))
+            unit.facts = next(pieces).to_pylist()[0]
+    return unit.facts
+
+
+def _groups(contexts: Sequence[GridContext], evaluator: GridEvaluator) -> Iterator[_PointGroup]:
+    """All grid points in table order; sizes are those of the first encoder's tasks.
+
+    Args:
+        contexts: the encoders.
+        evaluator: of the first encoder.
+    """
+    first, data = contexts[0], evaluator.data
+    settings, generated = first.settings, generated_in(first.settings)
+    max_size = max(settings.sizes, default=0)
+    if max_size > len(data.task.train):
+        raise SettingsError(f"size {max_size}: there are only {len(data.task.train)} training queries")
+    if not data.can_select and first.trainer.n_settings(first.base) > 1:
+        n_validation = first.trainer.n_evaluated(len(data.task.validation))
         raise SettingsError(
-            f"{n_validation} validation queries choose no setting ({ENOUGH} do): {first.trainer.advice}"
+            f"only {n_validation} validation queries; at least {MIN_VALIDATION} are needed to select a setting: "
+            f"{first.trainer.advice}"
         )
-    of_source = {
-        (source, number): _sizes(cells, source, len(bench.training_task(source, number).train))
-        for source, number in product(cells.sources, range(cells.seeds))
+    sizes = {
+        (source, seed): _sizes(settings, source, len(evaluator.training_task(source, seed).train))
+        for source, seed in product(settings.sources, range(settings.seeds))
     }
-    for desk in desks:
-        for (source, number), sizes in of_source.items():
-            basis = key_of(desk.key, generated[source].content()) if source in generated else desk.key
-            for size in sizes:
-                cell = GridPoint(desk, source, size, number, "")
-                folder = f"progress/{POINTS.name}/{output.unit_key(_name(cell), basis)}"
-                yield replace(cell, folder=folder), basis
+    for context in contexts:
+        for (source, seed), source_sizes in sizes.items():
+            basis = key_of(context.key, generated[source].content()) if source in generated else context.key
+            yield _PointGroup(context, source, seed, tuple(source_sizes), basis)
 
 
-def _name(cell: GridPoint) -> str:
-    return f"{cell.desk.name}: {cell.name}"
-
-
-def _sizes(cells: LawSettings, source: str, queries: int) -> list[int]:
+def _sizes(settings: LawSettings, source: str, queries: int) -> list[int]:
     """Sizes for a source.
 
     Raises:
         SettingsError: a configured size exceeds the source's queries.
     """
-    if max(cells.sizes, default=0) > queries:
-        raise SettingsError(f"size {max(cells.sizes)}: there are {queries} queries to learn from by {source}")
-    return list(cells.sizes) or default_sizes(queries)
+    if max(settings.sizes, default=0) > queries:
+        raise SettingsError(f"size {max(settings.sizes)}: there are only {queries} training queries of {source}")
+    return list(settings.sizes) or default_sizes(queries)
 
 
-def _timings(desk: GridContext, tables: Tables, facts: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+def _costs(context: GridContext, timings: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
     """Median costs of an encoder's grid points; training time at the largest size."""
-    max_size = max(size for size, _ in facts)
+    max_size = max(size for size, _ in timings)
     return {
-        "name": desk.name,
-        "parameters": desk.n_parameters,
-        "texts": tables.rows("adaptation_texts"),
-        "texts_per_second": float(np.median([timing["texts_per_second"] for _, timing in facts])),
-        "seconds": float(np.median([timing["seconds"] for size, timing in facts if size == max_size])),
+        "name": context.name,
+        "parameters": context.n_parameters,
+        "texts": context.tables.rows("adaptation_texts"),
+        "texts_per_second": float(np.median([facts["texts_per_second"] for _, facts in timings])),
+        "seconds": float(np.median([facts["seconds"] for size, facts in timings if size == max_size])),
     }

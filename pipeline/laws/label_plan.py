@@ -5,18 +5,20 @@ Source: Scaling Laws for Dense Retrieval, Eq. 12: Z(N, D) = Z_dataÂ·D + Z_modelÂ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from darklode.pipeline.base.bootstrap import ENDS
+from darklode.pipeline.base.types import Doubles, Row
+from darklode.pipeline.laws import format
 from darklode.pipeline.laws.costs import MeasuredCosts
 from darklode.pipeline.laws.curve_fitting import Fit
 from darklode.pipeline.laws.fit_stage import RESAMPLES
-from darklode.pipeline.laws.functional_forms import ADDITIVE, JOINT, PARAMETERS, STARTED, Floats, LawPoints
+from darklode.pipeline.laws.format import Ends
+from darklode.pipeline.laws.functional_forms import ADDITIVE, JOINT, PARAMETERS, STARTED, LawPoints
 from darklode.pipeline.laws.points import ENTROPY, FALLING, LawKey
 from darklode.pipeline.laws.prediction_intervals import refit_samples
 from darklode.pipeline.laws.verdict import NO_LAW, LawResult
@@ -24,10 +26,8 @@ from darklode.pipeline.laws.verdict import NO_LAW, LawResult
 STEP = {ENTROPY: 0.1}
 """Step for which a gain is reported: 0.1 nats for entropy, 0.01 for every other measure."""
 
-FAR = 4.0
+MAX_EXTRAPOLATION = 4.0
 """Maximum extrapolation, as a multiple of the largest measured size."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ class PlanRequest:
         """Everything that can change a plan."""
         return asdict(self)
 
-    def with_prices(self, spent: MeasuredCosts) -> PlanRequest:
+    def with_prices(self, costs: MeasuredCosts) -> PlanRequest:
         """Fill missing prices from measured costs: reviewers' minutes if their hour has a price, else the judge's
         tokens.
         """
         label, model = self.per_label, self.per_parameter
-        if label is None and self.per_hour is not None and spent.minutes is not None:
-            label = self.per_hour * spent.minutes / 60
+        if label is None and self.per_hour is not None and costs.minutes is not None:
+            label = self.per_hour * costs.minutes / 60
         if label is None:
-            label = spent.per_query
-        if model is None and self.per_gpu_hour is not None and spent.models:
-            largest = max(spent.models, key=lambda model_cost: model_cost.parameters)
+            label = costs.per_query
+        if model is None and self.per_gpu_hour is not None and costs.models:
+            largest = max(costs.models, key=lambda model_cost: model_cost.parameters)
             model = self.per_gpu_hour * largest.hours / largest.parameters
         return replace(self, per_label=label, per_parameter=model)
 
@@ -82,7 +82,7 @@ def plan_laws(laws: Mapping[LawKey, LawResult], request: PlanRequest, seed: int)
         elif result.full_fit.form in (JOINT, ADDITIVE):
             planned.append(law.plan_joint(result.full_fit))
         elif result.full_fit.form is PARAMETERS:
-            planned.append(law.row("label first", "a law of models alone says nothing of labels"))
+            planned.append(law.row("label first", format.MODELS_ONLY))
         else:
             planned += law.plan_labels(result.full_fit, seed)
     return planned
@@ -104,12 +104,9 @@ def _n_missing_sizes(result: LawResult) -> int:
 def first_step(result: LawResult) -> str:
     """What to label and train before planning is possible, as a sentence."""
     if result.verdict == NO_LAW:
-        return f"{result.reason}; no law says what more of these labels would bring"
-    max_size, label = int(result.points.size.max()), n_missing_labels(result)
-    if _n_missing_sizes(result) <= 0:
-        return f"{result.reason}; label {label:,} queries more, to size {2 * max_size:,}, and run again"
-    sizes = ", ".join(f"{max_size * 2**more:,}" for more in range(1, _n_missing_sizes(result) + 1))
-    return f"{result.reason}; label {label:,} queries more, and train at sizes {sizes} first"
+        return format.labels_do_not_help(result.reason)
+    max_size = int(result.points.size.max())
+    return format.first_labels(result.reason, n_missing_labels(result), max_size, _n_missing_sizes(result))
 
 
 @dataclass(frozen=True)
@@ -127,59 +124,42 @@ class LawPlan:
 
     def row(self, choice: str, sentence: str, **figures: float | str | None) -> Row:
         """A row of `law_plan`; missing values are null."""
-        head = f"{self.key.measure}, {self.key.label}, {self.now:,.0f} labelled queries: "
+        head = format.plan_head(self.key.measure, self.key.label, self.now)
         unit = {"unit": "queries"} if "amount" in figures else {}
         return self.key._asdict() | {"choice": choice, "said": f"{head}{sentence}."} | unit | figures
 
     def plan_labels(self, full_fit: Fit, seed: int) -> list[Row]:
         """Rows for a law of D: next step, what the budget buys, and what the target needs, each with its interval."""
-        every = [full_fit, *(refit for refit, _ in refit_samples(full_fit, RESAMPLES, seed))]
+        fits = [full_fit, *(refit for refit, _ in refit_samples(full_fit, RESAMPLES, seed))]
         step, now, price = STEP.get(self.key.measure, 0.01), self.now, self.request.per_label
-        more = interval_ends(every, lambda refit: size_for_loss(refit, loss_at(refit, now) - step) - now)
-        rows = [
-            self.row(
-                "next step", f"the next {step:g} takes {self._cost_sentence(more)}", gain=step, **self._with_price(more)
-            )
-        ]
+        more = interval_ends(fits, lambda refit: size_for_loss(refit, loss_at(refit, now) - step) - now)
+        sentence = format.next_step(step, self._cost_sentence(more))
+        rows = [self.row("next step", sentence, gain=step, **self._with_price(more))]
         if self.request.budget is not None and price:
-            rows.append(self._budget_row(every, self.request.budget / price))
+            rows.append(self._budget_row(fits, self.request.budget / price))
         if self.request.target is not None:
             loss = self.request.target if self.key.measure in FALLING else 1 - self.request.target
-            takes = interval_ends(every, lambda refit: max(size_for_loss(refit, loss) - now, 0.0))
-            rows.append(self.row("target", f"the target takes {self._cost_sentence(takes)}", **self._with_price(takes)))
+            takes = interval_ends(fits, lambda refit: max(size_for_loss(refit, loss) - now, 0.0))
+            rows.append(self.row("target", format.target(self._cost_sentence(takes)), **self._with_price(takes)))
         return rows
 
-    def _budget_row(self, every: list[Fit], more: float) -> Row:
+    def _budget_row(self, fits: list[Fit], n_more: float) -> Row:
         now, sign = self.now, -1 if self.key.measure in FALLING else 1
-        gain = interval_ends(every, lambda fit: loss_at(fit, now) - loss_at(fit, now + more))
-        expected_value = _value(loss_at(every[0], now), self.key.measure) + sign * (gain[0] or 0)
-        between = f"a gain of {_format_signed(gain[0])} ({_format_signed(gain[1])} to {_format_signed(gain[2])})"
-        sentence = f"the budget buys {more:,.0f} queries and reaches {expected_value:.4f}, {between}"
+        gain = interval_ends(fits, lambda fit: loss_at(fit, now) - loss_at(fit, now + n_more))
+        expected_value = _value(loss_at(fits[0], now), self.key.measure) + sign * (gain[0] or 0)
+        sentence = format.budget(n_more, expected_value, gain, is_near=n_more <= (MAX_EXTRAPOLATION - 1) * now)
         figures = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))
-        return self.row(
-            "budget",
-            sentence + (BEYOND if more > (FAR - 1) * now else ""),
-            amount=more,
-            money=self.request.budget,
-            **figures,
-        )
+        return self.row("budget", sentence, amount=n_more, money=self.request.budget, **figures)
 
     def plan_joint(self, full_fit: Fit) -> Row:
         """The row for a law of N and D: the optimal split of the budget between model size and labels."""
         request = self.request
         if not (request.budget and request.per_label and request.per_parameter):
-            sentence = (
-                "a law of labels and models: give --budget, a price of labels, and --per-gpu-hour or --per-parameter"
-            )
-            return self.row("model and labels", sentence)
+            return self.row("model and labels", format.NO_PRICES)
         model, size, loss = optimum(full_fit, request.budget, request.per_label, request.per_parameter)
         is_near = _is_near(size, full_fit.points.size) and _is_near(model, full_fit.points.parameters)
-        sentence_of_optimum = (
-            f"the budget is best spent on {model:.3g} parameters and {size:,.0f} labelled queries, loss {loss:.4f}"
-        )
-        return self.row(
-            "model and labels", sentence_of_optimum + ("" if is_near else OUTSIDE), amount=size, money=request.budget
-        )
+        sentence = format.optimal_split(model, size, loss, is_near=is_near)
+        return self.row("model and labels", sentence, amount=size, money=request.budget)
 
     def _with_price(self, amount: Ends) -> Row:
         names, price = ("", "_low", "_high"), self.request.per_label
@@ -189,42 +169,17 @@ class LawPlan:
         return columns
 
     def _cost_sentence(self, amount: Ends) -> str:
-        """Format a number of queries and, if known, their price."""
-        if amount[0] is None:
-            return f"more than {(FAR - 1) * self.now:,.0f} queries more"
-        sentence = f"{format_span(amount)} queries more"
         price = self.request.per_label
-        return (
-            sentence
-            if not price
-            else f"{sentence}, which cost {format_span([_times(end, price) for end in amount], 2)}"
-        )
+        prices = [_times(end, price) for end in amount] if price else None
+        return format.labels_and_price(amount, prices, (MAX_EXTRAPOLATION - 1) * self.now)
 
 
-BEYOND = "; this lies beyond four times what was measured: not to be trusted"
-
-OUTSIDE = "; this lies beyond four times, or below a quarter, of what was measured: not to be trusted"
-
-Ends = Sequence[float | None]
-"""A value and the ends of its interval; None beyond what the law supports."""
-
-
-def interval_ends(every: list[Fit], figure: Callable[[Fit], float]) -> Ends:
+def interval_ends(fits: list[Fit], figure: Callable[[Fit], float]) -> Ends:
     """A figure of the first fit and its 95 % interval over the others."""
-    values = [figure(fit) for fit in every]
+    values = [figure(fit) for fit in fits]
     with np.errstate(invalid="ignore"):
         low, high = np.percentile(values[1:], ENDS, method="nearest")
     return [_finite(values[0]), _finite(low), _finite(high)]
-
-
-def format_span(amount: Ends, digits: int = 0) -> str:
-    """Format a figure with its interval."""
-    low, high = (("?" if value is None else f"{value:,.{digits}f}") for value in amount[1:])
-    return f"{amount[0]:,.{digits}f} ({low} to {high})"
-
-
-def _format_signed(value: float | None) -> str:
-    return "?" if value is None else f"{value:+.4f}"
 
 
 def loss_at(fit: Fit, size: float) -> float:
@@ -233,14 +188,14 @@ def loss_at(fit: Fit, size: float) -> float:
 
 
 def size_for_loss(fit: Fit, loss: float) -> float:
-    """Number of labelled queries needed for a loss; infinite beyond `FAR` times the largest size."""
+    """Number of labelled queries needed for a loss; infinite beyond `MAX_EXTRAPOLATION` times the largest size."""
     now = float(fit.points.size.max())
     if loss_at(fit, now) <= loss:
         low = max(float(fit.points.size[fit.points.size > 0].min()), 1.0)
         return low if loss_at(fit, low) <= loss else float(brentq(lambda size: loss_at(fit, size) - loss, low, now))
-    if loss_at(fit, FAR * now) > loss:
+    if loss_at(fit, MAX_EXTRAPOLATION * now) > loss:
         return float("inf")
-    return float(brentq(lambda size: loss_at(fit, size) - loss, now, FAR * now))
+    return float(brentq(lambda size: loss_at(fit, size) - loss, now, MAX_EXTRAPOLATION * now))
 
 
 def optimum(fit: Fit, budget: float, per_label: float, per_parameter: float) -> tuple[float, float, float]:
@@ -267,8 +222,8 @@ def optimum(fit: Fit, budget: float, per_label: float, per_parameter: float) -> 
     return float(size_and_parameters.parameters[0]), float(size_and_parameters.size[0]), loss(log_ratio)
 
 
-def _is_near(value: float, measured: Floats) -> bool:
-    return bool(measured.min() / FAR <= value <= FAR * measured.max())
+def _is_near(value: float, measured: Doubles) -> bool:
+    return bool(measured.min() / MAX_EXTRAPOLATION <= value <= MAX_EXTRAPOLATION * measured.max())
 
 
 def _value(loss: float, measure: str) -> float:

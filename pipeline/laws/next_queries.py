@@ -108,8 +108,7 @@ def next_queries(
     """Write the next batch: alternately the most frequent candidate of a cluster without labels, and by disagreement.
 
     Candidates are the unlabelled queries of the runs and those of files. Clusters are k-means over character n-grams of
-    all
-    queries, as in cleaning. Candidates that nearly duplicate a labelled or held-out query are dropped.
+    all queries, as in cleaning. Candidates that nearly duplicate a labelled or held-out query are dropped.
 
     Args:
         tables: `raw_queries` of the files.

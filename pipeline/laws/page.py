@@ -10,7 +10,7 @@ from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.laws.functional_forms import FORMS
 from darklode.pipeline.laws.plan_stage import PLAN
 from darklode.pipeline.laws.points import LawKey
-from darklode.pipeline.laws.verdict import MISSED, PLATEAU, WIDE
+from darklode.pipeline.laws.verdict import MAX_ERROR, MAX_INTERVAL, PLATEAU
 from darklode.schemas.law_tables import LAW_POINTS
 
 PAGE = "laws.md"
@@ -62,37 +62,38 @@ DEPTHS = "FROM depth_costs ORDER BY from_rank"
 BATCH = "SELECT place, query_id, query, reason, cluster, cluster_labels, disagreement, count FROM next_queries"
 
 READING = f"""\
-Losses: a measure of which more is better stands as 1 − its value. The largest size is held out from each fit
-`without the largest`, and predicted: `held_out_error` is how far it is missed, `naive_error` how far "as the size
-before" misses it. Places whose mean loss is above {PLATEAU:.0%} of chance are left out. A law is claimed before the
-held-out point is looked at: where the loss falls, there are enough points, no constant does as well, the largest size
-fitted is predicted by the smaller ones within {MISSED:.0%}, and the 95 % interval at the held-out size is at most
-{WIDE:.0%} to a side; a held-out point missed by more than {MISSED:.0%} takes the claim back. R² proves nothing.
-Constants stand in full precision in `law_constants`."""
+For measures where more is better, the loss is 1 − value. The largest size is held out of the fits `without the
+largest` and predicted: `held_out_error` is the relative error of the prediction, `naive_error` that of the forecast
+"same as the size before". Places whose mean loss is above {PLATEAU:.0%} of chance are left out. A law is claimed
+without the held-out points if the loss falls, there are enough points, no constant has a lower AICc, the smaller sizes
+predict the largest fitted one within {MAX_ERROR:.0%}, and the 95 % interval at the held-out size is at most
+±{MAX_INTERVAL:.0%}. The claim is withdrawn if the held-out error exceeds {MAX_ERROR:.0%}. R² decides nothing.
+`law_constants` has the constants in full precision."""
 
 
 PLANNING = """\
-Gains are in the measure's own terms, above 0 is better; money follows the amount's interval, prices have none.
+Gains are in units of the measure; above 0 is better. Intervals of money follow those of the amount; prices are taken as
+exact.
 """
 
 DEEPER = """\
-Pairs by the best rank that any retriever gave them; those that are not judged yet take at least as many calls for a
-positive as the ranks before them, if positives grow no denser with depth."""
+Pairs by the best rank from any retriever. Ranks that are not judged yet take at least as many calls per positive as
+the ranks before them, if positives are no denser there."""
 
-SHOWN = 30
+N_LISTED = 30
 
 CHOOSING = f"""\
-The most asked query of each cluster without a label, then by disagreement of its cluster, cluster by cluster in turns;
-the first {SHOWN} of `next_queries`, all of which stand in `next_queries.csv`. This covers what is asked;
-what it teaches could not be told from what drawn queries teach, of which laws speak."""
+The most frequent query of each cluster without a label, then queries by the disagreement in their cluster, one cluster
+after the other. The first {N_LISTED} of `next_queries`; all are in `next_queries.csv`. This order covers the traffic;
+it was not shown to teach more than a random sample, which the laws are about."""
 
-GIVEN = """\
-`adapt` moves queries alone; `towers` are both of `train-towers --stage 1`, so that texts are encoded anew by each cell.
-`parameters` are those of the encoder's files without embeddings."""
+TRAINERS = """\
+`adapt` trains the query encoder only; `towers` trains both as `train-towers --stage 1`, so each grid point encodes all
+texts again. `parameters` are those of the encoder's files without embeddings."""
 
 CORRELATED = """\
-Pearson's coefficient over the encoders of the grid, with a 95 % bootstrap interval over them; that of one source mostly
-says that both change with size."""
+Pearson's coefficient over the encoders of the grid, with a 95 % bootstrap interval. The coefficient of a single source
+mostly shows that both measures change with size."""
 
 
 def page(run: Run) -> bytes:
@@ -102,8 +103,8 @@ def page(run: Run) -> bytes:
     sections = [
         ("Is there a law?", tables.sql(VERDICTS), READING),
         *(_plan(tables) if is_up_to_date(run, tables) else ()),
-        ("What was trained", tables.sql(TRAINED), GIVEN),
-        ("Predicted", tables.sql(PREDICTIONS), "Intervals are of a new point: its own noise is in them."),
+        ("Trained encoders", tables.sql(TRAINED), TRAINERS),
+        ("Predictions", tables.sql(PREDICTIONS), "Intervals are for a new point and include its noise."),
         ("Contrastive entropy and ranking", tables.sql(CORRELATIONS), CORRELATED),
         ("Forms", tables.sql(FITS), forms),
         ("Constants", tables.sql(CONSTANTS), ""),
@@ -121,9 +122,9 @@ def _plan(tables: Tables) -> list[tuple[str, pa.Table, str]]:
     lines = "".join(f"\n- {cell(sentence)}" for sentence in plan_sentences(tables))
     return [
         ("The plan", tables.sql(PLANS), PLANNING + lines),
-        ("What labels took", tables.sql(COSTS), ""),
-        ("By depth of the pool", tables.sql(DEPTHS), DEEPER),
-        ("To label next", tables.sql(f"{BATCH} ORDER BY place LIMIT {SHOWN}"), CHOOSING),
+        ("Cost of labels", tables.sql(COSTS), ""),
+        ("By pool depth", tables.sql(DEPTHS), DEEPER),
+        ("Queries to label next", tables.sql(f"{BATCH} ORDER BY place LIMIT {N_LISTED}"), CHOOSING),
     ]
 
 
@@ -138,10 +139,10 @@ def law_sentences(tables: Tables) -> list[str]:
     for row in tables.sql(VERDICTS).to_pylist():
         reason = f", {row['reason']}" if row["reason"] else ""
         error = row["held_out_error"]
-        missed = "" if error is None else f" The largest size is missed by {error:.1%}"
+        missed = "" if error is None else f" The error at the largest size is {error:.1%}"
         naive = row["naive_error"]
         if missed:
-            missed += "." if naive is None else f", by {naive:.1%} if nothing changed."
+            missed += "." if naive is None else f"; the naive forecast's is {naive:.1%}."
         key = LawKey(row["measure"], row["source"], row["encoder"])
         sentences.append(f"{key.measure}, {key.label}: {row['verdict']}{reason}.{missed}")
     return sentences

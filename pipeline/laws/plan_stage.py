@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.ingest.queries import INGEST_QUERIES
-from darklode.pipeline.laws.alternatives import OWN, compare_models, compare_sources, judge_deeper
+from darklode.pipeline.laws.alternatives import OWN_LABELS, compare_models, compare_sources, judge_deeper
 from darklode.pipeline.laws.costs import JudgedRun, ModelCost, measured_costs
 from darklode.pipeline.laws.fit_stage import accepted_laws
 from darklode.pipeline.laws.label_plan import PlanRequest, n_missing_labels, plan_laws
@@ -61,14 +61,14 @@ def law_plan(
         seed: for resampling and clustering.
     """
     rows = tables.read(LAW_POINTS.name)
-    took = measured_costs(inputs.judged, inputs.models, seed)
-    priced_request = request.with_prices(took)
+    costs = measured_costs(inputs.judged, inputs.models, seed)
+    priced_request = request.with_prices(costs)
     laws = accepted_laws(tables)
     planned = plan_laws(laws, priced_request, seed)
-    planned += [*compare_sources(rows, laws), *compare_models(rows, laws, took, priced_request), *judge_deeper(took)]
+    planned += [*compare_sources(rows, laws), *compare_models(rows, laws, costs, priced_request), *judge_deeper(costs)]
     planned = [{"place": position} | row for position, row in enumerate(planned, 1)]
     output.write(LAW_PLAN.name, pa.Table.from_pylist(planned, schema=LAW_PLAN.schema))
-    for name, table in zip((LAW_COSTS.name, DEPTH_COSTS.name), took.tables(), strict=True):
+    for name, table in zip((LAW_COSTS.name, DEPTH_COSTS.name), costs.tables(), strict=True):
         output.write(name, table)
     size = batch if batch is not None else _batch_size(laws, priced_request)
     candidates = next_queries(tables, output, inputs.sources, tenant=inputs.tenant, size=size, seed=seed)
@@ -82,6 +82,6 @@ def _batch_size(laws: Mapping[LawKey, LawResult], request: PlanRequest) -> int:
     for measure in LEADING:
         keys = [key for key in laws if key.measure == measure]
         if keys:
-            own = [key for key in keys if key.source == OWN] or keys[:1]
+            own = [key for key in keys if key.source == OWN_LABELS] or keys[:1]
             return max(n_missing_labels(laws[key]) for key in own)
     return max(map(n_missing_labels, laws.values()), default=0)

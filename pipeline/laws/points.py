@@ -13,7 +13,8 @@ from pyarrow import csv
 
 from darklode.pipeline.base.artifacts import Output, Stage
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.laws.functional_forms import Floats, LawPoints
+from darklode.pipeline.base.types import Doubles
+from darklode.pipeline.laws.functional_forms import LawPoints
 from darklode.schemas.law_tables import LAW_POINTS
 
 POINTS = Stage("law_points", 4, (), (LAW_POINTS.name,))
@@ -22,11 +23,11 @@ ENTROPY = "contrastive_entropy"
 FALLING = (ENTROPY, "loss")
 """Measures of which less is better; for all others the loss is 1 − value."""
 
-WANTED = ("size", "value")
+REQUIRED_COLUMNS = ("size", "value")
 UNKNOWN = "unnamed encoder"
 """Encoder name of rows without one, in a file where others have one."""
 
-UNNAMED = "labels"
+DEFAULT_SOURCE = "labels"
 """Source name if the file has no source column."""
 
 
@@ -37,13 +38,13 @@ def law_points(file: str, output: Output) -> None:
         InputError: the file cannot be read, lacks size or value, or has an invalid row; the message names the row.
     """
     rows_read = _read(file)
-    missing = [name for name in WANTED if name not in rows_read.column_names]
+    missing = [name for name in REQUIRED_COLUMNS if name not in rows_read.column_names]
     if missing:
         had = ", ".join(rows_read.column_names)
-        raise InputError(f"{file} lacks the columns {', '.join(missing)}; it has {had}")
+        raise InputError(f"{file} misses the columns {', '.join(missing)}; found {had}")
     columns = {name: rows_read[name] for name in rows_read.column_names if name in LAW_POINTS.schema.names}
     n = rows_read.num_rows
-    defaults = {"measure": pa.array([ENTROPY] * n, pa.string()), "source": pa.array([UNNAMED] * n, pa.string())}
+    defaults = {"measure": pa.array([ENTROPY] * n, pa.string()), "source": pa.array([DEFAULT_SOURCE] * n, pa.string())}
     try:
         rows = LAW_POINTS.rows(defaults | columns)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -75,7 +76,7 @@ def check(rows: pa.Table, where: str) -> None:
         raise InputError(f"{where}, row {number + 1}: {rule}")
 
 
-def losses(rows: pa.Table) -> Floats:
+def losses(rows: pa.Table) -> Doubles:
     """The loss of each row: the value, or 1 − value if more is better."""
     value = _numbers(rows["value"])
     falling = np.asarray(pc.is_in(rows["measure"], pa.array(FALLING)).to_numpy(zero_copy_only=False), bool)
@@ -88,9 +89,8 @@ class LawKey(NamedTuple):
     Attributes:
         measure: what is measured.
         source: of the labels.
-        encoder: name, or full identity if two encoders share a name; None: all encoders of the source, told apart
-            by their
-            parameters.
+        encoder: name, or full identity if two encoders share a name; None: all encoders of the source, told apart by
+            their parameters.
     """
 
     measure: str
@@ -143,8 +143,8 @@ def _encoders(rows: pa.Table) -> list[str | None]:
     pairs = pa.table({"encoder": names, "parameters": rows["parameters"]})
     different = pairs.group_by(["encoder", "parameters"]).aggregate([])
     n_parameters = different["parameters"].drop_null()
-    several = pc.count_distinct(names, mode="all").as_py() > 1
-    if not several or (len(n_parameters) == different.num_rows == len(pc.unique(n_parameters))):
+    has_several = pc.count_distinct(names, mode="all").as_py() > 1
+    if not has_several or (len(n_parameters) == different.num_rows == len(pc.unique(n_parameters))):
         return [None]
     return sorted(names.unique().to_pylist())
 
@@ -153,15 +153,15 @@ def _names(rows: pa.Table) -> pa.Array:
     """Each row's encoder: its name, its identity if the name is ambiguous, or `UNKNOWN`."""
     ids = pc.coalesce(rows["encoder_id"], rows["encoder"], UNKNOWN)
     names = pc.coalesce(rows["encoder"], rows["encoder_id"], UNKNOWN)
-    both = pa.table({"id": ids, "name": names}).group_by(["id", "name"]).aggregate([])
-    by_name = both.group_by("name").aggregate([("id", "count_distinct")])
-    by_id = both.group_by("id").aggregate([("name", "count_distinct")])
+    id_names = pa.table({"id": ids, "name": names}).group_by(["id", "name"]).aggregate([])
+    by_name = id_names.group_by("name").aggregate([("id", "count_distinct")])
+    by_id = id_names.group_by("id").aggregate([("name", "count_distinct")])
     twice = by_name.filter(pc.greater(by_name["id_count_distinct"], 1))["name"]
     renamed = by_id.filter(pc.greater(by_id["name_count_distinct"], 1))["id"]
     ambiguous = pc.or_(pc.is_in(names, value_set=twice), pc.is_in(ids, value_set=renamed))
     return pc.if_else(ambiguous, ids, names).combine_chunks()
 
 
-def _numbers(column: pa.ChunkedArray) -> Floats:
+def _numbers(column: pa.ChunkedArray) -> Doubles:
     """As floats, null as NaN."""
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)

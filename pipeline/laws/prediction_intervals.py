@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from darklode.pipeline.base.bootstrap import ENDS
+from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.curve_fitting import Fit, fit
-from darklode.pipeline.laws.functional_forms import Floats, LawPoints
+from darklode.pipeline.laws.functional_forms import LawPoints
 
 
 def refit_samples(full_fit: Fit, resamples: int, seed: int) -> Iterator[tuple[Fit, float]]:
@@ -39,7 +40,7 @@ def refit_samples(full_fit: Fit, resamples: int, seed: int) -> Iterator[tuple[Fi
         )
 
 
-def confidence_band(full_fit: Fit, places: LawPoints, resamples: int, seed: int) -> tuple[Floats, Floats]:
+def confidence_band(full_fit: Fit, places: LawPoints, resamples: int, seed: int) -> tuple[Doubles, Doubles]:
     """The 95 % interval of a new point at each place; NaN if there are too few points."""
     if len(full_fit.points) <= full_fit.form.count:
         return np.full(len(places), np.nan), np.full(len(places), np.nan)

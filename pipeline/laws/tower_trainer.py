@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from darklode.pipeline.laws.grid_point_triplets import cell_triplets
-from darklode.pipeline.laws.trainer import UNTRAINED, Tell, TrainedModel
+from darklode.pipeline.laws.grid_point_triplets import write_point_triplets
+from darklode.pipeline.laws.trainer import UNTRAINED, GridData, OnProgress, PointKey, TrainedModel
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.evaluation import NAME, read_as
 from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.towers.dual.stage import DualInputs, initial_towers, validation_sample_of
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
-    from darklode.pipeline.laws.grid_point import GridEvaluator, GridPoint
+    from darklode.pipeline.base.types import Floats
     from darklode.pipeline.towers.dual.towers import DualTowers
     from darklode.pipeline.towers.dual.training import DualEval, ValidationSample
-    from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import Floats, FrozenIndex
-    from darklode.pipeline.train.fit.weights import Weights
+    from darklode.pipeline.train.data.vectors import FrozenIndex
+    from darklode.pipeline.train.fit.trial import TrainingHistory
+    from darklode.pipeline.train.types import OnStep, Weights
 
 
 @dataclass(frozen=True)
@@ -59,81 +61,69 @@ class DualTowerTrainer:
         """The first configured temperature, used for all grid points."""
         return self.dual.temperatures[0]
 
-    def settings(self, _bench: GridEvaluator) -> int:
+    def n_settings(self, _base: BaseEncoder) -> int:
         return len(self._trial_settings)
 
-    def looked_at(self, queries: int) -> int:
-        return min(queries, self.dual.held_out)
+    def n_evaluated(self, n_validation: int) -> int:
+        return min(n_validation, self.dual.held_out)
 
-    def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
+    def train(self, data: GridData, task: Task, point: PointKey, on_progress: OnProgress) -> TrainedModel:
         """Keeps the best evaluation of all trials; the first one wins ties."""
-        best_trial: tuple[float, str, Weights | None] | None = None
+        best: tuple[float, str, Weights | None] | None = None
         with tempfile.TemporaryDirectory(prefix="darklode-cell-") as scratch:
-            triplets = cell_triplets(bench.desk, task, cell, scratch)
-            validation_sample = validation_sample_of(
-                bench.desk.tables, bench.desk.base.sources, self.dual.held_out, bench.desk.seed
-            )
+            triplets = write_point_triplets(data, task, point, scratch)
+            sample = validation_sample_of(data.tables, data.base.sources, self.dual.held_out, data.seed)
             for rate, temperature in self._trial_settings:
-                about = f"learning rate {rate:g}, τ {temperature:g}"
+                name = f"learning rate {rate:g}, τ {temperature:g}"
 
-                def on_progress(step: int, message: str, about: str = about) -> None:
-                    tell(step, self.dual.steps, f"{cell.name}, {about}: {message}")
+                def on_step(step: int, message: str, name: str = name) -> None:
+                    on_progress(step, self.dual.steps, f"{point.name}, {name}: {message}")
 
-                course, last = self._run_trial(
-                    bench, (triplets, validation_sample), (rate, temperature, cell.number), on_progress
-                )
-                step, weights = (course.step, course.best_weights) if bench.chooses else (self.dual.steps, last)
-                if best_trial is None or course.last_eval.validation > best_trial[0]:
-                    chosen = f"{about}, step {step}" if step else UNTRAINED.chosen
-                    best_trial = course.last_eval.validation, chosen, weights if step else None
-            assert best_trial is not None
-            return TrainedModel(best_trial[1], triplets.rows(TOWER_TRIPLETS.name), best_trial[2])
+                trial = TrialSettings(rate, temperature, point.seed, keep_last=not data.can_select)
+                history = self._run_trial(data, triplets, sample, trial, on_step)
+                quality, step = history.best_point.validation, history.step
+                if best is None or quality > best[0]:
+                    chosen = f"{name}, step {step}" if step else UNTRAINED.chosen
+                    best = quality, chosen, history.best_weights if step else None
+            assert best is not None
+            return TrainedModel(best[1], triplets.rows(TOWER_TRIPLETS.name), best[2])
 
     def _run_trial(
-        self,
-        bench: GridEvaluator,
-        triplets_and_sample: tuple[Tables, ValidationSample],
-        tried: tuple[float, float, int],
-        hear: Callable[[int, str], None],
-    ) -> tuple[MonitorHistory[DualEval], Weights]:
-        """History of one trial, and the weights after the last step."""
-        from darklode.pipeline.towers.dual.training import DualTrial, train_towers
-        from darklode.pipeline.towers.dual.triplet_batches import Stream
-        from darklode.pipeline.train.fit.loop import deterministic
+        self, data: GridData, triplets: Tables, sample: ValidationSample, trial: TrialSettings, on_step: OnStep
+    ) -> TrainingHistory[DualEval]:
+        from darklode.pipeline.towers.dual.training import train_towers
+        from darklode.pipeline.towers.dual.triplet_batches import TripletStream
+        from darklode.pipeline.train.fit.determinism import deterministic
 
-        triplets, validation_sample = triplets_and_sample
-        with deterministic(tried[2]):
-            towers, stream = self._initial_towers(bench), Stream(triplets, self.dual.batch, tried[2])
-            course = train_towers(stream, validation_sample, towers, self.dual, DualTrial(*tried), hear)
-            return course, towers.state()
+        with deterministic(trial.seed):
+            towers, stream = self._initial_towers(data), TripletStream(triplets, self.dual.batch, trial.seed)
+            return train_towers(stream, sample, towers, self.dual, trial, on_step)
 
     @contextmanager
-    def search_with(self, bench: GridEvaluator, trained_model: TrainedModel) -> Iterator[tuple[FrozenIndex, Floats]]:
+    def search_with(self, data: GridData, model: TrainedModel) -> Iterator[tuple[FrozenIndex, Floats]]:
         """The towers are loaded as they would be released; their vectors are not cached."""
-        from darklode.pipeline.train.fit.loop import deterministic
+        from darklode.pipeline.train.fit.determinism import deterministic
 
-        base = bench.desk.base
+        base = data.base
         with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch, deterministic(0):
-            towers, folder = self._initial_towers(bench), Path(scratch) / NAME
-            if trained_model.weights is not None:
-                towers.restore(trained_model.weights)
+            towers, folder = self._initial_towers(data), Path(scratch) / NAME
+            if model.weights is not None:
+                towers.restore(model.weights)
             towers.merged_query_tower().save_pretrained(str(folder), create_model_card=False)
             cache = base.cache.model_copy(update={"root": f"{scratch}/cache"})
-            both = replace(base, encoder=read_as(_encoder(bench), str(folder)), cache=cache)
-            frozen = both.open(bench.desk.tables)
-            yield frozen, frozen.encode(list(bench.queries.texts))
+            saved = replace(base, encoder=read_as(_encoder(base), str(folder)), cache=cache)
+            frozen = saved.open(data.tables)
+            yield frozen, frozen.encode(list(data.queries.texts))
 
-    def _initial_towers(self, bench: GridEvaluator) -> DualTowers:
-        base = bench.desk.base
-        beginning = DualInputs(_encoder(bench), base.sources, self.dual.prompt)
-        return initial_towers(bench.desk.tables, self.dual, self.lora, beginning)
+    def _initial_towers(self, data: GridData) -> DualTowers:
+        inputs = DualInputs(_encoder(data.base), data.base.sources, self.dual.prompt)
+        return initial_towers(data.tables, self.dual, self.lora, inputs)
 
     @property
     def _trial_settings(self) -> list[tuple[float, float]]:
         return list(product(self.dual.learning_rates, self.dual.temperatures))
 
 
-def _encoder(bench: GridEvaluator) -> SentenceTransformersSettings:
-    encoder = bench.desk.base.encoder
-    assert isinstance(encoder, SentenceTransformersSettings)
-    return encoder
+def _encoder(base: BaseEncoder) -> SentenceTransformersSettings:
+    assert isinstance(base.encoder, SentenceTransformersSettings)
+    return base.encoder

@@ -8,11 +8,54 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from darklode.pipeline.laws.grid_point import GridEvaluator, GridPoint
-    from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import Floats, FrozenIndex
+    from darklode.pipeline.base.artifacts import Tables
+    from darklode.pipeline.base.types import Floats
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
+    from darklode.pipeline.train.data.dataset import QuerySet, Task
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
-Tell = Callable[[int, int, str], None]
+OnProgress = Callable[[int, int, str], None]
+"""Progress callback: steps done, steps in total, and a message."""
+
+
+@dataclass(frozen=True)
+class PointKey:
+    """A grid point of an encoder.
+
+    Attributes:
+        source: of the labels.
+        size: number of labelled queries.
+        seed: of all random draws.
+    """
+
+    source: str
+    size: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}, {self.size}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class GridData:
+    """What all grid points of an encoder train on and are tested with.
+
+    Attributes:
+        tables: of `adaptation_pairs`, and what the trainer reads besides.
+        base: the encoder.
+        seed: of samples that all grid points share.
+        task: all training and validation queries with the run's labels.
+        queries: the test queries.
+        can_select: whether there are enough validation queries to select settings and steps.
+    """
+
+    tables: Tables
+    base: BaseEncoder
+    seed: int
+    task: Task
+    queries: QuerySet
+    can_select: bool
 
 
 @dataclass(frozen=True)
@@ -56,16 +99,14 @@ class GridTrainer(Protocol):
     def temperature(self) -> float:
         """Temperature of the softmax in entropy."""
 
-    def settings(self, bench: GridEvaluator) -> int:
+    def n_settings(self, base: BaseEncoder) -> int:
         """Number of settings to try."""
 
-    def looked_at(self, queries: int) -> int:
-        """How many of `n` validation queries are used for evaluation."""
+    def n_evaluated(self, n_validation: int) -> int:
+        """How many of the validation queries are used for evaluation."""
 
-    def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
-        """Train on the task; stops early if the evaluator allows selection, otherwise runs to the last step."""
+    def train(self, data: GridData, task: Task, point: PointKey, on_progress: OnProgress) -> TrainedModel:
+        """Train on the task; selects on validation if `data.can_select`, otherwise takes the last step."""
 
-    def search_with(
-        self, bench: GridEvaluator, trained_model: TrainedModel
-    ) -> AbstractContextManager[tuple[FrozenIndex, Floats]]:
+    def search_with(self, data: GridData, model: TrainedModel) -> AbstractContextManager[tuple[FrozenIndex, Floats]]:
         """Text vectors, and unit vectors of the test queries, shape (n_queries, dimensions)."""

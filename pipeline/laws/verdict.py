@@ -21,15 +21,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.types import Doubles
+from darklode.pipeline.laws import format
 from darklode.pipeline.laws.curve_fitting import Fit, fit
-from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, Floats, FunctionalForm, LawPoints, fitting
+from darklode.pipeline.laws.functional_forms import CONSTANT, FORMS, FunctionalForm, LawPoints, fitting_forms
 from darklode.pipeline.laws.prediction_intervals import confidence_band
 
 PLATEAU = 0.9
 """Share of the loss of chance above which a place counts as plateau."""
 
-MISSED = 0.03
-WIDE = 0.05
+MAX_ERROR = 0.03
+"""Maximum relative error of the prediction of a size that was not fitted."""
+
+MAX_INTERVAL = 0.05
+"""Maximum relative half-width of the 95 % interval at the held-out size; a wider one could not refute a law."""
 
 LAW, NO_LAW, UNKNOWN = "law", "no law", "not identifiable yet"
 
@@ -59,7 +64,7 @@ class LawResult:
     plateau: NDArray[np.bool_]
     held_out: NDArray[np.bool_]
     places: LawPoints
-    mean_loss: Floats
+    mean_loss: Doubles
     fits: list[Fit] = field(default_factory=list)
     chosen: Fit | None = None
     verdict: str = UNKNOWN
@@ -67,7 +72,7 @@ class LawResult:
     error: float = float("nan")
     naive: float = float("nan")
     claimed: bool = False
-    ends: Floats | None = None
+    ends: Doubles | None = None
     full_fit: Fit | None = None
 
     @property
@@ -81,7 +86,7 @@ class LawResult:
         return is_member(self.places, self.points.take(self.plateau))
 
 
-def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) -> LawResult:
+def find_law(points: LawPoints, chance: float | None, resamples: int, seed: int) -> LawResult:
     """Look for a law.
 
     Args:
@@ -98,11 +103,15 @@ def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) ->
     if n_invalid := int((points.value <= 0).sum()):
         result.verdict, result.reason = (
             NO_LAW,
-            f"the loss is 0 at {n_invalid} of {len(points)} points: it can fall no more",
+            format.zero_loss(n_invalid, len(points)),
         )
         return result
     fitted, beyond = points.take(~plateau & ~held_out), points.take(held_out)
-    forms = [form for form in fitting(above_chance) if len(_places(fitted)) >= form.count] if len(above_chance) else []
+    forms = (
+        [form for form in fitting_forms(above_chance) if len(_places(fitted)) >= form.count]
+        if len(above_chance)
+        else []
+    )
     result.fits = [fit(form, fitted) for form in forms]
     result.chosen = min(result.fits, key=lambda fit: (fit.aicc, fit.form.count), default=None)
     if result.chosen is not None:
@@ -111,8 +120,8 @@ def judge(points: LawPoints, chance: float | None, resamples: int, seed: int) ->
     result.claimed = result.verdict == LAW
     if result.chosen is not None:
         result.error, result.naive = prediction_error(result.chosen, beyond), _naive_forecast(fitted, beyond)
-    if result.claimed and not result.error <= MISSED:
-        result.verdict, result.reason = NO_LAW, f"one was claimed, and the largest size is missed by {result.error:.1%}"
+    if result.claimed and not result.error <= MAX_ERROR:
+        result.verdict, result.reason = NO_LAW, format.missed_after_claim(result.error)
     elif result.claimed and result.chosen is not None:
         result.full_fit = fit(result.chosen.form, above_chance)
     return result
@@ -152,34 +161,32 @@ def prediction_error(fit: Fit, beyond: LawPoints) -> float:
     If size and model vary, the worse of two means: over the places of the largest model, and over the others.
     """
     places, means = mean_losses(beyond)
-    off = np.abs(fit.predict(places) / means - 1)
+    errors = np.abs(fit.predict(places) / means - 1)
     new = places.parameters == np.nan_to_num(places.parameters).max(initial=0)
-    return max((float(off[side].mean()) for side in (new, ~new) if side.any()), default=float("nan"))
+    return max((float(errors[side].mean()) for side in (new, ~new) if side.any()), default=float("nan"))
 
 
 def _claim(result: LawResult, fitted: LawPoints, beyond: LawPoints) -> tuple[str, str]:
     """The verdict before the held-out points are used."""
     if _flat(fitted):
-        return NO_LAW, "no effect is measurable: the loss at the largest size fitted is no lower than at the smallest"
+        return NO_LAW, format.FLAT
     best_fit, n = result.chosen, len(_places(fitted))
     if best_fit is None or n <= best_fit.form.count or np.isinf(best_fit.aicc):
-        required = (best_fit.form if best_fit else fitting(fitted)[0] if len(fitted) else None, n)
-        return UNKNOWN, _too_few(*required, int(result.plateau.sum()), len(fitted))
+        form = best_fit.form if best_fit else fitting_forms(fitted)[0] if len(fitted) else None
+        requirement = None if form is None else (form.formula, form.count)
+        return UNKNOWN, format.too_few_points(requirement, len(fitted), n, int(result.plateau.sum()))
     if fit(CONSTANT, fitted).aicc <= best_fit.aicc:
-        return NO_LAW, "a constant has the lower AICc: so few points carry no law"
+        return NO_LAW, format.CONSTANT_WINS
     reason = _was_predictable(best_fit.form, fitted)
     if reason:
         return reason
     assert result.ends is not None
     low, high = result.ends[:, is_member(result.places, beyond)]
     width = float(np.log(high / low).max() / 2) if len(low) else float("inf")
-    if not width <= WIDE:
-        return (
-            UNKNOWN,
-            f"the prediction of the held-out size is known to {width:.1%} to a side only, {WIDE:.0%} is wanted",
-        )
-    degenerate = "; ".join(best_fit.form.ends(best_fit.at, best_fit.frame))
-    return LAW, f"its constants are degenerate and not to be quoted: {degenerate}" if degenerate else ""
+    if not width <= MAX_INTERVAL:
+        return UNKNOWN, format.wide_interval(width, MAX_INTERVAL)
+    bounds = best_fit.form.bounds_hit(best_fit.at, best_fit.frame)
+    return LAW, format.degenerate(bounds) if bounds else ""
 
 
 def _was_predictable(form: FunctionalForm, fitted: LawPoints) -> tuple[str, str] | None:
@@ -187,21 +194,13 @@ def _was_predictable(form: FunctionalForm, fitted: LawPoints) -> tuple[str, str]
     inner = largest(fitted)
     smaller, last = fitted.take(~inner), fitted.take(inner)
     if len(_places(smaller)) < form.count:
-        return UNKNOWN, f"{form.count} sizes below the largest one fitted are needed to check it"
+        return UNKNOWN, format.sizes_needed(form.count)
     error, naive = prediction_error(fit(form, smaller), last), _naive_forecast(smaller, last)
-    if not error <= MISSED:
-        return NO_LAW, f"the largest size fitted is missed by {error:.1%} from the smaller ones"
+    if not error <= MAX_ERROR:
+        return NO_LAW, format.missed_fitted(error)
     if error >= naive:
-        return NO_LAW, f"the largest size fitted is missed by {error:.1%}, by {naive:.1%} if nothing changed"
+        return NO_LAW, format.missed_fitted(error, naive)
     return None
-
-
-def _too_few(form: FunctionalForm | None, places: int, n_near_chance: int, points: int) -> str:
-    left_out_text = f"; {n_near_chance} points near to chance are left out" if n_near_chance else ""
-    if form is None:
-        return f"no point is left to fit{left_out_text}"
-    requirement = f"{form.formula} takes {form.count + 3} points at {form.count + 1} places besides the largest"
-    return f"{requirement}, and there are {points} at {places}{left_out_text}"
 
 
 def _plateau(points: LawPoints, chance: float | None) -> NDArray[np.bool_]:
@@ -217,16 +216,16 @@ def is_member(points: LawPoints, other_points: LawPoints) -> NDArray[np.bool_]:
     return np.asarray((_keys(points)[:, None] == _keys(other_points)[None]).all(axis=2).any(axis=1))
 
 
-def _keys(points: LawPoints) -> Floats:
+def _keys(points: LawPoints) -> Doubles:
     return np.column_stack([np.nan_to_num(points.parameters, nan=-1), points.size])
 
 
-def _places(points: LawPoints) -> Floats:
+def _places(points: LawPoints) -> Doubles:
     """Distinct (size, model) pairs, ascending."""
     return np.unique(_keys(points), axis=0)
 
 
-def mean_losses(points: LawPoints) -> tuple[LawPoints, Floats]:
+def mean_losses(points: LawPoints) -> tuple[LawPoints, Doubles]:
     """Each place and its mean loss."""
     keys = _keys(points)
     places, number = np.unique(keys, axis=0, return_inverse=True)
@@ -236,7 +235,7 @@ def mean_losses(points: LawPoints) -> tuple[LawPoints, Floats]:
     return points.with_sizes(places[:, 1], n_parameters), means
 
 
-def _in_turn(points: LawPoints) -> Floats | None:
+def _in_turn(points: LawPoints) -> Doubles | None:
     """Mean losses ordered by what varies; None if size and model both vary."""
     places, means = mean_losses(points)
     models = np.unique(places.parameters[~np.isnan(places.parameters)])

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Part, Stage, Tables, key_of
 from darklode.pipeline.base.sharding import Pieces, Spread, cuts, here
+from darklode.pipeline.base.types import Row
 from darklode.schemas.settings import ChunkSettings
 from darklode.schemas.tables import CHUNKS
 
@@ -25,7 +26,6 @@ CHUNK = Stage("chunk", 3, ("documents",), ("chunks",))
 SEPARATORS = ["\n\n", "\n", ". ", " ", ""]
 SHARD_BYTES = 1 << 24
 """Of the parts of the documents in a shard, about, as they lie on disk."""
-Row = dict[str, Any]
 _REJECTED = {"tenant": "tenant", "id": "doc_id", "payload": "text"}
 _WORD = re.compile(r"[^\W_]")
 _LINE = re.compile(

@@ -7,13 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.types import Rows
 
 COLUMNS = 6
 """Measures side by side: with a system's name they fit a screen of 80 columns."""
 
 DIGITS = 4
-
-Rows = list[dict[str, Any]]
 
 
 def summary_tables(tables: Tables) -> dict[str, pa.Table]:

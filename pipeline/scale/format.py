@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.scale.measurements import Measured
-from darklode.pipeline.scale.plan import PlannedStage, Row
+from darklode.pipeline.scale.plan import PlannedStage
 
 COLUMNS = {
     "job": False,

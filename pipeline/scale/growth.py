@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import least_squares, nnls
 from scipy.special import stdtrit
+
+from darklode.pipeline.base.types import Doubles as Floats
 
 LEAST = 4
 """Sizes that a fit takes: it has three constants."""
@@ -24,8 +25,6 @@ LEEWAY = 0.15
 """What an exponent of 1, taken where none is known, may be off."""
 
 _EXPONENTS = (0.05, 3.0)
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from math import ceil
-from typing import Any
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.scale.measurements import Measured, StageCosts
 from darklode.schemas.scale import Hardware
 
@@ -31,8 +31,6 @@ SPREAD = (
     "click_evidence", "weight_terms", "associate", "mined_pairs", "semantic_ids",
 )  # fmt: skip
 """Stages whose work for one tenant is spread over machines where `runner.kind` is ray; all others take a process."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

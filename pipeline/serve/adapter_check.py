@@ -14,13 +14,13 @@ from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.keys import keys_of
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.models.precision import rounding
+from darklode.pipeline.base.types import Facts, Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.pipeline.serve.adapter_retriever import AdaptedBuilder
 from darklode.pipeline.serve.run_search import TenantIndex
-from darklode.pipeline.train.data.vectors import Floats
-from darklode.pipeline.train.release.adapter import Adapter, Facts
+from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.compatibility import ENCODER_FACTS, MIN_COSINE, CheckFinding, returns_same
 from darklode.pipeline.train.release.identity import DEPTH, identity, index_digest, mean_shift, weights_hash
 from darklode.schemas.settings import Settings

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.chunk_texts import view
-from darklode.pipeline.index.faiss_io import Ints
+from darklode.pipeline.base.types import Ints, Row
 from darklode.pipeline.index.source import WORDS
 
 BATCH = 1 << 13
-
-Row = dict[str, Any]
 
 
 class IndexedTexts:

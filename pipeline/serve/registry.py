@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotFit, NoLift
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.serve.adapter_check import AdapterCheck, require_fit
 from darklode.pipeline.serve.release_gate import LiveAdapters, require_no_loss
 from darklode.pipeline.train.release.adapter import HEAD, RECORD, Adapter, read_record
@@ -26,8 +26,6 @@ NAME = "registry.json"
 KEPT = "kept"
 INPUTS = "inputs.json"
 """What is noted of an adapter's making, by which its encoder has a name."""
-
-Row = dict[str, Any]
 
 
 def is_registry(store: Store) -> bool:

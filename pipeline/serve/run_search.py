@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts.tables import BATCH_ROWS
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.port import Factory, Retriever
@@ -26,8 +26,6 @@ FOUND = pa.schema(
         ("score", pa.float32()),
     ]
 )
-
-Row = dict[str, Any]
 
 
 class TenantDocuments(TenantChunks):

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.retrieve.retrievers.port import Retriever
-from darklode.pipeline.serve.mapped_texts import IndexedTexts, Row
+from darklode.pipeline.serve.mapped_texts import IndexedTexts
 
 
 @dataclass(frozen=True)

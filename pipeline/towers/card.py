@@ -19,18 +19,17 @@ from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.schemas.settings import Settings
 
 HEALTH = """\
-`distance` is the mean ‖q − s‖ of the teacher's and the student's unit vectors: what ranking can lose is at most as
-much, up to a constant (ScalingNote, Proposition 3.2). `unseen` are queries that nothing saw before the end, `test`
-those that the runs test with, labelled or not. `overlap` is the share of the teacher's first ten that the student finds
-in its first ten."""
+`distance` is the mean ‖q − s‖ of the teacher's and the student's unit vectors; up to a constant it bounds the loss in
+ranking quality (ScalingNote, Proposition 3.2). `unseen`: queries used for nothing else; `test`: test queries of the
+runs, labelled or not. `overlap` is the share of the teacher's top ten in the student's top ten."""
 
 CAVEATS = """\
-A student does what its teacher does, its mistakes included: it learned from queries alone, and from no label. It is for
-queries alone, and only against the index of its teacher, which stays as it is. Milliseconds and queries a second are
-those of the machine that tested it, on one core."""
+A student reproduces its teacher, including its mistakes: it was trained on queries without labels. Use it for queries
+only, and only with the index of its teacher, which is unchanged. Milliseconds and queries per second were measured on
+one core of the machine that tested it."""
 
 TRIALS = "SELECT learning_rate, step, distance FROM distillation_trials ORDER BY trial"
-COURSE = """
+HISTORY = """
     SELECT learning_rate, l.step, squared, cosine, l.distance FROM distillation_log l
     JOIN distillation_trials USING (trial) ORDER BY trial, l.step
 """
@@ -50,25 +49,25 @@ def card(run: Run, settings: Settings, pair: TeacherPair, sources: list[str]) ->
         f"# {cell(name_of(run, settings))}",
         f"A query tower distilled from queries alone (ScalingNote, 3.3): {cell(sentence(tables))}.",
         f"Teacher: `{cell(pair.teacher.encoder_id())}`. Student: {cell(pair.identity['begins as'])}.",
-        f"Learned from the queries of {', '.join(f'`{cell(source)}`' for source in sources)}: {_counts(run)}.",
+        f"Trained on the queries of {', '.join(f'`{cell(source)}`' for source in sources)}: {_counts(run)}.",
     ]
     last = [
-        *("## What it does not say", CAVEATS),
+        *("## Limits", CAVEATS),
         *("## How to use it", READING.format(folder=FOLDER, off=recorded_difference(run))),
         *("## Settings that differ from the defaults", changed_settings(settings)),
-        *("## Software", software(run), "## Licence", f"Of the model it began as: `{cell(licence(pair.student))}`."),
+        *("## Software", software(run), "## Licence", f"Of the initial model: `{cell(licence(pair.student))}`."),
     ]
     front = {"library_name": "sentence-transformers", "license": licence(pair.student)}
     return with_front_matter(document(head, _tables(run, tables), last), front, {}).encode()
 
 
 def _tables(run: Run, tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
-    note = "`kept` is the student's value by the teacher's; `low` and `high` are a 95 % interval of the difference."
-    yield "What the student keeps", tables.sql(KEPT), note
-    yield "How near it is", tables.read("tower_health"), HEALTH
-    yield "Size and speed", speeds(run), "`numbers` of each, those of tokens included; `megabytes` of the saved folder."
-    yield "What was tried", tables.sql(TRIALS), "`distance` on held-out queries."
-    yield "How it went", tables.sql(COURSE), ""
+    note = "`kept`: the student's value by the teacher's; `low` and `high`: a 95 % interval of the difference."
+    yield "Retained quality", tables.sql(KEPT), note
+    yield "Distance to the teacher", tables.read("tower_health"), HEALTH
+    yield "Size and speed", speeds(run), "`numbers`: parameters with embeddings; `megabytes` of the saved folder."
+    yield "Trials", tables.sql(TRIALS), "`distance` on held-out queries."
+    yield "Training history", tables.sql(HISTORY), ""
 
 
 def speeds(run: Run) -> pa.Table:

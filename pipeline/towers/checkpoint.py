@@ -6,16 +6,14 @@ import io
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from darklode.pipeline.train.fit.distributed import is_leader, wait_for_all
-from darklode.pipeline.train.fit.weights import Weights
-
-if TYPE_CHECKING:
-    from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
+from darklode.pipeline.train.fit.trial import Trainable, TrainingHistory, Trial
+from darklode.pipeline.train.types import Weights
 
 SECONDS = 600.0
 """Minimum seconds between two checkpoints: an upper bound of what a kill costs, plus the time to the next evaluation.
@@ -42,11 +40,8 @@ class NoCheckpoints:
         """Discard it."""
 
 
-class Resumable(Protocol):
-    """A model whose state can be saved and restored."""
-
-    def state(self) -> Weights:
-        """Copies of the trained tensors by name."""
+class Resumable(Trainable, Protocol):
+    """A model whose state can be restored."""
 
     def restore(self, weights: Weights) -> None:
         """Set the trained tensors."""
@@ -54,52 +49,57 @@ class Resumable(Protocol):
 
 @dataclass
 class Checkpoints:
-    """Saves and restores the state of a trial.
+    """Saves and restores a trial; as a callback it saves after an evaluation.
 
     Attributes:
-        store: where it is stored.
-        learner: the model.
-        moving: optimizer and learning-rate schedule.
+        store: where the checkpoint is stored.
+        model: the model.
+        optimizing: optimizer and learning-rate schedule.
     """
 
     store: CheckpointStore
-    learner: Resumable
-    moving: Sequence[Any] = ()
+    model: Resumable
+    optimizing: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         self._last = time.monotonic()
 
-    def write(self, course: MonitorHistory[Any]) -> None:
+    def after_evaluation(self, trial: Trial[Any]) -> None:
+        self.write(trial.history)
+
+    def write(self, history: TrainingHistory[Any]) -> None:
         """Save a checkpoint if one is due; call it between two steps, after an evaluation."""
         if isinstance(self.store, NoCheckpoints) or not is_leader() or time.monotonic() - self._last < SECONDS:
             return
         sink = io.BytesIO()
-        looks, best_tensors = [asdict(look) for look in course.eval_points], _tensors(course.best_weights)
-        moving = [part.state_dict() for part in self.moving]
-        torch.save(
-            {"weights": _tensors(self.learner.state()), "best": best_tensors, "looks": looks, "moving": moving}, sink
-        )
+        checkpoint = {
+            "weights": _tensors(self.model.state()),
+            "best": _tensors(history.best_weights),
+            "looks": [asdict(point) for point in history.eval_points],
+            "moving": [part.state_dict() for part in self.optimizing],
+        }
+        torch.save(checkpoint, sink)
         self.store.write(sink.getvalue())
         self._last = time.monotonic()
 
-    def resume(self, course: MonitorHistory[Any], look: type[Any]) -> int:
+    def resume(self, history: TrainingHistory[Any], point_type: type[Any]) -> int:
         """Restore the last checkpoint; returns the steps done, 0 without a checkpoint.
 
         Args:
-            course: receives the saved history.
-            look: type of its evaluations.
+            history: receives the saved evaluations and best weights.
+            point_type: type of its evaluations.
         """
         data = self.store.read()
         wait_for_all()  # before the first of several processes writes the next
         if data is None:
             return 0
         checkpoint = torch.load(io.BytesIO(data), weights_only=True)
-        self.learner.restore(_arrays(checkpoint["weights"]))
-        for part, state in zip(self.moving, checkpoint["moving"], strict=True):
+        self.model.restore(_arrays(checkpoint["weights"]))
+        for part, state in zip(self.optimizing, checkpoint["moving"], strict=True):
             part.load_state_dict(state)
-        course.best_weights = _arrays(checkpoint["best"])
-        course.eval_points = [look(**row) for row in checkpoint["looks"]]
-        return int(course.eval_points[-1].step)
+        history.best_weights = _arrays(checkpoint["best"])
+        history.eval_points = [point_type(**row) for row in checkpoint["looks"]]
+        return int(history.eval_points[-1].step)
 
 
 def _tensors(weights: Weights) -> dict[str, torch.Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -12,18 +12,20 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, NoCheckpoints
-from darklode.pipeline.towers.loss import distillation, parts
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, Tell, TrainingMonitor, format_loss
+from darklode.pipeline.towers.loss import distillation, distillation_parts
 from darklode.pipeline.towers.student import Student
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.data.vectors import Ints
 from darklode.pipeline.train.fit import library_trainer
-from darklode.pipeline.train.fit.weights import Floats
+from darklode.pipeline.train.fit.batches import ShuffledRows
+from darklode.pipeline.train.fit.progress import format_loss
+from darklode.pipeline.train.fit.trial import KeepBestWeights, ReportProgress, TrainingHistory, Trial, TrialCallback
+from darklode.pipeline.train.types import OnStep
 from darklode.schemas.towers import TowerSettings
 
-LOOKS = 20
+N_EVALUATIONS = 20
 """Evaluations per trial, besides the one before the first step."""
 
 WARM_UP, DECAY = 0.1, 1e-3
@@ -61,78 +63,62 @@ class DistillationTask:
 
     def texts_at(self, rows: list[int]) -> list[str]:
         """Texts of some queries."""
-        rows_of_text: list[str] = self.texts.take(pa.array(rows, pa.int64())).to_pylist()
-        return rows_of_text
+        texts: list[str] = self.texts.take(pa.array(rows, pa.int64())).to_pylist()
+        return texts
 
-    def draw(self, max_texts: int, seed: int) -> tuple[list[str], Floats]:
+    def sample(self, max_texts: int, seed: int) -> tuple[list[str], Floats]:
         """Texts and teacher vectors of a random sample of queries."""
-        texts_drawn = self.texts_at(np.random.default_rng([seed, 1]).permutation(len(self.texts))[:max_texts].tolist())
-        return texts_drawn, self.pair.queries(texts_drawn)
-
-
-class DistillationBatches:
-    """Batches of queries without replacement, reshuffled each epoch."""
-
-    def __init__(self, n: int, batch: int, seed: int) -> None:
-        self._draws, self._n = np.random.default_rng([seed, 0]), n
-        self._waiting, self.size = np.empty(0, np.int64), min(batch, n)
-
-    def next(self) -> Ints:
-        """The next batch."""
-        while len(self._waiting) < self.size:
-            self._waiting = np.concatenate([self._waiting, self._draws.permutation(self._n)])
-        turns, self._waiting = self._waiting[: self.size], self._waiting[self.size :]
-        return turns
-
-    def skip(self, batches: int) -> None:
-        """Skip batches that were read before a restart."""
-        for _ in range(batches):
-            self.next()
+        order = np.random.default_rng([seed, 1]).permutation(len(self.texts))
+        texts = self.texts_at(order[:max_texts].tolist())
+        return texts, self.pair.queries(texts)
 
 
 def distances(teacher: Floats, student: Floats) -> Floats:
     """‖q − s‖ of each query, shape (n_queries,); its mean bounds the loss in quality (ScalingNote, Proposition 3.2)."""
-    far = np.linalg.norm(teacher.astype(np.float64) - student.astype(np.float64), axis=1)
-    return np.asarray(far, np.float32)
+    norms = np.linalg.norm(teacher.astype(np.float64) - student.astype(np.float64), axis=1)
+    return np.asarray(norms, np.float32)
 
 
 def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
-    lesson: DistillationTask,
+    task: DistillationTask,
     settings: TowerSettings,
     rate: float,
     student: Student,
     seed: int,
-    tell: Tell,
+    on_step: OnStep,
     checkpoint_store: CheckpointStore | None = None,
-) -> MonitorHistory[DistillationEval]:
+) -> TrainingHistory[DistillationEval]:
     """Train a student with the trainer of sentence-transformers: AdamW, linear warm-up and decay.
 
     Args:
-        lesson: queries and teacher.
+        task: queries and teacher.
         settings: steps and batch.
         rate: peak learning rate.
         student: trained in place.
         seed: of the order of queries.
-        tell: progress callback, receives steps done and a message.
+        on_step: progress callback.
         checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """
-    optimiser = adamw(student.parameters(), rate)
-    rates = schedule(optimiser, settings.steps)
-    saving = Checkpoints(checkpoint_store or NoCheckpoints(), student, (optimiser, rates))
-    watch = _DistillationMonitor(lesson, settings.steps, student, tell, saving)
-    done, turns = watch.resume(DistillationEval), DistillationBatches(len(lesson.texts), settings.batch, seed)
-    turns.skip(done)
-    training = library_trainer.Training(
-        len(lesson.texts),
-        library_trainer.QueryCollator(student.features, lesson.texts_at),
-        DistillationLoss(student, lesson, watch),
-        lambda step: watch.evaluate_step(done + step),
-        optimiser,
-        rates,
+    optimizer = adamw(student.parameters(), rate)
+    rates = schedule(optimizer, settings.steps)
+    checkpoints = Checkpoints(checkpoint_store or NoCheckpoints(), student, (optimizer, rates))
+    trial = DistillationTrial(task, settings.steps, student, on_step, checkpoints)
+    trial.first_step = checkpoints.resume(trial.history, DistillationEval)
+    batches = ShuffledRows(len(task.texts), settings.batch, seed)
+    batches.skip(trial.first_step)
+    training = library_trainer.LibraryTraining(
+        n_rows=len(task.texts),
+        collator=library_trainer.QueryCollator(student.features, task.texts_at),
+        loss=DistillationLoss(student, task, trial),
+        batches=batches,
+        batch_setting="towers.batch",
+        optimizer=optimizer,
+        schedule=rates,
+        seed=seed,
+        report_to=settings.report_to,
     )
-    steps = library_trainer.BatchSteps(settings.steps - done, turns, "towers.batch", seed, settings.report_to)
-    library_trainer.fit(student.loaded, steps, training)
-    return watch.course
+    library_trainer.fit(student.loaded, trial, training)
+    return trial.history
 
 
 def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Optimizer:
@@ -140,40 +126,47 @@ def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.Optimi
     return torch.optim.AdamW(parameters, lr=rate, weight_decay=DECAY, fused=True)
 
 
-def schedule(optimiser: torch.optim.Optimizer, steps: int) -> Any:
+def schedule(optimizer: torch.optim.Optimizer, steps: int) -> Any:
     """Linear warm-up for `WARM_UP` of the steps, then linear decay to 0."""
     transformers: Any = import_module("transformers")
-    return transformers.get_linear_schedule_with_warmup(optimiser, round(WARM_UP * steps), steps)
+    return transformers.get_linear_schedule_with_warmup(optimizer, round(WARM_UP * steps), steps)
 
 
-class _DistillationMonitor(TrainingMonitor[DistillationEval]):
+class DistillationTrial(Trial[DistillationEval]):
     """Evaluates the distance between student and teacher."""
 
     def __init__(
-        self, lesson: DistillationTask, steps: int, student: Student, tell: Tell, checkpoints: Checkpoints
+        self, task: DistillationTask, steps: int, student: Student, on_step: OnStep, checkpoints: Checkpoints
     ) -> None:
-        super().__init__(steps, LOOKS, checkpoints, tell)
-        self._lesson, self._student = lesson, student
+        callbacks: list[TrialCallback] = [KeepBestWeights(), checkpoints, ReportProgress(on_step, format_distillation)]
+        super().__init__(steps, max(1, steps // N_EVALUATIONS), student, callbacks)
+        self._task, self._student = task, student
 
-    def evaluate(self, step: int, first: float | None, second: float | None) -> tuple[DistillationEval, str]:
-        queries = self._lesson.validation
+    def evaluate(self, step: int) -> DistillationEval:
+        queries, (squared, cosine) = self._task.validation, self.mean_losses(2)
         distance = float(distances(queries.vectors, self._student.vectors(queries)).mean())
-        message = f"‖q − s‖² {format_loss(first, 4)}, on held-out queries ‖q − s‖ {distance:.4f}"
-        return DistillationEval(step, first, second, distance), message
+        return DistillationEval(step, squared, cosine, distance)
+
+
+def format_distillation(points: Sequence[DistillationEval]) -> str:
+    """The last evaluation as a progress line."""
+    last = points[-1]
+    return f"‖q − s‖² {format_loss(last.squared, 4)}, on held-out queries ‖q − s‖ {last.distance:.4f}"
 
 
 class DistillationLoss(nn.Module):
     """Eq. 15 on unit vectors, outside of mixed precision."""
 
-    def __init__(self, student: Student, lesson: DistillationTask, watch: _DistillationMonitor) -> None:
+    def __init__(self, student: Student, task: DistillationTask, trial: DistillationTrial) -> None:
         super().__init__()
-        self.model, self._student, self._lesson, self._watch = student.loaded, student, lesson, watch
+        self.model, self._student, self._task, self._trial = student.loaded, student, task, trial
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """The loss of a batch; `labels` are rows of its texts."""
         vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
-            expected = torch.from_numpy(self._lesson.pair.queries(self._lesson.texts_at(labels.tolist())))
-            loss_parts = parts(expected.to(vectors.device), self._student.unit(vectors))
-        self._watch.losses.append(library_trainer.of_all(torch.stack([part.detach() for part in loss_parts])))
+            expected = torch.from_numpy(self._task.pair.queries(self._task.texts_at(labels.tolist())))
+            loss_parts = distillation_parts(expected.to(vectors.device), self._student.unit(vectors))
+        detached = torch.stack([part.detach() for part in loss_parts])
+        self._trial.losses.append(library_trainer.mean_over_processes(detached))
         return distillation(*loss_parts)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
-from darklode.pipeline.towers.stage import graduate, query_set
+from darklode.pipeline.towers.stage import load_best_student, query_set
 from darklode.pipeline.train.release.evaluation import LABELS, QUERIES, test_queries, write_rankings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tables import TABLES
@@ -18,8 +18,9 @@ from darklode.schemas.tower_tables import DISTILLATION_TRIALS, TOWER_HEALTH, TOW
 if TYPE_CHECKING:
     from darklode.pipeline.towers.student import Student
     from darklode.pipeline.towers.teacher_student import TeacherPair
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 READS = (*LABELLED, TOWER_QUERIES.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name)
@@ -48,12 +49,12 @@ def test_student(tables: Tables, output: Output, base: BaseEncoder, pair: Teache
     Raises:
         ArtifactError: no test query has a positive.
     """
-    from darklode.pipeline.train.fit.loop import deterministic
+    from darklode.pipeline.train.fit.determinism import deterministic
 
     frozen = base.open(tables)
     labelled = test_queries(tables, frozen)
     with deterministic(0):
-        student = graduate(tables, pair)
+        student = load_best_student(tables, pair)
         systems = {"teacher": pair.queries(labelled.texts), "student": student.vectors(labelled)}
         write_rankings(tables, output, labelled, frozen, systems)
         rows = [_agreement_row(frozen, student, side, query_set(tables, pair, side)) for side in SIDES]
@@ -70,13 +71,13 @@ def _agreement_row(frozen: FrozenIndex, student: Student, side: str, queries: Qu
     if not len(queries):
         return None
     student_vectors = student.vectors(queries)
-    far = distances(queries.vectors, student_vectors)
+    student_distances = distances(queries.vectors, student_vectors)
     lists = [frozen.search(vectors, queries.index, DEPTH)[0] for vectors in (queries.vectors, student_vectors)]
     return {
         "split": side,
         "queries": len(queries),
-        "distance": float(far.mean(dtype=np.float64)),
-        "distance_p95": float(np.quantile(far, 0.95)),
+        "distance": float(student_distances.mean(dtype=np.float64)),
+        "distance_p95": float(np.quantile(student_distances, 0.95)),
         "overlap": overlap(*lists),
     }
 
@@ -113,10 +114,10 @@ def measure_speed(model: Any, texts: list[str]) -> dict[str, float]:
     """
 
     def measure_seconds(size: int) -> float:
-        began = time.process_time()
+        start_time = time.process_time()
         for start in range(0, len(texts), size):
             model.encode(texts[start : start + size], batch_size=size, show_progress_bar=False)
-        return time.process_time() - began
+        return time.process_time() - start_time
 
     measure_seconds(BATCH)
     alone, together = measure_seconds(1), measure_seconds(BATCH)

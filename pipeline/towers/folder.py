@@ -6,12 +6,12 @@ from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.towers.stage import DISTIL, graduate
+from darklode.pipeline.towers.stage import DISTIL, load_best_student
 from darklode.pipeline.towers.teacher_student import TeacherPair
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.data.vectors import BaseEncoder
-from darklode.pipeline.train.fit.loop import deterministic
-from darklode.pipeline.train.release.folder import assemble, check_like, is_up_to_date, probes, save_folder
+from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.release.folder import assemble_model, compare_vectors, is_up_to_date, probes, save_folder
 from darklode.pipeline.train.release.identity import fingerprint, record
 from darklode.schemas.tower_tables import TOWER_QUERIES
 
@@ -45,10 +45,14 @@ def save(run: Run, pair: TeacherPair) -> None:
         return
     tables = run.tables(*DISTIL.writes, "adaptation_queries")
     with deterministic(0):
-        student, queries = graduate(tables, pair), QuerySet.from_texts(probes(tables), pair)
+        student, queries = load_best_student(tables, pair), QuerySet.from_texts(probes(tables), pair)
         expected = student.vectors(queries)
     save_folder(
-        run.store, mark, assemble(student.loaded.to("cpu"), pair.student, []), check_like(queries.texts, expected), {}
+        run.store,
+        mark,
+        assemble_model(student.loaded.to("cpu"), pair.student, []),
+        compare_vectors(queries.texts, expected),
+        {},
     )
 
 
@@ -85,10 +89,10 @@ def sentence(tables: Tables) -> str:
     """Retained quality and distance to the teacher, as a sentence."""
     retained = {row["measure"]: row for row in tables.sql(KEPT).to_pylist()}
     parts = [f"{row['kept']:.3f} of {name}" for name, row in retained.items() if row["kept"] is not None]
-    summary = f"it keeps {', '.join(parts)}" if parts else "there is nothing that its teacher finds"
+    summary = f"it retains {', '.join(parts)}" if parts else "its teacher finds no positive"
     health = {row["split"]: row for row in tables.read("tower_health").to_pylist()}
     overlap_facts = health.get("unseen") or health["validation"]
     return (
-        f"{summary} on {retained['R@100']['queries']:,} labelled test queries; its mean distance from its teacher is "
-        f"{overlap_facts['distance']:.3f} on {overlap_facts['queries']:,} queries that it did not learn from"
+        f"{summary} on {retained['R@100']['queries']:,} labelled test queries; its mean distance to its teacher is "
+        f"{overlap_facts['distance']:.3f} on {overlap_facts['queries']:,} queries outside of its training"
     )

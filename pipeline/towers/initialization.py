@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from darklode.pipeline.train.fit.weights import Floats
-
-Doubles = NDArray[np.float64]
+from darklode.pipeline.base.types import Doubles, Floats
 
 RIDGES = 10.0 ** np.arange(-6, 1)
 """Ridge strengths to try, relative to the mean square of an input."""

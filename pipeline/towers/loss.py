@@ -9,7 +9,7 @@ WEIGHT = 1.0
 """λ of Eq. 15 (ScalingNote, 4.2)."""
 
 
-def parts(teacher: Tensor, student: Tensor) -> tuple[Tensor, Tensor]:
+def distillation_parts(teacher: Tensor, student: Tensor) -> tuple[Tensor, Tensor]:
     """Means over queries of ‖q − s‖², summed over dimensions, and of 1 − cos(q, s).
 
     Args:
@@ -24,8 +24,8 @@ def distillation(squared: Tensor, cosine: Tensor, weight: float = WEIGHT) -> Ten
     """ScalingNote, Eq. 15, with λ(1 − cos) instead of −λ·cos: the same gradient, and 0 for equal vectors.
 
     Args:
-        squared: first of `parts`.
-        cosine: second of `parts`.
+        squared: first of `distillation_parts`.
+        cosine: second of `distillation_parts`.
         weight: λ.
     """
     return squared + weight * cosine

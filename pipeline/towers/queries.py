@@ -114,7 +114,7 @@ def tower_queries(
         (n_other_tenants,) = connection.execute(OTHERS, {"tenant": tenant_name}).fetchall()[0]
     output.facts |= {"tenant": tenant_name, "rows of other tenants in files": int(n_other_tenants)}
     if not output.facts["train"]:
-        raise ArtifactError("the runs have no query to learn from that is not near to one of their test queries")
+        raise ArtifactError("the runs have no training query that does not nearly duplicate a test query")
 
 
 def _count(connection: duckdb.DuckDBPyConnection, output: Output, every: Relation, rows: pa.Table) -> None:

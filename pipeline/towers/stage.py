@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -11,28 +11,27 @@ import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, State, Tables, key_of
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.train.fit.weights import as_rows, from_rows
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tower_tables import DISTILLATION_LOG, DISTILLATION_TRIALS, TOWER_QUERIES
 from darklode.schemas.towers import TowerSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.towers.distillation import DistillationEval
-    from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
+    from darklode.pipeline.towers.distillation import DistillationEval, DistillationTask
     from darklode.pipeline.towers.student import Student
     from darklode.pipeline.towers.teacher_student import TeacherPair
     from darklode.pipeline.train.data.dataset import QuerySet
+    from darklode.pipeline.train.fit.trial import TrainingHistory
 
 READS = (TOWER_QUERIES.name,)
 DISTIL = Stage("distillation_trials", 2, READS, (DISTILLATION_LOG.name, DISTILLATION_TRIALS.name, ADAPTER_WEIGHTS.name))
 
-AHEAD = 1 << 13
+TEACHER_BLOCK = 1 << 13
 """Queries whose teacher vectors are requested together, so that all are cached before training starts."""
 
-FIRST = 1 << 12
+N_INITIALIZATION_QUERIES = 1 << 12
 """Queries used to initialize a student's projection."""
-
-Row = dict[str, Any]
 
 
 def distil(tables: Tables, output: Output, settings: TowerSettings, pair: TeacherPair, *, seed: int) -> None:
@@ -55,48 +54,50 @@ def distil(tables: Tables, output: Output, settings: TowerSettings, pair: Teache
 
     validation = query_set(tables, pair, "validation")
     if not len(validation):
-        raise ArtifactError("there are fewer than ten queries: none can be held out to look at")
-    lesson = DistillationTask(_encode_teacher(tables, output, pair), pair, validation)
+        raise ArtifactError("there are fewer than ten queries: none can be held out for evaluation")
+    task = DistillationTask(_encode_teacher(tables, output, pair), pair, validation)
     basis = key_of(tables.content(TOWER_QUERIES.name), pair.identity)
     for number, rate in enumerate(settings.learning_rates):
         trial_name = f"{number}: {rate}", key_of(basis, rate)
         with output.unit(*trial_name) as unit:
             if not unit.done:
-                _try(output, lesson, settings, number, seed, output.state(*trial_name))
+                _run_trial(output, task, settings, number, seed, output.state(*trial_name))
     tried = output.rows(DISTILLATION_TRIALS.name)
-    output.count(FunnelStep(DISTIL.name, "queries to learn from", len(lesson.texts), "students", tried))
+    output.count(FunnelStep(DISTIL.name, "queries to learn from", len(task.texts), "students", tried))
 
 
 def _encode_teacher(tables: Tables, output: Output, pair: TeacherPair) -> pa.Array:
     """Texts of the train queries, after caching the teacher's vectors."""
     texts = _texts_of_split(tables, "train")["query"].combine_chunks()
-    for start in range(0, len(texts), AHEAD):
-        pair.queries(texts.slice(start, AHEAD).to_pylist())
-        output.progress(min(start + AHEAD, len(texts)), len(texts), "queries by the teacher")
+    for start in range(0, len(texts), TEACHER_BLOCK):
+        pair.queries(texts.slice(start, TEACHER_BLOCK).to_pylist())
+        output.progress(min(start + TEACHER_BLOCK, len(texts)), len(texts), "queries by the teacher")
     return texts
 
 
-def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed: int, state: State) -> None:
+def _run_trial(
+    output: Output, task: DistillationTask, settings: TowerSettings, number: int, seed: int, state: State
+) -> None:
     from darklode.pipeline.towers.distillation import train_student
-    from darklode.pipeline.train.fit.loop import deterministic
+    from darklode.pipeline.train.fit.determinism import deterministic
 
     rate = settings.learning_rates[number]
 
-    def tell(step: int, message: str) -> None:
+    def on_step(step: int, message: str) -> None:
         output.progress(number * settings.steps + step, len(settings.learning_rates) * settings.steps, message)
 
     with deterministic(seed):
-        student = lesson.pair.open()
-        student.initialize(*lesson.draw(FIRST, seed))
-        course = train_student(lesson, settings, rate, student, seed, tell, state)
-    output.write(DISTILLATION_LOG.name, _log(number, course))
-    row = {"trial": number, "learning_rate": rate, "step": course.step, "distance": course.last_eval.distance}
+        student = task.pair.open()
+        student.initialize(*task.sample(N_INITIALIZATION_QUERIES, seed))
+        history = train_student(task, settings, rate, student, seed, on_step, state)
+    output.write(DISTILLATION_LOG.name, _log(number, history))
+    row = {"trial": number, "learning_rate": rate, "step": history.step, "distance": history.best_point.distance}
     output.write(DISTILLATION_TRIALS.name, pa.Table.from_pylist([row], schema=DISTILLATION_TRIALS.schema))
-    output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best_weights))
+    output.write(ADAPTER_WEIGHTS.name, as_rows(number, history.best_weights))
 
 
-def _log(number: int, course: MonitorHistory[DistillationEval]) -> pa.Table:
-    rows = [{"trial": number, **asdict(look)} for look in course.eval_points]
+def _log(number: int, history: TrainingHistory[DistillationEval]) -> pa.Table:
+    rows = [{"trial": number, **asdict(point)} for point in history.eval_points]
     return pa.Table.from_pylist(rows, schema=DISTILLATION_LOG.schema)
 
 
@@ -128,7 +129,7 @@ def best(tables: Tables) -> Row:
     return dict(tables.sql("FROM distillation_trials ORDER BY distance, trial LIMIT 1").to_pylist()[0])
 
 
-def graduate(tables: Tables, pair: TeacherPair) -> Student:
+def load_best_student(tables: Tables, pair: TeacherPair) -> Student:
     """The student of the best trial at its best evaluation.
 
     Args:

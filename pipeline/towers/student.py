@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts
 from darklode.pipeline.towers.initialization import fit_linear_map
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder, layers_of
-from darklode.pipeline.train.fit.weights import Floats
 from darklode.pipeline.train.release.folder import modules
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -93,8 +93,8 @@ def add_projection(loaded: Any, dimensions: int) -> Any:
     """Append W_stu of ScalingNote, Eq. 14, if the dimensions differ; random until `initialize`."""
     from sentence_transformers import SentenceTransformer
 
-    has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1]
-    dense = modules().Dense(has, dimensions, bias=False, activation_function=torch.nn.Identity())
-    made = SentenceTransformer(modules=[*loaded, dense], device=str(loaded.device))
-    made.default_prompt_name = None
-    return made
+    n_pooled = loaded.encode(["dimensions"], show_progress_bar=False).shape[1]
+    dense = modules().Dense(n_pooled, dimensions, bias=False, activation_function=torch.nn.Identity())
+    student = SentenceTransformer(modules=[*loaded, dense], device=str(loaded.device))
+    student.default_prompt_name = None
+    return student

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.fit.weights import Floats
 from darklode.schemas.settings import CacheSettings
 
 if TYPE_CHECKING:

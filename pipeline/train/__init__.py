@@ -1,5 +1,6 @@
-"""Adapting a query encoder to labels while the documents' vectors stay as they are.
+"""Adapt a query encoder to labels; document vectors stay as they are.
 
-In data order: `pairs` (what is learned from), `headroom` (whether it can help), `stage` (trials), `tested` and
-`verdict` (whether it did), `folder` (what one takes home).
+`data`: training data as arrays. `fit`: methods, trials and model selection. `release`: evaluation on the test queries,
+the verdict, and the adapter folder. The stages in data order: `data.pairs`, `release.headroom`, `fit.stage`,
+`release.evaluation`, `data.unjudged`, `release.verdict`, `release.folder`.
 """

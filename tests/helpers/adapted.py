@@ -19,8 +19,8 @@ from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.adapter_check import require_fit
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.stage import TRAIN
 from darklode.pipeline.train.release.verdict import VERDICT
 from darklode.schemas.adaptation import AdaptSettings

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from darklode.flows.jobs.build_index import build_index
-from darklode.pipeline.index.faiss_io import Floats
+from darklode.pipeline.base.types import Floats
 from helpers.adapted import model_in
 
 COUNT, WIDTH = 1500, 32

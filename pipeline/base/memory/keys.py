@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
-"""Shape (n, 2): the first and the last 16 hex digits of each hash."""
+from darklode.pipeline.base.types import Keys
 
 _DIGITS = 32
 _VALUES = np.full(256, 255, dtype=np.uint8)

@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 import numpy as np
 import platformdirs
 import pyarrow.fs as pafs
-from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.memory.keys import KeyIndex, Keys
+from darklode.pipeline.base.memory.keys import KeyIndex
+from darklode.pipeline.base.types import Ints, Keys
 from darklode.schemas.settings import CacheSettings
 
 LOOKS = 20
@@ -31,7 +31,6 @@ LOOKS = 20
 _READERS = 8
 WRITING = timedelta(hours=1)
 """A younger file that belongs to no part may still be in the making."""
-Ints = NDArray[np.int64]
 Result = TypeVar("Result")
 
 

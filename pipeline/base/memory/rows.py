@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.memory.keys import Keys, keys_of
-from darklode.pipeline.base.memory.parts import Damaged, Ints
+from darklode.pipeline.base.memory.keys import keys_of
+from darklode.pipeline.base.memory.parts import Damaged
+from darklode.pipeline.base.types import Ints, Keys
 
 WRITTEN = pa.field("written_at", pa.timestamp("ns", "UTC"), nullable=False)
 _LAST = np.int64(2**63 - 1)

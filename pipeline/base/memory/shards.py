@@ -13,8 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.memory.keys import Keys, from_bytes, to_bytes
+from darklode.pipeline.base.memory.keys import from_bytes, to_bytes
 from darklode.pipeline.base.memory.parts import PartIndex
+from darklode.pipeline.base.types import Keys
 
 Vectors = NDArray[Any]
 Dtype = Literal["float32", "float16"]

@@ -25,8 +25,9 @@ import pyarrow as pa
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import KeyIndex
-from darklode.pipeline.base.memory.parts import Damaged, Ints, PartFiles, PartIndex
+from darklode.pipeline.base.memory.parts import Damaged, PartFiles, PartIndex
 from darklode.pipeline.base.memory.rows import WRITTEN, OpenPart, RowKind, encode
+from darklode.pipeline.base.types import Ints
 
 MERGE_PARTS = 256
 """So many small parts are worth a pause to merge them."""

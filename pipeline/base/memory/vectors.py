@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.memory.keys import Keys, hash_of, keys_of
+from darklode.pipeline.base.memory.keys import hash_of, keys_of
 from darklode.pipeline.base.memory.parts import WRITING, PartFiles, PartIndex
 from darklode.pipeline.base.memory.shards import (
     KEY_BYTES,
@@ -35,6 +35,7 @@ from darklode.pipeline.base.memory.shards import (
     encode_keys,
     vectors_of,
 )
+from darklode.pipeline.base.types import Keys
 
 SHARD_BYTES = 64 << 20
 FLUSH_SECONDS = 10.0

@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import Field
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.index.faiss_io import POINTS, Bytes, Floats, Ints, faiss
+from darklode.pipeline.base.types import Bytes, Floats, Ints
+from darklode.pipeline.index.faiss_io import POINTS, faiss
 from darklode.schemas.serving import IndexSettings
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from darklode.pipeline.index.faiss_io import Floats, faiss
+from darklode.pipeline.base.types import Floats
+from darklode.pipeline.index.faiss_io import faiss
 from darklode.pipeline.index.kinds import IndexKind
 
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from darklode.pipeline.index.faiss_io import Floats, Ints, faiss
+from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.index.faiss_io import faiss
 from darklode.pipeline.index.kinds import IndexKind
 
 

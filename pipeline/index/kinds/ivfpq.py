@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
-from darklode.pipeline.index.faiss_io import POINTS, Bytes, Ints, faiss
+from darklode.pipeline.base.types import Bytes, Ints
+from darklode.pipeline.index.faiss_io import POINTS, faiss
 from darklode.pipeline.index.kinds import IvfKind
 
 

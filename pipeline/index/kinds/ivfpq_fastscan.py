@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from darklode.pipeline.index.faiss_io import Bytes, Floats, Ints, faiss
+from darklode.pipeline.base.types import Bytes, Floats, Ints
+from darklode.pipeline.index.faiss_io import faiss
 from darklode.pipeline.index.kinds import IvfKind
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-Bytes = NDArray[np.uint8]
+from darklode.pipeline.base.types import Bytes
+
 OPENING, CLOSING, WHITE = (np.frombuffer(some, np.uint8) for some in (b"[{", b"]}", b" \t\r\n"))
 QUOTE, BACKSLASH, COMMA, LINE_END, BRACKET = b'"\\,\n['
 _BEGINNING = re.compile(r"[\w\\.+-]*")

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from darklode.pipeline.base.errors import InputError
+from darklode.pipeline.base.types import Mask
 from darklode.pipeline.ingest.columns import ColumnMapping, column_at, join_lists, leaves_of
 from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import Mask, RowBlock, from_file
+from darklode.pipeline.ingest.rows import RowBlock, from_file
 
 BATCH_BYTES = 4 << 20
 MOST_ROWS = 1 << 16

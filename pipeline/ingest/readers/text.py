@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import DamagedFile, InputError
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.rejects import LONGEST, Intake
 
@@ -76,9 +77,6 @@ def read_all(file: InputFile, at: Callable[[int], None], limit: int) -> bytes | 
         if size > limit:
             return None
     return b"".join(taken)
-
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from darklode.pipeline.base.types import Mask
 from darklode.pipeline.ingest.columns import event_columns, search_columns
 from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.log_rows import LogRules, LogStaging, select_usable, without_personal_data
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Intake, SetAside
-from darklode.pipeline.ingest.rows import Mask, RowBlock, blank, blank_to_null, concat_blocks, drop_faulty, mask
+from darklode.pipeline.ingest.rows import RowBlock, blank, blank_to_null, concat_blocks, drop_faulty, mask
 
 SHOWN = ["impression", "view"]
 NEITHER = "is neither impression nor click"

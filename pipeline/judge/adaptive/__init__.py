@@ -1,1 +1,1 @@
-"""Adaptive judging: which pairs to judge next, and when to stop (`rounds.JudgingRounds`, docs/guides/adaptive-judging.md)."""
+"""Adaptive judging: which pairs to judge next, and when to stop (docs/guides/adaptive-judging.md)."""

@@ -21,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.errors import MissingPart
-from darklode.pipeline.base.memory.keys import KeyIndex, Keys, from_bytes, to_bytes
+from darklode.pipeline.base.memory.keys import KeyIndex, from_bytes, to_bytes
 from darklode.pipeline.base.memory.parts import PartFiles
 from darklode.pipeline.base.remote.batch_service import BatchService, BatchState, UnknownToService
 from darklode.pipeline.base.remote.budget import NOTHING, Budget, SpendingBook, Usage
+from darklode.pipeline.base.types import Keys
 from darklode.pipeline.judge.ledger import VERDICTS, Ledger
 from darklode.pipeline.judge.llm.batch_files import CustomId, batch_files, read_batch
 from darklode.pipeline.judge.llm.response_formats import RequestTemplate

@@ -11,12 +11,11 @@ from typing import Literal
 import duckdb
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy.special import rel_entr
 
+from darklode.pipeline.base.types import Doubles as Floats
 from darklode.pipeline.mine.admission.daily_statistics import MARKS
 
-Floats = NDArray[np.float64]
 Columns = dict[str, Floats]
 
 

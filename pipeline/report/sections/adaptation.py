@@ -1,17 +1,15 @@
 """An adapted query encoder: what was decided, where it gains, what could be gained, and how its training went."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.report.charts import Whisker, curves, whiskers
 from darklode.pipeline.report.drawing import Chart, Curves, Facts
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
-
-Row = dict[str, Any]
 
 PAIRS = """
     SELECT part, measure, difference, low, high, p_holm, detectable, wins, losses, queries FROM evaluation_pairs

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 from math import log2
-from typing import Any
 
 import pyarrow as pa
 
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.laws.page import (
     BATCH,
     CORRELATED,
@@ -16,9 +16,9 @@ from darklode.pipeline.laws.page import (
     COSTS,
     DEEPER,
     DEPTHS,
-    GIVEN,
     PLANNING,
     TRAINED,
+    TRAINERS,
     VERDICTS,
 )
 from darklode.pipeline.laws.points import LawKey
@@ -27,8 +27,6 @@ from darklode.pipeline.report.drawing import Axis, AxisScale, CurveLine, CurvePo
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
-
-Row = dict[str, Any]
 
 HELD_OUT = "held out"
 
@@ -162,7 +160,7 @@ SECTION = FigureSection(
         Figure(
             "law-trained",
             "What was trained",
-            " ".join(GIVEN.split()),
+            " ".join(TRAINERS.split()),
             lambda source: source.tables.sql(TRAINED),
             needs=("law_points",),
             wide=True,

@@ -15,10 +15,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.memory.keys import KeyIndex, Keys, keys_of
+from darklode.pipeline.base.memory.keys import KeyIndex, keys_of
 from darklode.pipeline.base.memory.shards import Shards
 from darklode.pipeline.base.memory.vectors import EmbeddingCache, VectorWriter
 from darklode.pipeline.base.models.devices import utilisation
+from darklode.pipeline.base.types import Keys
 from darklode.pipeline.retrieve.encoders.port import ModelEncoder
 
 HashedTexts = tuple[pa.Array, pa.Array]

@@ -13,8 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.memory.keys import Keys, hash_of, keys_of
+from darklode.pipeline.base.memory.keys import hash_of, keys_of
 from darklode.pipeline.base.memory.shards import Mapped, Shards
+from darklode.pipeline.base.types import Keys
 
 Block = tuple[int, NDArray[Any]]
 """Position of the first vector, and the vectors: shape (b, dimensions), float32 or float16, not to be changed."""

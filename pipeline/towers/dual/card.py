@@ -24,26 +24,25 @@ towers = SentenceTransformer("{folder}", truncate_dim={least})   # or any of {ne
 queries = towers.encode_query(["a query"])
 documents = towers.encode_document(["its title\\nits topic, where it has one\\nits text"])
 ```
-Plain `encode` takes documents. Cosine compares them: a prefix has another length than the whole. These vectors differ
-from those that training saw by {off:.1e} at most, in any number."""
+Plain `encode` takes documents. Compare with cosine, because a truncated vector is not of unit length. These vectors
+differ from those in training by at most {off:.1e} in any dimension."""
 
 CAVEATS = """\
-A decoder is asked by the prompt that lies in its tokenizer; an encoder has three poolings in its place, the three-view
-form, which is not ScalingNote's. The figures are not the paper's. The labels are those of the runs: a text that nobody
-judged or clicked counts as not relevant. Both towers changed, so documents are to be encoded anew: an index of the
-encoder that they began as is of no use to them."""
+A decoder reads its prompt from its tokenizer; an encoder uses three poolings instead, which differs from ScalingNote.
+The figures are not the paper's. The labels are those of the runs: a text without a judgment or click counts as not
+relevant. Both towers changed, so documents must be encoded again: the index of the initial encoder cannot be used."""
 
 TRIALS = "SELECT learning_rate, temperature, step, validation FROM dual_trials ORDER BY trial"
-COURSE = "SELECT trial, step, contrastive, margin, validation FROM dual_log ORDER BY trial, step"
+HISTORY = "SELECT trial, step, contrastive, margin, validation FROM dual_log ORDER BY trial, step"
 
 
-def card(run: Run, settings: Settings, beginning: DualInputs, sources: list[str]) -> bytes:
+def card(run: Run, settings: Settings, inputs: DualInputs, sources: list[str]) -> bytes:
     """The card in Markdown.
 
     Args:
         run: with complete stages and the saved folder.
         settings: in force.
-        beginning: the initial encoder.
+        inputs: the initial encoder.
         sources: the training runs, as given.
     """
     tables, nested = run.tables(), settings.dual.nested
@@ -53,22 +52,27 @@ def card(run: Run, settings: Settings, beginning: DualInputs, sources: list[str]
     head = [
         f"# {cell(name_of(run, settings))}",
         f"Two towers trained together on three views of documents (after ScalingNote, 3.2): {cell(sentence(tables))}.",
-        f"Both began as `{cell(beginning.encoder.encoder_id())}`; {settings.dual.method}, {nested[-1]} numbers.",
-        f"Learned from {', '.join(f'`{cell(source)}`' for source in sources)}: {counts}.",
+        f"Both were initialized from `{cell(inputs.encoder.encoder_id())}`; {settings.dual.method}, "
+        f"{nested[-1]} dimensions.",
+        f"Trained on {', '.join(f'`{cell(source)}`' for source in sources)}: {counts}.",
     ]
     used = READING.format(folder=FOLDER, least=nested[0], nested=list(nested), off=recorded_difference(run, FOLDER))
     last = [
-        *("## What it does not say", CAVEATS),
+        *("## Limits", CAVEATS),
         *("## How to use it", used),
         *("## Settings that differ from the defaults", changed_settings(settings)),
-        *("## Software", software(run), "## Licence", f"Of the model: `{cell(licence(beginning.encoder))}`."),
+        *("## Software", software(run), "## Licence", f"Of the model: `{cell(licence(inputs.encoder))}`."),
     ]
-    front = {"library_name": "sentence-transformers", "license": licence(beginning.encoder)}
+    front = {"library_name": "sentence-transformers", "license": licence(inputs.encoder)}
     return with_front_matter(document(head, _tables(tables), last), front, {}).encode()
 
 
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
-    note = "`beginning` is the encoder that both began as; `low` and `high` are a 95 % interval of the difference."
-    yield "What they reach", tables.sql(REACHED), note
-    yield "What was tried", tables.sql(TRIALS), "`validation` is the mean reciprocal rank among some texts."
-    yield "How it went", tables.sql(COURSE), "`contrastive` and `margin` are sums over views and nested dimensions."
+    note = "`beginning` is the initial encoder; `low` and `high` are a 95 % interval of the difference."
+    yield "Scores", tables.sql(REACHED), note
+    yield "Trials", tables.sql(TRIALS), "`validation` is the mean reciprocal rank on a sample of texts."
+    yield (
+        "Training history",
+        tables.sql(HISTORY),
+        "`contrastive` and `margin` are sums over views and Matryoshka dimensions.",
+    )

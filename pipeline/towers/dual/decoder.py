@@ -71,8 +71,7 @@ class PromptedReader:
         """Configure a causal model with a prompt.
 
         The tokenizer's normalizer inserts the title's question after the first line; its template adds the other
-        questions, so
-        that truncation never removes them.
+        questions, so that truncation never removes them.
 
         Args:
             loaded: the model; placeholders are added as tokens, initialized with the mean embedding.
@@ -124,20 +123,20 @@ def _reading(loaded: Any, rules: Sequence[tuple[str, str]], tail: Sequence[int])
     begin = [old.bos_token_id] if old("end")["input_ids"][0] == old.bos_token_id else []
     if longest and len(begin) + len(tail) >= longest:
         raise SettingsError(f"max_tokens {longest}: the prompt alone has {len(tail)} tokens")
-    made = Tokenizer.from_str(old.backend_tokenizer.to_str())
+    tokenizer = Tokenizer.from_str(old.backend_tokenizer.to_str())
     rewriting = [normalizers.Replace(Regex(pattern), text) for pattern, text in rules]
     if rewriting:
-        own = [made.normalizer] if made.normalizer else []
-        made.normalizer = normalizers.Sequence([*rewriting, *own])
+        own_normalizers = [tokenizer.normalizer] if tokenizer.normalizer else []
+        tokenizer.normalizer = normalizers.Sequence([*rewriting, *own_normalizers])
     pieces = {"<begin>": begin, "<end>": list(tail)}
     special_tokens = [
         {"id": name, "ids": ids, "tokens": old.convert_ids_to_tokens(ids)} for name, ids in pieces.items() if ids
     ]
     single = ["<begin>", "$A", "<end>"] if begin else ["$A", "<end>"]
-    made.post_processor = processors.TemplateProcessing(single=single, special_tokens=special_tokens)
+    tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=special_tokens)
     fast: Any = PreTrainedTokenizerFast
     loaded[0].processor = fast(
-        tokenizer_object=made,
+        tokenizer_object=tokenizer,
         model_max_length=longest,
         padding_side="right",
         truncation_side="right",

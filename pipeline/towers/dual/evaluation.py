@@ -20,7 +20,7 @@ from darklode.schemas.tower_tables import DUAL_TRIALS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import BaseEncoder
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
 
 LABELLED = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 READS = (*LABELLED, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name)
@@ -33,7 +33,7 @@ NAME = "towers"
 
 
 def rank_test_queries(
-    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, base: BaseEncoder, beginning: DualInputs
+    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, base: BaseEncoder, inputs: DualInputs
 ) -> None:
     """Search all texts with the towers and with the initial encoder.
 
@@ -43,18 +43,18 @@ def rank_test_queries(
         dual: of the towers.
         adapt: rank, alpha and target modules of LoRA.
         base: the initial encoder with its cache.
-        beginning: the initial encoder and the runs.
+        inputs: the initial encoder and the runs.
 
     Raises:
         ArtifactError: no test query has a positive.
     """
     with tempfile.TemporaryDirectory(prefix="darklode-towers-") as scratch:
         folder = Path(scratch) / NAME
-        best_towers(tables, beginning, dual, adapt).merged_query_tower().save_pretrained(
+        best_towers(tables, inputs, dual, adapt).merged_query_tower().save_pretrained(
             str(folder), create_model_card=False
         )
-        both = replace(base, encoder=read_as(beginning.encoder, str(folder)))
-        for system, towers in zip(SYSTEMS, (base, both), strict=True):
+        trained_base = replace(base, encoder=read_as(inputs.encoder, str(folder)))
+        for system, towers in zip(SYSTEMS, (base, trained_base), strict=True):
             frozen = towers.open(tables)
             queries = test_queries(tables, frozen)
             lists = queries.ranking(frozen, queries.vectors, DEPTH)

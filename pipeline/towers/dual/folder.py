@@ -10,14 +10,14 @@ from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.towers.dual import FOLDER
 from darklode.pipeline.towers.dual.evaluation import BEGINNING, TOWERS
 from darklode.pipeline.towers.dual.stage import TRAINED, DualInputs, best_towers
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.folder import Check, is_up_to_date, probes, save_folder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 from darklode.schemas.towers import DualSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.fit.weights import Floats
+    from darklode.pipeline.base.types import Floats
 
 REACHED = f"""
     WITH counted AS (FROM evaluation WHERE tenant IS NULL AND part = 'counted')
@@ -28,12 +28,12 @@ REACHED = f"""
 """
 
 
-def save(run: Run, beginning: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> None:
+def save(run: Run, inputs: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> None:
     """Write `towers/` unless it is up to date.
 
     Args:
         run: with complete stages.
-        beginning: the initial encoder.
+        inputs: the initial encoder.
         dual: of the towers.
         adapt: rank, alpha and target modules of LoRA.
 
@@ -41,12 +41,12 @@ def save(run: Run, beginning: DualInputs, dual: DualSettings, adapt: AdaptSettin
         DarklodeError: the saved folder does not reproduce the vectors of training.
     """
     manifest = run.manifest(TRAINED)
-    mark = key_of(manifest.fingerprint if manifest else "", beginning.identity)
+    mark = key_of(manifest.fingerprint if manifest else "", inputs.identity)
     if is_up_to_date(run.store, mark, FOLDER):
         return
     tables = run.tables(*TRAINED.writes, "adaptation_queries", TOWER_TRIPLETS.name)
     with deterministic(0):
-        towers = best_towers(tables, beginning, dual, adapt)
+        towers = best_towers(tables, inputs, dual, adapt)
         queries, texts = probes(tables), _texts(tables)
         expected = towers.encode(queries, queries=True), towers.encode(texts, queries=False)
         save_folder(run.store, mark, towers.merged_query_tower(), _check_like((queries, texts), expected), {}, FOLDER)
@@ -74,4 +74,4 @@ def sentence(tables: Tables) -> str:
     rows = tables.sql(REACHED).to_pylist()
     measures_text = ", ".join(f"{row['measure']} {row['towers']:.3f} ({row['difference']:+.3f})" for row in rows)
     queries = f"{rows[0]['queries']:,} labelled test queries"
-    return f"{measures_text} on {queries}; in brackets against the encoder they began as"
+    return f"{measures_text} on {queries}; in brackets against the initial encoder"

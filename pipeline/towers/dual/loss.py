@@ -49,7 +49,7 @@ def contrastive(batch: ContrastiveBatch, nested: Sequence[int], temperature: flo
     return total
 
 
-def hard(batch: ContrastiveBatch, nested: Sequence[int], margin: float) -> Tensor:
+def hard_margin(batch: ContrastiveBatch, nested: Sequence[int], margin: float) -> Tensor:
     """L^hard of ScalingNote, Eq. 9 to 11, with all weights 1, over rows where both documents have the view.
 
     Args:

@@ -16,9 +16,11 @@ from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.prompt import DecoderPrompt
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
 from darklode.pipeline.train.data.sources import TrainingSource, texts_of
 from darklode.pipeline.train.fit import distributed
 from darklode.pipeline.train.fit.weights import as_rows, from_rows
+from darklode.pipeline.train.types import OnStep
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tower_tables import DUAL_LOG, DUAL_TRIALS, TOWER_TRIPLETS
@@ -27,15 +29,15 @@ from darklode.schemas.towers import DualSettings
 if TYPE_CHECKING:
     from darklode.pipeline.towers.dual.towers import DualTowers
     from darklode.pipeline.towers.dual.training import DualEval, ValidationSample
-    from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
+    from darklode.pipeline.train.fit.trial import TrainingHistory
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", TOWER_TRIPLETS.name)
 TRAINED = Stage("dual_trials", 3, READS, (DUAL_LOG.name, DUAL_TRIALS.name, ADAPTER_WEIGHTS.name))
 
-TEXTS = 5
+TEXTS_PER_QUERY = 5
 """Texts in the validation sample per query, besides the queries' positives."""
 
-FIRST = 512
+N_INITIALIZATION_TRIPLETS = 512
 """Triplets from which the projections are initialized."""
 
 SAMPLED = """
@@ -84,7 +86,7 @@ class DualInputs:
 
 
 def train_both(
-    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, beginning: DualInputs, *, seed: int
+    tables: Tables, output: Output, dual: DualSettings, adapt: AdaptSettings, inputs: DualInputs, *, seed: int
 ) -> None:
     """Train both towers with each learning rate and temperature; write history, validation scores and weights.
 
@@ -94,8 +96,8 @@ def train_both(
     Raises:
         ArtifactError: no validation query has a positive.
     """
-    validation_sample = validation_sample_of(tables, beginning.sources, dual.held_out, seed)
-    basis = key_of(*(tables.content(name) for name in READS), beginning.identity)
+    validation_sample = validation_sample_of(tables, inputs.sources, dual.held_out, seed)
+    basis = key_of(*(tables.content(name) for name in READS), inputs.identity)
     tried = list(product(dual.learning_rates, dual.temperatures))
     for number, (rate, temperature) in enumerate(tried):
         trial_name = f"{number}: {rate} {temperature}", key_of(basis, rate, temperature)
@@ -103,69 +105,64 @@ def train_both(
             if not unit.done:
                 done = number * dual.steps
 
-                def tell(step: int, message: str, done: int = done) -> None:
+                def on_step(step: int, message: str, done: int = done) -> None:
                     output.progress(done + step, len(tried) * dual.steps, message)
 
-                towers, tried_now = (dual, adapt, beginning), (rate, temperature, seed)
+                towers, trial = (dual, adapt, inputs), TrialSettings(rate, temperature, seed)
                 state = output.state(*trial_name)
-                distributed.broadcast_order((number, state.name))
-                course = run_trial(tables, validation_sample, towers, tried_now, tell, state)
-                _write(output, number, (rate, temperature), course)
+                distributed.broadcast_work_item((number, state.name))
+                history = run_trial(tables, validation_sample, towers, trial, on_step, state)
+                _write(output, number, trial, history)
     rows = output.rows(DUAL_TRIALS.name)
     output.count(FunnelStep(TRAINED.name, "triplets", tables.rows(TOWER_TRIPLETS.name), "pairs of towers", rows))
 
 
-def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, beginning: DualInputs, *, seed: int) -> None:
+def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, inputs: DualInputs, *, seed: int) -> None:
     """Take part in the leader's training steps from another process; only the leader writes.
 
     All arguments must equal those of the leader's `train_both`, or the processes' gradients do not match.
     """
-    for number, state in distributed.orders():
+    for number, state in distributed.work_items():
         tables = run.tables(*READS)
-        validation_sample = validation_sample_of(tables, beginning.sources, dual.held_out, seed)
-        tried = list(product(dual.learning_rates, dual.temperatures))[number]
-        run_trial(
-            tables,
-            validation_sample,
-            (dual, adapt, beginning),
-            (*tried, seed),
-            lambda *_: None,
-            State(run.store, state),
-        )
+        validation_sample = validation_sample_of(tables, inputs.sources, dual.held_out, seed)
+        rate, temperature = list(product(dual.learning_rates, dual.temperatures))[number]
+        trial = TrialSettings(rate, temperature, seed)
+        towers = (dual, adapt, inputs)
+        run_trial(tables, validation_sample, towers, trial, lambda *_: None, State(run.store, state))
 
 
 def run_trial(
     tables: Tables,
     validation_sample: ValidationSample,
     towers: tuple[DualSettings, AdaptSettings, DualInputs],
-    tried: tuple[float, float, int],
-    tell: Any,
-    state: State | None = None,
-) -> MonitorHistory[DualEval]:
+    trial: TrialSettings,
+    on_step: OnStep,
+    state: State,
+) -> TrainingHistory[DualEval]:
     """Train one pair of towers.
 
     Args:
         tables: `tower_triplets`.
         validation_sample: for evaluation.
         towers: settings and initial encoder.
-        tried: learning rate, τ and seed.
-        tell: progress callback.
-        state: stores checkpoints; None: none.
+        trial: learning rate, τ and seed.
+        on_step: progress callback.
+        state: stores checkpoints.
     """
-    from darklode.pipeline.towers.dual.training import DualTrial, train_towers
-    from darklode.pipeline.towers.dual.triplet_batches import Stream
-    from darklode.pipeline.train.fit.loop import deterministic
+    from darklode.pipeline.towers.dual.training import train_towers
+    from darklode.pipeline.towers.dual.triplet_batches import TripletStream
+    from darklode.pipeline.train.fit.determinism import deterministic
 
-    dual, adapt, beginning = towers
-    with deterministic(tried[2]):
-        pair, stream = initial_towers(tables, dual, adapt, beginning), Stream(tables, dual.batch, tried[2])
-        return train_towers(stream, validation_sample, pair, dual, DualTrial(*tried), tell, state)
+    dual, adapt, inputs = towers
+    with deterministic(trial.seed):
+        pair, stream = initial_towers(tables, dual, adapt, inputs), TripletStream(tables, dual.batch, trial.seed)
+        return train_towers(stream, validation_sample, pair, dual, trial, on_step, state)
 
 
-def initial_towers(tables: Tables, dual: DualSettings, adapt: AdaptSettings, beginning: DualInputs) -> DualTowers:
+def initial_towers(tables: Tables, dual: DualSettings, adapt: AdaptSettings, inputs: DualInputs) -> DualTowers:
     """The towers at the start of a trial; projections are initialized from the first triplets."""
-    pair = beginning.open(dual, adapt)
-    first = next(tables.batches(TOWER_TRIPLETS.name, ["query", "title", "content"], FIRST))
+    pair = inputs.open(dual, adapt)
+    first = next(tables.batches(TOWER_TRIPLETS.name, ["query", "title", "content"], N_INITIALIZATION_TRIPLETS))
     texts = pc.binary_join_element_wise(first["title"], first["content"], "\n", null_handling="skip")
     pair.initialize(texts.to_pylist(), first["query"].to_pylist())
     return pair
@@ -181,7 +178,7 @@ def validation_sample_of(
     """
     from darklode.pipeline.towers.dual.training import ValidationSample
 
-    parameters = {"seed": str(seed), "most": max_queries, "texts": TEXTS}
+    parameters = {"seed": str(seed), "most": max_queries, "texts": TEXTS_PER_QUERY}
     with tables.connect(OTHERS + ANSWERS) as connection:
         query_rows, answers, texts = (
             connection.sql(query, params={name: value for name, value in parameters.items() if f"${name}" in query})
@@ -190,9 +187,7 @@ def validation_sample_of(
             for query in (ASKED, ANSWERS, OTHERS)
         )
     if not query_rows.num_rows:
-        raise ArtifactError(
-            "no validation query has a positive to look at; raise split.validation_share and build again"
-        )
+        raise ArtifactError("no validation query has a positive; raise split.validation_share and build again")
     right = np.zeros((query_rows.num_rows, texts.num_rows), bool)
     rows = pc.index_in(answers["query_id"], query_rows["query_id"].combine_chunks())
     columns = pc.index_in(answers["text_id"], texts["text_id"].combine_chunks())
@@ -200,18 +195,18 @@ def validation_sample_of(
     return ValidationSample(query_rows["text"].to_pylist(), view(texts_of(sources, texts)).to_pylist(), right)
 
 
-def _write(output: Output, number: int, tried: tuple[float, float], course: MonitorHistory[DualEval]) -> None:
-    looks = [{"trial": number, **asdict(look)} for look in course.eval_points]
-    row = {"trial": number, "learning_rate": tried[0], "temperature": tried[1]}
-    row |= {"step": course.step, "validation": course.last_eval.validation}
-    output.write(DUAL_LOG.name, pa.Table.from_pylist(looks, schema=DUAL_LOG.schema))
+def _write(output: Output, number: int, trial: TrialSettings, history: TrainingHistory[DualEval]) -> None:
+    points = [{"trial": number, **asdict(point)} for point in history.eval_points]
+    row = {"trial": number, "learning_rate": trial.rate, "temperature": trial.temperature}
+    row |= {"step": history.step, "validation": history.best_point.validation}
+    output.write(DUAL_LOG.name, pa.Table.from_pylist(points, schema=DUAL_LOG.schema))
     output.write(DUAL_TRIALS.name, pa.Table.from_pylist([row], schema=DUAL_TRIALS.schema))
-    output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best_weights))
+    output.write(ADAPTER_WEIGHTS.name, as_rows(number, history.best_weights))
 
 
-def best_towers(tables: Tables, beginning: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> DualTowers:
+def best_towers(tables: Tables, inputs: DualInputs, dual: DualSettings, adapt: AdaptSettings) -> DualTowers:
     """The towers of the best trial at its best evaluation; the first one wins ties."""
     best_trial = tables.sql("FROM dual_trials ORDER BY validation DESC, trial LIMIT 1")["trial"][0].as_py()
-    towers = beginning.open(dual, adapt)
+    towers = inputs.open(dual, adapt)
     towers.restore(from_rows(tables.sql("FROM adapter_weights WHERE trial = $1 ORDER BY tensor, row", [best_trial])))
     return towers

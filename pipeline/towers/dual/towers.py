@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_model
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts, with_prompt
 from darklode.pipeline.towers.dual import decoder
@@ -19,10 +20,10 @@ from darklode.pipeline.towers.dual.prompt import DecoderPrompt
 from darklode.pipeline.towers.dual.views import Features, document_features, mean_of
 from darklode.pipeline.towers.initialization import fit_linear_map, unit
 from darklode.pipeline.towers.student import keep_layers
-from darklode.pipeline.train.fit.distributed import mine
+from darklode.pipeline.train.fit.distributed import own_device
 from darklode.pipeline.train.fit.trainable_encoder import add_lora, trainable
-from darklode.pipeline.train.fit.weights import Floats, Weights
 from darklode.pipeline.train.release.folder import modules
+from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings, View
 
@@ -48,14 +49,14 @@ class TwoTowerModel(nn.Module):
         queries = self.query(dict(features[0]))["sentence_embedding"]
         document_features = dict(features[1])
         masks: dict[str, Tensor] = {name: document_features.pop(f"{name}_mask") for name in ("title", "content")}
-        every = masks["title"] | masks["content"]
+        any_mask = masks["title"] | masks["content"]
         token_features, view_vectors, view_masks = (
             self.document[POOLING](self.document[TRANSFORMER](document_features)),
             [],
             [],
         )
         for view in self._views:
-            mask = masks.get(view, every)
+            mask = masks.get(view, any_mask)
             pooled = (
                 mean_of(token_features["token_embeddings"], mask)
                 if view in masks
@@ -93,28 +94,28 @@ class DualTowers:
         loaded = self._load_tower(name)
         if name == "query" and dual.layers:
             keep_layers(loaded[TRANSFORMER].auto_model, dual.layers)
-        has, dimensions = self._pool(loaded, ["dimensions"], queries=True).shape[1], dual.nested[-1]
-        if dimensions > has:
-            raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {has} numbers")
-        projection = modules().Dense(has, dimensions, bias=False, activation_function=nn.Identity())
+        n_pooled, dimensions = self._pool(loaded, ["dimensions"], queries=True).shape[1], dual.nested[-1]
+        if dimensions > n_pooled:
+            raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {n_pooled} numbers")
+        projection = modules().Dense(n_pooled, dimensions, bias=False, activation_function=nn.Identity())
         parts = [loaded[TRANSFORMER], loaded[POOLING], projection]
-        made: Any = SentenceTransformer(modules=parts, device=str(loaded.device))
-        made.default_prompt_name = None
+        tower: Any = SentenceTransformer(modules=parts, device=str(loaded.device))
+        tower.default_prompt_name = None
         how = adapt.model_copy(update={"method": dual.method})
         if dual.method == "lora":
-            self._lora.append(add_lora(made[TRANSFORMER].auto_model, how))
-        learned = trainable(made[TRANSFORMER].auto_model, how) | {"projection": projection.linear.weight}
+            self._lora.append(add_lora(tower[TRANSFORMER].auto_model, how))
+        learned = trainable(tower[TRANSFORMER].auto_model, how) | {"projection": projection.linear.weight}
         self.trained |= {f"{name}.{parameter_name}": parameter for parameter_name, parameter in learned.items()}
-        for module in made.modules():
+        for module in tower.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
-        return made
+        return tower
 
     def _load_tower(self, name: str) -> Any:
         """Load the encoder; a causal model gets the prompt."""
         from sentence_transformers import SentenceTransformer
 
-        loaded: Any = load_model(self.settings, mine(devices(self.settings.device)))
+        loaded: Any = load_model(self.settings, own_device(devices(self.settings.device)))
         if not decoder.is_causal(loaded):
             return loaded
         if name == "query":
@@ -122,7 +123,7 @@ class DualTowers:
         self._reader = decoder.PromptedReader.from_model(loaded, DecoderPrompt.load(self._dual.prompt))
         return SentenceTransformer(modules=self._reader.parts, device=str(loaded.device))
 
-    def checkpoint(self) -> None:
+    def enable_gradient_checkpointing(self) -> None:
         """Gradient checkpointing per layer."""
         for tower in (self.query, self.document):
             model = tower[TRANSFORMER].auto_model
@@ -138,8 +139,7 @@ class DualTowers:
         variance.
 
         The towers then start near their encoder; random projections would lose it. The projection of a query tower with
-        fewer
-        layers starts as the linear map from its vectors to those of the full encoder.
+        fewer layers starts as the linear map from its vectors to those of the full encoder.
 
         Args:
             texts: document texts without prompt.

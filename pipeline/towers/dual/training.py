@@ -15,14 +15,17 @@ from torch import Tensor, nn
 
 from darklode.pipeline.towers.checkpoint import Checkpoints, CheckpointStore, NoCheckpoints
 from darklode.pipeline.towers.distillation import adamw, schedule
-from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard_margin
 from darklode.pipeline.towers.dual.towers import DualTowers
-from darklode.pipeline.towers.dual.triplet_batches import Stream, allowed_pairs
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, Tell, TrainingMonitor, format_loss
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream, allowed_pairs
 from darklode.pipeline.train.fit import library_trainer
+from darklode.pipeline.train.fit.progress import format_loss
+from darklode.pipeline.train.fit.trial import KeepBestWeights, ReportProgress, TrainingHistory, Trial, TrialCallback
+from darklode.pipeline.train.types import OnStep
 from darklode.schemas.towers import DualSettings
 
-LOOKS = 10
+N_EVALUATIONS = 10
 """Evaluations per trial, besides the one before the first step."""
 
 
@@ -61,65 +64,50 @@ class ValidationSample:
         return float((1 / (1 + ((scores >= best_positive) & ~self.right).sum(axis=1))).mean())
 
 
-@dataclass(frozen=True)
-class DualTrial:
-    """Settings of a trial.
-
-    Attributes:
-        rate: peak learning rate; linear warm-up over a tenth of the steps, then linear decay to 0.
-        temperature: τ.
-        seed: of the order of triplets.
-    """
-
-    rate: float
-    temperature: float
-    seed: int
-
-
 def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
-    stream: Stream,
+    stream: TripletStream,
     sample: ValidationSample,
     towers: DualTowers,
     dual: DualSettings,
-    trial: DualTrial,
-    tell: Tell,
+    trial_settings: TrialSettings,
+    on_step: OnStep,
     checkpoint_store: CheckpointStore | None = None,
-) -> MonitorHistory[DualEval]:
+) -> TrainingHistory[DualEval]:
     """Train both towers with the trainer of sentence-transformers.
 
     Under torchrun each process encodes its share of every batch, and in-batch negatives are gathered over all
-    processes; the
-    steps equal those of a single process.
+    processes; the steps equal those of a single process.
 
     Args:
         stream: the triplets.
         sample: for evaluation.
         towers: trained in place.
         dual: views, losses and steps.
-        trial: rate, τ and seed.
-        tell: progress callback, receives steps done and a message.
+        trial_settings: rate, τ and seed.
+        on_step: progress callback.
         checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """
     if dual.checkpointing:
-        towers.checkpoint()
-    optimiser = adamw(towers.parameters(), trial.rate)
-    rates = schedule(optimiser, dual.steps)
-    watch = _DualMonitor(
-        sample, towers, dual, tell, Checkpoints(checkpoint_store or NoCheckpoints(), towers, (optimiser, rates))
+        towers.enable_gradient_checkpointing()
+    optimizer = adamw(towers.parameters(), trial_settings.rate)
+    rates = schedule(optimizer, dual.steps)
+    checkpoints = Checkpoints(checkpoint_store or NoCheckpoints(), towers, (optimizer, rates))
+    trial = DualTrial(sample, towers, dual.steps, on_step, checkpoints, keep_last=trial_settings.keep_last)
+    trial.first_step = checkpoints.resume(trial.history, DualEval)
+    stream.skip(trial.first_step)
+    training = library_trainer.LibraryTraining(
+        n_rows=stream.slots,
+        collator=DualCollator(stream, towers),
+        loss=DualLoss(towers.model, stream, dual, trial_settings.temperature, trial.losses),
+        batches=stream,
+        batch_setting="dual.batch",
+        optimizer=optimizer,
+        schedule=rates,
+        seed=trial_settings.seed,
+        report_to=dual.report_to,
     )
-    done = watch.resume(DualEval)
-    stream.skip(done)
-    training = library_trainer.Training(
-        stream.slots,
-        DualCollator(stream, towers),
-        DualLoss(towers.model, stream, dual, trial.temperature, watch.losses),
-        lambda step: watch.evaluate_step(done + step),
-        optimiser,
-        rates,
-    )
-    steps = library_trainer.BatchSteps(dual.steps - done, stream, "dual.batch", trial.seed, dual.report_to)
-    library_trainer.fit(towers.model, steps, training)
-    return watch.course
+    library_trainer.fit(towers.model, trial, training)
+    return trial.history
 
 
 class DualCollator:
@@ -127,7 +115,7 @@ class DualCollator:
 
     valid_label_columns = ("label",)
 
-    def __init__(self, stream: Stream, towers: DualTowers) -> None:
+    def __init__(self, stream: TripletStream, towers: DualTowers) -> None:
         self._stream, self._towers = stream, towers
 
     def __call__(self, rows: list[dict[str, int]]) -> dict[str, Tensor]:
@@ -155,7 +143,7 @@ class DualLoss(nn.Module):
     """L^con + α L^hard (ScalingNote, Eq. 12) over the batches of all processes, outside of mixed precision."""
 
     def __init__(
-        self, model: Any, stream: Stream, dual: DualSettings, temperature: float, losses: list[Tensor]
+        self, model: Any, stream: TripletStream, dual: DualSettings, temperature: float, losses: list[Tensor]
     ) -> None:
         super().__init__()
         self.model, self._stream, self._dual, self._temperature = model, stream, dual, temperature
@@ -168,7 +156,7 @@ class DualLoss(nn.Module):
             batch = self._gather_batch(queries.float(), documents.float(), has_view, labels)
             parts = (
                 contrastive(batch, self._dual.nested, self._temperature),
-                hard(batch, self._dual.nested, self._dual.margin),
+                hard_margin(batch, self._dual.nested, self._dual.margin),
             )
         self._losses.append(torch.stack([part.detach() for part in parts]))
         return parts[0] + self._dual.margin_weight * parts[1]
@@ -186,8 +174,7 @@ def gather(values: Tensor, dim: int = 0) -> Tensor:
     """Concatenate the values of all processes.
 
     Each process keeps gradients of its own values only, multiplied by the number of processes: the mean over processes
-    that
-    DistributedDataParallel takes is then the gradient of the whole batch.
+    that DistributedDataParallel takes is then the gradient of the whole batch.
     """
     if not processes.is_initialized():
         return values
@@ -198,23 +185,37 @@ def gather(values: Tensor, dim: int = 0) -> Tensor:
     parts = [torch.empty_like(local_values) for _ in range(count)]
     processes.all_gather(parts, local_values)
     gathered_parts = [part.to(values.dtype) for part in parts]
-    own = values.clone()
-    if own.requires_grad:
-        own.register_hook(lambda gradient: gradient * count)  # type: ignore[no-untyped-call]
-    gathered_parts[processes.get_rank()] = own
+    own_part = values.clone()
+    if own_part.requires_grad:
+        own_part.register_hook(lambda gradient: gradient * count)  # type: ignore[no-untyped-call]
+    gathered_parts[processes.get_rank()] = own_part
     return torch.cat(gathered_parts, dim)
 
 
-class _DualMonitor(TrainingMonitor[DualEval]):
+class DualTrial(Trial[DualEval]):
     """Evaluates how high validation queries rank their positives."""
 
     def __init__(
-        self, sample: ValidationSample, towers: DualTowers, dual: DualSettings, tell: Tell, checkpoints: Checkpoints
+        self,
+        sample: ValidationSample,
+        towers: DualTowers,
+        steps: int,
+        on_step: OnStep,
+        checkpoints: Checkpoints,
+        *,
+        keep_last: bool,
     ) -> None:
-        super().__init__(dual.steps, LOOKS, checkpoints, tell)
+        callbacks: list[TrialCallback] = [KeepBestWeights(), checkpoints, ReportProgress(on_step, format_dual)]
+        super().__init__(steps, max(1, steps // N_EVALUATIONS), towers, callbacks, keep_last=keep_last)
         self._sample, self._towers = sample, towers
 
-    def evaluate(self, step: int, first: float | None, second: float | None) -> tuple[DualEval, str]:
-        validation_score = self._sample.score(self._towers)
-        message = f"L^con {format_loss(first, 3)}, L^hard {format_loss(second, 3)}, validation {validation_score:.4f}"
-        return DualEval(step, first, second, validation_score), message
+    def evaluate(self, step: int) -> DualEval:
+        mean_contrastive, mean_margin = self.mean_losses(2)
+        return DualEval(step, mean_contrastive, mean_margin, self._sample.score(self._towers))
+
+
+def format_dual(points: Sequence[DualEval]) -> str:
+    """The last evaluation as a progress line."""
+    last = points[-1]
+    losses = f"L^con {format_loss(last.contrastive, 3)}, L^hard {format_loss(last.margin, 3)}"
+    return f"{losses}, validation {last.validation:.4f}"

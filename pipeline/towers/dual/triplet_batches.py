@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.artifacts.stage import Part
-from darklode.pipeline.train.data.vectors import Ints
+from darklode.pipeline.base.types import Ints
 from darklode.schemas.tower_tables import TOWER_TRIPLETS
 
-HELD = 4
+N_BUFFERED = 4
 """Batches whose rows are kept, because the trainer prefetches one."""
 
 
-class Stream:
+class TripletStream:
     """Batches of triplets; parts and the rows within a part are shuffled in each pass.
 
     Each kept row has a slot from 0 to `slots` − 1, by which it is addressed; slots are reused by later batches.
@@ -33,8 +33,8 @@ class Stream:
         self._tables, self._seed = tables, seed
         self._parts = _mix_parts(tables)
         self.size = min(batch, tables.rows(TOWER_TRIPLETS.name))
-        self.slots = HELD * self.size
-        self._buffer: list[pa.Table | None] = [None] * HELD
+        self.slots = N_BUFFERED * self.size
+        self._buffer: list[pa.Table | None] = [None] * N_BUFFERED
         self._next, self._skipped, self._batches = 0, 0, self._cut()
 
     def skip(self, batches: int) -> None:
@@ -43,7 +43,7 @@ class Stream:
 
     def next(self) -> Ints:
         """The slots of the next batch."""
-        slot = self._next % HELD
+        slot = self._next % N_BUFFERED
         self._buffer[slot] = next(self._batches)
         self._next += 1
         return np.arange(slot * self.size, (slot + 1) * self.size)

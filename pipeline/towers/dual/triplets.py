@@ -96,7 +96,7 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSou
         output.progress(number + 1, len(sources))
     counts = output.so_far(TOWER_TRIPLETS.name).sql(COUNTS).to_pylist()[0]
     if not counts["rows"]:
-        raise ArtifactError("the runs have no triplet of a train query to learn from; build or mine them to the end")
+        raise ArtifactError("the runs have no triplet of a train query; finish building or mining them")
     learned = tables.sql("SELECT count(*) AS n FROM adaptation_labels WHERE learned")["n"][0].as_py()
     n_dropped = learned - counts["rows"]
     dropped = {"no triplet of the pair": n_dropped} if n_dropped else {}

@@ -1,1 +1,1 @@
-"""Training data as arrays: queries, labels, text vectors and hard negatives."""
+"""Training data as arrays: base encoder, queries, labels, text vectors and hard negatives."""

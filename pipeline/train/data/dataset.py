@@ -1,4 +1,4 @@
-"""Training data as arrays: queries by row, texts by position in the index, labels as sorted (query, position) keys."""
+"""Training data as arrays: queries by row, texts by position in the index."""
 
 from __future__ import annotations
 
@@ -12,82 +12,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Tables
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.evaluate.measures import compute_measures
-from darklode.pipeline.train.data.vectors import Floats, FrozenIndex, Ints, spans
+from darklode.pipeline.train.data.labels import Labels, Probabilities
+from darklode.pipeline.train.data.vectors import FrozenIndex, concat_ranges
 
 MEASURE = "nDCG@10"
 DEPTH = 10
-
-
-@dataclass(frozen=True)
-class Labels:
-    """A set of (query, position) pairs with the same label.
-
-    Attributes:
-        keys: `query * n_positions + position`, ascending and unique; lookups use binary search.
-        n_positions: number of texts in the index.
-    """
-
-    keys: Ints
-    n_positions: int
-
-    @classmethod
-    def from_pairs(cls, query: Ints, position: Ints, n_positions: int) -> Labels:
-        return cls(np.unique(query * n_positions + position), n_positions)
-
-    def contains(self, query: Ints, position: Ints) -> NDArray[np.bool_]:
-        """Whether each pair is in the set; `query` and `position` are broadcast."""
-        wanted_keys = query * self.n_positions + position
-        if not len(self.keys):
-            return np.zeros(wanted_keys.shape, bool)
-        index = np.minimum(np.searchsorted(self.keys, wanted_keys), len(self.keys) - 1)
-        return np.asarray(self.keys[index] == wanted_keys)
-
-    def select(self, query_rows: Ints) -> Labels:
-        """The pairs of some queries, renumbered by their order in `query_rows`."""
-        return Labels.from_pairs(*self.positions(query_rows), self.n_positions)
-
-    def positions(self, query: Ints) -> tuple[Ints, Ints]:
-        """All pairs of some queries: index into `query`, and position; a query listed twice is returned twice."""
-        low, high = (np.searchsorted(self.keys, (query + more) * self.n_positions) for more in (0, 1))
-        return np.repeat(np.arange(len(query)), high - low), self.keys[spans(low, high)] % self.n_positions
-
-
-@dataclass(frozen=True)
-class Probabilities:
-    """Judge probabilities of (query, position) pairs.
-
-    Attributes:
-        pairs: the pairs with a probability.
-        values: 0 to 1, in the order of `pairs.keys`.
-    """
-
-    pairs: Labels
-    values: Floats
-
-    @classmethod
-    def from_pairs(cls, query: Ints, position: Ints, values: Floats, n_positions: int) -> Probabilities:
-        """From pairs in any order. NaN values are dropped; of several values for a pair the largest is used."""
-        not_null = np.flatnonzero(~np.isnan(values))
-        keys = query[not_null] * n_positions + position[not_null]
-        order = np.lexsort((-values[not_null], keys))
-        unique_keys, first = np.unique(keys[order], return_index=True)
-        return cls(Labels(unique_keys, n_positions), values[not_null][order][first].astype(np.float32))
-
-    def select(self, query_rows: Ints) -> Probabilities:
-        """The values of some queries, renumbered by their order in `query_rows`."""
-        query, position = self.pairs.positions(query_rows)
-        return Probabilities.from_pairs(
-            query, position, self.look_up(query_rows[query], position), self.pairs.n_positions
-        )
-
-    def look_up(self, query: Ints, position: Ints) -> Floats:
-        """Probability of each pair, NaN if unknown; `query` and `position` are broadcast."""
-        wanted_keys = query * self.pairs.n_positions + position
-        values = np.full(wanted_keys.shape, np.nan, np.float32)
-        is_known = self.pairs.contains(query, position)
-        values[is_known] = self.values[np.searchsorted(self.pairs.keys, wanted_keys[is_known])]
-        return values
 
 
 class QueryEncoder(Protocol):
@@ -142,14 +73,12 @@ class QuerySet:
         return len(self.ids)
 
     def take(self, rows: Ints) -> QuerySet:
-        """Some of them."""
         ids, groups = self.ids.take(pa.array(rows)), None if self.groups is None else self.groups.take(pa.array(rows))
         labels = self.labels.filter(pc.is_in(self.labels["query_id"], ids))
         texts = [self.texts[row] for row in rows.tolist()]
         return QuerySet(ids, self.vectors[rows], self.index[rows], labels, texts, groups)
 
     def concat(self, other: QuerySet) -> QuerySet:
-        """These, then others."""
         return QuerySet(
             pa.concat_arrays([self.ids, other.ids]),
             np.concatenate([self.vectors, other.vectors]),
@@ -160,32 +89,32 @@ class QuerySet:
         )
 
     def positives(self, frozen: FrozenIndex) -> tuple[Ints, Ints]:
-        """Number of the query and position of the text of each pair that is labelled as relevant."""
+        """Query index and text position of each relevant pair."""
         rows = self.labels.filter(pc.greater(self.labels["relevance"], 0))
-        query, row = self.places(frozen, rows)
+        query, row = self.label_rows(frozen, rows)
         return query, frozen.position_of[row]
 
-    def places(self, frozen: FrozenIndex, labels: pa.Table) -> tuple[Ints, Ints]:
-        """Number of each label's query, and row of its text."""
+    def label_rows(self, frozen: FrozenIndex, labels: pa.Table) -> tuple[Ints, Ints]:
+        """Query index and text row of each label."""
         texts = frozen.texts["text_id"].combine_chunks()
         query, row = pc.index_in(labels["query_id"], self.ids), pc.index_in(labels["text_id"], texts)
         return query.to_numpy().astype(np.int64), row.to_numpy().astype(np.int64)
 
     def ranking(self, frozen: FrozenIndex, vectors: Floats, depth: int) -> pa.Table:
-        """What these vectors find: query_id, rank, text_id and score, query by query, best first."""
+        """Exact search with query vectors: query_id, rank, text_id and score, query by query, best first."""
         positions, scores = frozen.search(vectors, self.index, depth)
         query, rank = np.nonzero(positions >= 0)
         return self._lists(frozen, query, positions[query, rank]).append_column("score", pa.array(scores[query, rank]))
 
     def ndcg(self, frozen: FrozenIndex, vectors: Floats) -> float:
-        """nDCG@10 of what these vectors find, as training searches for it; NaN where there are no queries."""
+        """nDCG@10 of query vectors, by the fast search of training; NaN without queries."""
         if not len(self):
             return float("nan")
         lists = self._lists(frozen, *frozen.rows_of(frozen.nearest(vectors, self.index, DEPTH)[0]))
         return float(compute_measures([lists], self.labels, self.ids.to_pylist(), [MEASURE]).mean())
 
     def _lists(self, frozen: FrozenIndex, query: Ints, row: Ints) -> pa.Table:
-        """Rankings of rows of texts, which stand query by query, best first."""
+        """Rankings of text rows, given query by query, best first."""
         starts = np.searchsorted(query, np.arange(len(self)))
         rank = np.arange(len(query)) - starts[query] + 1
         columns = {"query_id": self.ids.take(pa.array(query)), "rank": rank.astype(np.int32)}
@@ -194,19 +123,19 @@ class QuerySet:
 
 @dataclass(frozen=True)
 class Task:
-    """What training needs.
+    """The data of a training trial. Queries are addressed by their index in `train`, texts by their position.
 
     Attributes:
-        frozen: the texts' vectors.
-        train: the queries to learn from; their numbers are places in it.
-        validation: those to choose on.
-        pair_query: query of each pair of query and positive, ascending.
+        frozen: the text vectors.
+        train: training queries.
+        validation: queries to evaluate and select on.
+        pair_query: query of each training pair, ascending.
         pair_position: its positive.
-        labels: all positives of the train queries, learned from or not.
-        refused: texts that are labelled as not relevant.
-        siblings: other texts of a positive's document; None where they may be negatives.
-        probabilities: the judge's probabilities; None: there is none.
-        is_complete: a trial goes to its last step and keeps what it has then, whatever validation says.
+        labels: all positives of the train queries, trained on or not.
+        non_relevant: texts labelled as not relevant.
+        siblings: other texts of a positive's document; None if they may be negatives.
+        probabilities: judge probabilities; None if there are none.
+        keep_last: train to the last step and keep the last weights, whatever the validation score.
     """
 
     frozen: FrozenIndex
@@ -215,13 +144,13 @@ class Task:
     pair_query: Ints
     pair_position: Ints
     labels: Labels
-    refused: Labels
+    non_relevant: Labels
     siblings: Labels | None
     probabilities: Probabilities | None = None
-    is_complete: bool = False
+    keep_last: bool = False
 
     def with_queries(self, query_rows: Ints) -> Task:
-        """The same with some of the train queries alone."""
+        """The task with some of the train queries only."""
         number = np.full(len(self.train), -1)
         number[query_rows] = np.arange(len(query_rows))
         query = number[self.pair_query]
@@ -231,21 +160,21 @@ class Task:
             pair_query=query[query >= 0],
             pair_position=self.pair_position[query >= 0],
             labels=self.labels.select(query_rows),
-            refused=self.refused.select(query_rows),
+            non_relevant=self.non_relevant.select(query_rows),
             siblings=self.siblings and self.siblings.select(query_rows),
             probabilities=self.probabilities and self.probabilities.select(query_rows),
         )
 
     def from_training_pairs(self, query: Ints, position: Ints) -> Task:
-        """The same with these pairs for labels and nothing else."""
+        """The task with these pairs as its only labels."""
         n, none = len(self.frozen), np.empty(0, np.int64)
-        labels, refused = Labels.from_pairs(query, position, n), Labels.from_pairs(none, none, n)
+        labels, non_relevant = Labels.from_pairs(query, position, n), Labels.from_pairs(none, none, n)
         return replace(
             self,
             pair_query=query,
             pair_position=position,
             labels=labels,
-            refused=refused,
+            non_relevant=non_relevant,
             siblings=None,
             probabilities=None,
         )
@@ -255,21 +184,21 @@ class Task:
         """From the tables of `adaptation_pairs`."""
         train, validation = (QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation"))
         rows = train.labels.combine_chunks()
-        query, row = train.places(frozen, rows)
+        query, row = train.label_rows(frozen, rows)
         position, n = frozen.position_of[row], len(frozen)
         right = rows["relevance"].to_numpy() > 0
         learned = np.asarray(rows["learned"].to_numpy(zero_copy_only=False), bool)
         pairs = np.unique(np.column_stack([query[learned], position[learned]]), axis=0)
         labels = Labels.from_pairs(query[right], position[right], n)
-        refused = Labels.from_pairs(query[~right], position[~right], n)
+        non_relevant = Labels.from_pairs(query[~right], position[~right], n)
         siblings = None if same_document else _same_document(frozen, query[right], row[right])
         values = rows["probability"].to_numpy(zero_copy_only=False).astype(np.float32)
         probabilities = Probabilities.from_pairs(query, position, values, n)
-        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], labels, refused, siblings, probabilities)
+        return cls(frozen, train, validation, pairs[:, 0], pairs[:, 1], labels, non_relevant, siblings, probabilities)
 
 
 def _same_document(frozen: FrozenIndex, query: Ints, row: Ints) -> Labels:
-    """All texts of the documents that hold these positives."""
+    """All texts of the documents of these positives."""
     texts = frozen.texts
     names = pc.binary_join_element_wise(pc.cast(texts["index"], pa.string()), texts["doc_id"], "\x00").combine_chunks()
     document = names.dictionary_encode().indices.to_numpy().astype(np.int64)
@@ -278,5 +207,5 @@ def _same_document(frozen: FrozenIndex, query: Ints, row: Ints) -> Labels:
     pairs = np.unique(np.column_stack([query, document[row]]), axis=0)
     low, high = starts[pairs[:, 1]], starts[pairs[:, 1] + 1]
     return Labels.from_pairs(
-        np.repeat(pairs[:, 0], high - low), frozen.position_of[order[spans(low, high)]], len(frozen)
+        np.repeat(pairs[:, 0], high - low), frozen.position_of[order[concat_ranges(low, high)]], len(frozen)
     )

@@ -64,8 +64,8 @@ def prefetch_vectors(encoding: Encoding, hashes: pa.ChunkedArray, spread: Spread
     if shards is not None and (shards.find(keys_of(hashes)) >= 0).all():
         return
     starts = range(0, len(hashes), SHARD_ROWS)
-    every = [replace(encoding, first=first, last=min(first + SHARD_ROWS, len(hashes))) for first in starts]
-    for pieces in spread(encode, every):
+    shards_to_encode = [replace(encoding, first=first, last=min(first + SHARD_ROWS, len(hashes))) for first in starts]
+    for pieces in spread(encode, shards_to_encode):
         for _ in pieces:
             pass
 

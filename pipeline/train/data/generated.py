@@ -52,7 +52,7 @@ class GeneratedQueries:
         rows = pc.index_in(queries["content_hash"], texts["content_hash"].combine_chunks())
         queries, has_row = queries.filter(pc.is_valid(rows)), rows.drop_null().to_numpy().astype(np.int64)
         if not queries.num_rows:
-            raise ArtifactError(f"{self.run.store.url} holds no query for a text of the runs")
+            raise ArtifactError(f"{self.run.store.url} contains no query for a text of the runs")
         query_texts = queries["query"].to_pylist()
         ids = queries["query_id"].combine_chunks().cast(pa.string())
         index = texts["index"].to_numpy()[has_row]

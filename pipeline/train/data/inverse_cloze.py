@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.segmentation import longest_sentence
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.sources import texts_of
-from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+from darklode.pipeline.train.data.vectors import FrozenIndex
 
 
 def inverse_cloze(base: BaseEncoder, frozen: FrozenIndex) -> Callable[[Task, int], Task]:
@@ -22,7 +23,7 @@ def inverse_cloze(base: BaseEncoder, frozen: FrozenIndex) -> Callable[[Task, int
     Source: Lee, Chang and Toutanova 2019 (ORQA), which removes nine of ten sentences.
     """
 
-    def taught(task: Task, seed: int) -> Task:
+    def build_task(task: Task, seed: int) -> Task:
         draws = np.random.default_rng([seed, 3])
         rows = np.sort(draws.permutation(frozen.texts.num_rows)[: len(task.train)])
         passages = texts_of(base.sources, frozen.texts.take(pa.array(rows)))["text"].to_pylist()
@@ -36,4 +37,4 @@ def inverse_cloze(base: BaseEncoder, frozen: FrozenIndex) -> Callable[[Task, int
             np.arange(len(pseudo_queries)), frozen.position_of[rows[has_sentence]]
         )
 
-    return taught
+    return build_task

@@ -11,14 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from darklode.pipeline.base.types import Floats, Ints, Keys
 from darklode.pipeline.retrieve.retrievers.topk import floor_of, from_rank_keys, pad_rows, rank_keys
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 
 TEXTS = 4096
 QUERIES = 4096

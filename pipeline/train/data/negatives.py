@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from darklode.pipeline.base.types import Floats, Ints
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.data.vectors import Floats, Ints
 from darklode.schemas.adaptation import AdaptSettings
 
 DEPTH = 100
@@ -52,10 +52,8 @@ def mine_negatives(task: Task, vectors: Floats, settings: AdaptSettings) -> Nega
     """Mine negatives for the train queries by one exact search.
 
     Texts labelled as not relevant come first, then texts with a score below s⁺ − |s⁺|·margin, where s⁺ is the
-    positive's
-    score. A known positive is never a negative, even if it is not trained on, nor is another chunk of its document
-    unless
-    configured. Slots without a candidate stay empty.
+    positive's score. A known positive is never a negative, even if it is not trained on, nor is another chunk of its
+    document unless configured. Slots without a candidate stay empty.
 
     Args:
         task: queries, positives and labels.
@@ -70,7 +68,7 @@ def mine_negatives(task: Task, vectors: Floats, settings: AdaptSettings) -> Nega
     bad = (positions < 0) | task.labels.contains(query, positions)
     if task.siblings is not None:
         bad |= task.siblings.contains(query, positions)
-    judged = task.refused.contains(query, positions) & ~bad
+    judged = task.non_relevant.contains(query, positions) & ~bad
     blocks = []
     for start in range(0, len(task.pair_query), _PAIRS):
         pairs = slice(start, start + _PAIRS)
@@ -95,10 +93,10 @@ def _take_first(
     depth = positions.shape[1]
     key = np.where(open_, np.arange(depth) + np.where(judged, 0, depth), 2 * depth)
     order = np.argsort(key, axis=1, kind="stable")[:, :n_wanted]
-    taken = np.take_along_axis(open_, order, axis=1)
-    first_positions = np.where(taken, np.take_along_axis(positions, order, axis=1), -1)
+    is_open = np.take_along_axis(open_, order, axis=1)
+    first_positions = np.where(is_open, np.take_along_axis(positions, order, axis=1), -1)
     missing = n_wanted - first_positions.shape[1]
-    labelled = np.take_along_axis(judged, order, axis=1) & taken
+    labelled = np.take_along_axis(judged, order, axis=1) & is_open
     return np.pad(first_positions, ((0, 0), (0, max(0, missing))), constant_values=-1), np.pad(
         labelled, ((0, 0), (0, max(0, missing)))
     )

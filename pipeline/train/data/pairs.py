@@ -68,8 +68,7 @@ def adaptation_pairs(
     """Collect one tenant's queries, labels and texts; splits are those of the runs.
 
     A train query that nearly duplicates a validation or test query of any run is dropped, and so is a validation query
-    near
-    a test query. A train query stays if one of its positives is trained on, any other query if it has a positive.
+    near a test query. A train query stays if one of its positives is trained on, any other query if it has a positive.
 
     Args:
         sources: the runs; ids of all but the first begin with `run N:`.
@@ -95,7 +94,7 @@ def adaptation_pairs(
     _write(output.so_far("adaptation_texts"), output, tenant, (queries, labels, learned))
     if not output.facts["train"]:
         raise ArtifactError(
-            "no query of the runs' train split has a positive to learn from; look at adapt.sources and "
+            "no query of the runs' train split has a training positive; check adapt.sources and "
             "adapt.min_probability, or build with more queries"
         )
 

@@ -187,10 +187,10 @@ def resolve_tenant(sources: list[TrainingSource], requested: str | None) -> str:
     """
     tenants = sorted({tenant for source in sources for tenant in source.tenants()})
     if not tenants:
-        raise ArtifactError("the runs have no triplets to learn from; build or mine them to the end")
+        raise ArtifactError("the runs have no training triplets; finish building or mining them")
     if requested is None and len(tenants) > 1:
         raise ArtifactError(
-            f"the runs hold the tenants {', '.join(tenants)}, and an adapter is one tenant's: --set adapt.tenant=NAME"
+            f"the runs contain the tenants {', '.join(tenants)}; an adapter belongs to one: --set adapt.tenant=NAME"
         )
     if requested is not None and requested not in tenants:
         raise ArtifactError(f"no run has triplets of the tenant {requested}; there are {', '.join(tenants)}")

@@ -27,7 +27,7 @@ HOLES = Stage("adapter_holes", 3, (*LABELLED, "test_rankings"), WRITES)
 COMPARED_HOLES = Stage("comparison_holes", 3, (*LABELLED, COMPARISON_LISTS.name), WRITES)
 
 DEPTH = 10
-AT_ONCE = 512
+BLOCK = 512
 """Pairs judged and recorded together."""
 
 # Those that any system ranks high first: a budget that ends early ends at one rank for all.
@@ -121,7 +121,7 @@ class UnjudgedJudges:
         }
         if phrases:
             raise MissingPart(
-                *(f"{phrase}; with --set adapt.judge_holes=0 no judge is asked" for phrase in sorted(phrases))
+                *(f"{phrase}; --set adapt.judge_holes=0 disables the judge" for phrase in sorted(phrases))
             )
 
     def judge(self, number: int, tenant: str) -> Judge:
@@ -138,8 +138,7 @@ def judge_unjudged(
 
     Texts of all systems are treated alike, by rank, until the budget is spent; each is judged by the judge of its run's
     labels. Unreadable verdicts stay unlabelled. A query moves to the part of shared positives if training learned from
-    a
-    text that is now judged relevant for it.
+    a text that is now judged relevant for it.
 
     Args:
         tables: of `adaptation_pairs`, and the lists.
@@ -178,14 +177,14 @@ def _judge_rows(rows: pa.Table, output: Output, judges: UnjudgedJudges) -> pa.Ta
         for number in sorted(pc.unique(rows["index"]).to_pylist()):
             index_rows = rows.filter(pc.equal(rows["index"], number)).sort_by([(name, "ascending") for name in ORDER])
             judges_used.append(judges.judge(number, index_rows["tenant"][0].as_py()))
-            for start in range(0, index_rows.num_rows, AT_ONCE):
-                block = _UnjudgedBlock(index_rows.slice(start, AT_ONCE), judges_used[-1], session, output)
+            for start in range(0, index_rows.num_rows, BLOCK):
+                block = _UnjudgedBlock(index_rows.slice(start, BLOCK), judges_used[-1], session, output)
                 tables_written.append(block.judge_block(f"{number}/{start}", judges.sources))
     output.facts |= judge_facts(judges_used)
     return pa.concat_tables(tables_written)
 
 
-NOBODY = UnjudgedJudges(())
+NO_JUDGES = UnjudgedJudges(())
 
 
 @dataclass(frozen=True)
@@ -216,10 +215,10 @@ class _UnjudgedBlock:
 
 def _pairs(rows: pa.Table, sources: Iterable[TrainingSource]) -> pa.Table:
     """The pairs in the columns that judges read."""
-    words = texts_of(list(sources), rows)
+    texts = texts_of(list(sources), rows)
     columns = {name: rows[name] for name in ("tenant", "query_id", "query", "query_hash")}
-    columns |= {name: words[name] for name in ("title", "heading", "text")}
-    columns |= {"chunk_id": rows["text_id"], "chunk_hash": words["content_hash"]}
+    columns |= {name: texts[name] for name in ("title", "heading", "text")}
+    columns |= {"chunk_id": rows["text_id"], "chunk_hash": texts["content_hash"]}
     return pa.table([columns[name] for name in PAIRS.names], schema=PAIRS).combine_chunks()
 
 

@@ -1,98 +1,26 @@
-"""The frozen side of adaptation: text vectors from the embedding cache, one index per run, and base vectors of
-queries.
-"""
+"""The frozen side of adaptation: text vectors from the embedding cache, one index per run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from darklode.pipeline.base.artifacts import Tables
-from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.base.memory.keys import keys_of
-from darklode.pipeline.base.memory.vectors import EmbeddingCache
-from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
-from darklode.pipeline.retrieve.encoders.deferred import Deferred
-from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.retrieve.encoders.caching import CachedQueries
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors, Vectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.train.data.nearest import nearest
-from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.pooling import VectorSettings
-from darklode.schemas.settings import CacheSettings
 
-if TYPE_CHECKING:
-    from darklode.pipeline.train.fit.warm_start import InitialMap
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-
-HELD = 1 << 28
+MAX_CACHED_BYTES = 1 << 28
 """Maximum bytes of text vectors kept in memory while an encoder is trained; larger sets stay memory-mapped."""
-
-
-@dataclass(frozen=True)
-class BaseEncoder:
-    """The encoder to adapt, with its cached vectors.
-
-    Attributes:
-        encoder: as configured.
-        cache: the embedding cache.
-        search: settings of the exact search.
-        sources: the runs; their texts are read only if a vector is missing.
-        start: where training starts from; None: the base itself.
-    """
-
-    encoder: EncoderKind
-    cache: CacheSettings
-    search: VectorSettings
-    sources: tuple[TrainingSource, ...]
-    start: InitialMap | None = None
-
-    @cached_property
-    def model(self) -> Deferred:
-        """Loaded once, and only if a vector is missing."""
-        return Deferred(self.encoder, self.cache.root)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Everything that can change a vector."""
-        begun = {"begun with": self.start.weights} if self.start else {}
-        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype} | begun
-
-    def queries(self, texts: Sequence[str]) -> Floats:
-        """Base vectors of queries, shape (len(texts), dimensions)."""
-        cache = EmbeddingCache(self.cache.root, self.cache.dtype)
-        return CachedQueries(self.model, cache)(texts)
-
-    def open(self, tables: Tables) -> FrozenIndex:
-        """Open the vectors of all texts of `adaptation_texts`."""
-        return self.index_of_texts(tables.read("adaptation_texts"))
-
-    def index_of_texts(self, texts: pa.Table) -> FrozenIndex:
-        """Open the vectors of rows of `adaptation_texts`; missing ones are encoded first."""
-        encoder, cache = self.model, EmbeddingCache(self.cache.root, self.cache.dtype)
-        tenant = texts["tenant"][0].as_py()
-        shards = cache.open(encoder.encoder_id)
-        if shards is None or (shards.find(keys_of(texts["content_hash"])) < 0).any():
-            for source in self.sources:
-                ensure_cached(encoder, cache, source.iterate_hashes(tenant))
-            shards = cache.open(encoder.encoder_id)
-        if shards is None:
-            raise ArtifactError(f"the vectors of {encoder.encoder_id} were pruned while they were in use; start again")
-        parts = [texts.filter(pc.equal(texts["index"], number)) for number in range(len(self.sources))]
-        indexes = [CachedVectors(shards, part["content_hash"]) for part in parts if part.num_rows]
-        ids = pa.concat_tables([part for part in parts if part.num_rows])
-        return FrozenIndex(indexes, ids, CachedQueries(encoder, cache), self.search)
 
 
 class FrozenIndex:
@@ -145,9 +73,9 @@ class FrozenIndex:
 
     @cached_property
     def _cached_vectors(self) -> Floats:
-        """All vectors, if they fit `HELD`: a training step gathers hundreds from random positions. None otherwise."""
-        few = len(self) * self.dimensions * 4 <= HELD
-        return self._read_stored(np.arange(len(self) if few else 0))
+        """All vectors if they fit into `MAX_CACHED_BYTES`, else none; a training step reads from random positions."""
+        fits = len(self) * self.dimensions * 4 <= MAX_CACHED_BYTES
+        return self._read_stored(np.arange(len(self) if fits else 0))
 
     def nearest(self, queries: Floats, of_index: NDArray[Any], depth: int) -> tuple[Ints, Floats]:
         """Nearest texts of each query in its own index, for training only: positions and scores.
@@ -171,7 +99,7 @@ class FrozenIndex:
         row_positions = positions[query, column]
         rows, starts = self._sharing
         low, high = starts[row_positions], starts[row_positions + 1]
-        return np.repeat(query, high - low), rows[spans(low, high)]
+        return np.repeat(query, high - low), rows[concat_ranges(low, high)]
 
     @cached_property
     def _sharing(self) -> tuple[Ints, Ints]:
@@ -207,7 +135,7 @@ class FrozenIndex:
         return rows, scores
 
 
-def spans(low: Ints, high: Ints) -> Ints:
+def concat_ranges(low: Ints, high: Ints) -> Ints:
     """Concatenated ranges from each `low` up to but excluding its `high`."""
     counts = high - low
     return np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())

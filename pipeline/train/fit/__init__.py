@@ -1,1 +1,1 @@
-"""Training: losses, heads, methods that train the encoder, the training loop, and selection on validation queries."""
+"""Training: losses, heads, adaptation methods, trials with callbacks, and selection on validation queries."""

@@ -20,13 +20,13 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
     from darklode.pipeline.train.fit.baselines import Baseline
-    from darklode.pipeline.train.fit.loop import Tell
     from darklode.pipeline.train.fit.methods import Method
     from darklode.pipeline.train.fit.model_selection import ValidationScore
-    from darklode.pipeline.train.fit.weights import Weights
+    from darklode.pipeline.train.types import Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 COMPARED = Stage("adapt_compare", 4, READS, (COMPARISON_LISTS.name,))
@@ -58,29 +58,29 @@ def compare(
     task = Task.from_tables(tables, frozen, same_document=settings.same_document)
     queries = QuerySet.from_tables(tables, frozen, "test")
     if not len(queries):
-        raise ArtifactError("no test query has a positive: nothing can be compared")
-    basis, words = key_of(*(tables.content(name) for name in READS), base.identity), Bm25Baseline(base, frozen)
+        raise ArtifactError("no test query has a positive, so methods cannot be compared")
+    basis, bm25 = key_of(*(tables.content(name) for name in READS), base.identity), Bm25Baseline(base, frozen)
     tenant = tables.read("adaptation_queries", ["tenant"])["tenant"][0].as_py()
     with output.unit("bounds", basis) as unit:
         if not unit.done:
-            for name, lists in reference_systems(queries, frozen, words).items():
+            for name, lists in reference_systems(queries, frozen, bm25).items():
                 _write(output, tenant, (name, 0), lists)
-    for rival in baselines(settings, methods, words):
-        for seed in range(seeds if rival.drawn else 1):
-            with output.unit(f"{rival.name}, seed {seed}", key_of(basis, seed)) as unit:
+    for baseline in baselines(settings, methods, bm25):
+        for seed in range(seeds if baseline.is_random else 1):
+            with output.unit(f"{baseline.name}, seed {seed}", key_of(basis, seed)) as unit:
                 if not unit.done:
-                    lists, unit.facts = _Baseline(rival, seed, base, output).fit_and_rank(task, queries)
-                    _write(output, tenant, (rival.name, seed), lists)
+                    lists, unit.facts = _SeededBaseline(baseline, seed, base, output).fit_and_rank(task, queries)
+                    _write(output, tenant, (baseline.name, seed), lists)
     rows = output.rows(COMPARISON_LISTS.name)
     output.facts["asked"] = sum(bool(unit["facts"]) for unit in output.units.values())
     output.count(FunnelStep(COMPARED.name, "test queries", len(queries), "places in lists", rows))
 
 
 @dataclass(frozen=True)
-class _Baseline:
+class _SeededBaseline:
     """A baseline with one seed."""
 
-    rival: Baseline
+    baseline: Baseline
     seed: int
     base: BaseEncoder
     output: Output
@@ -89,18 +89,19 @@ class _Baseline:
         """Rankings of the test queries by the selected model, and the facts of the selection."""
         from darklode.pipeline.train.fit.model_selection import folds
 
-        began, peak, parts = time.process_time(), PeakMemory(), folds(task, self.seed)
+        start_time, peak, parts = time.process_time(), PeakMemory(), folds(task, self.seed)
         method = self.method
-        choice = self._by_folds(task, parts) if parts else self._by_validation(task)
+        choice = self._select_on_folds(task, parts) if parts else self._select_on_validation(task)
         lists = self._lists(method, choice, task.frozen, queries)
+        chosen = f"{method.setting_name} {choice.setting:g} × {choice.score.share:g}"
         return lists, {
-            "system": self.rival.name,
+            "system": self.baseline.name,
             "seed": self.seed,
-            "chosen": f"{method.about} {choice.setting:g} × {choice.score.share:g}" if choice.score.share else "base",
+            "chosen": chosen if choice.score.share else "base",
             "reached": choice.score.value,
             "on_queries": choice.score.queries,
             "folds": len(parts) or None,
-            "seconds": round(time.process_time() - began, 1),
+            "seconds": round(time.process_time() - start_time, 1),
             "peak_mb": peak.megabytes(),
             "trained": sum(tensor.size for tensor in choice.weights.values()),
         }
@@ -115,22 +116,30 @@ class _Baseline:
     @property
     def method(self) -> Method:
         """A new instance each time, because a method caches what it computed of a task."""
-        return self.rival.method(self.rival.settings, self.base)
+        return self.baseline.method(self.baseline.settings, self.base)
 
-    def _by_validation(self, task: Task) -> _SelectedModel:
+    def _fit(self, task: Task, method: Method, setting: float, where: str = "") -> Weights:
+        name = f"{self.baseline.name}, seed {self.seed}, {where}{method.setting_name} {setting:g}"
+
+        def on_step(step: int, message: str) -> None:
+            self.output.progress(step, self.baseline.settings.steps, f"{name}: {message}")
+
+        return method.fit(task, setting, self.seed, on_step).best_weights
+
+    def _select_on_validation(self, task: Task) -> _SelectedModel:
         from darklode.pipeline.train.fit.model_selection import best_score, preference, score_shares
 
-        taught, method = self.rival.labels(task, self.seed), self.method
-        choice: _SelectedModel | None = None
+        labelled_task, method = self.baseline.labels(task, self.seed), self.method
+        best: _SelectedModel | None = None
         for setting in method.hyperparameters:
-            weights = method.fit(taught, setting, self.seed, self._tell(method, setting)).best_weights
-            candidate = _SelectedModel(setting, best_score(score_shares(task, method, weights)), weights)
-            if choice is None or preference(candidate.score) > preference(choice.score):
-                choice = candidate
-        assert choice is not None
-        return choice
+            weights = self._fit(labelled_task, method, setting)
+            model = _SelectedModel(setting, best_score(score_shares(task, method, weights)), weights)
+            if best is None or preference(model.score) > preference(best.score):
+                best = model
+        assert best is not None
+        return best
 
-    def _by_folds(self, task: Task, parts: Sequence[Task]) -> _SelectedModel:
+    def _select_on_folds(self, task: Task, folds: Sequence[Task]) -> _SelectedModel:
         from darklode.pipeline.train.fit.model_selection import (
             average_folds,
             best_score,
@@ -140,27 +149,17 @@ class _Baseline:
         )
 
         fold_scores: list[list[list[ValidationScore]]] = []
-        for number, part in enumerate(parts):
-            taught, method = self.rival.labels(part, self.seed), self.method
-            tells = [self._tell(method, setting, f"fold {number + 1}, ") for setting in method.hyperparameters]
-            each = zip(method.hyperparameters, tells, strict=True)
-            fold_scores.append(
-                [
-                    score_shares(part, method, method.fit(taught, candidate, self.seed, tell).best_weights)
-                    for candidate, tell in each
-                ]
+        for number, fold in enumerate(folds, 1):
+            labelled_task, method = self.baseline.labels(fold, self.seed), self.method
+            weights = (
+                self._fit(labelled_task, method, setting, f"fold {number}, ") for setting in method.hyperparameters
             )
+            fold_scores.append([score_shares(fold, method, setting_weights) for setting_weights in weights])
         method = self.method
-        bests = [best_score(average_folds(scores)) for scores in zip(*fold_scores, strict=True)]
+        bests = [best_score(average_folds(scores_of_setting)) for scores_of_setting in zip(*fold_scores, strict=True)]
         number = best_setting(bests)
-        taught, setting = self.rival.labels(full_training(task), self.seed), method.hyperparameters[number]
-        return _SelectedModel(
-            setting, bests[number], method.fit(taught, setting, self.seed, self._tell(method, setting)).best_weights
-        )
-
-    def _tell(self, method: Method, setting: float, where: str = "") -> Tell:
-        about = f"{self.rival.name}, seed {self.seed}, {where}{method.about} {setting:g}"
-        return lambda step, message: self.output.progress(step, self.rival.settings.steps, f"{about}: {message}")
+        labelled_task, setting = self.baseline.labels(full_training(task), self.seed), method.hyperparameters[number]
+        return _SelectedModel(setting, bests[number], self._fit(labelled_task, method, setting))
 
 
 @dataclass(frozen=True)

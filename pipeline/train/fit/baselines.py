@@ -12,11 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.retrieve.retrievers.bm25 import FIXED_SETTINGS
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
+from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.inverse_cloze import inverse_cloze
-from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex, Ints
+from darklode.pipeline.train.data.labels import Labels
+from darklode.pipeline.train.data.vectors import FrozenIndex
 from darklode.pipeline.train.release.headroom import by_value
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 DEPTH = 100
 
-SOLVED = ("closed_form", "whitened")
+DETERMINISTIC = ("closed_form", "whitened")
 """Deterministic methods, for which one seed suffices."""
 
 SHUFFLED = ", labels: shuffled"
@@ -38,14 +41,14 @@ BM25 = ", labels: BM25's first"
 JOINT = "joint"
 """Trains queries and documents together; not releasable by `adapt`, because the index changes."""
 
-RRF = 60
+RRF_K = 60
 """The constant of reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
 
 def _method(settings: AdaptSettings, base: BaseEncoder) -> Method:
-    from darklode.pipeline.train.fit.methods import method_of
+    from darklode.pipeline.train.fit.method_registry import create_method
 
-    return method_of(settings, base)
+    return create_method(settings, base)
 
 
 def _joint(settings: AdaptSettings, base: BaseEncoder) -> Method:
@@ -62,38 +65,38 @@ class Baseline:
         name: in the tables.
         settings: of the method.
         labels: builds the training task for a seed.
-        drawn: whether the seed has an effect.
+        is_random: whether the seed has an effect.
         method: creates the method.
     """
 
     name: str
     settings: AdaptSettings
     labels: Callable[[Task, int], Task]
-    drawn: bool = True
+    is_random: bool = True
     method: Callable[[AdaptSettings, BaseEncoder], Method] = _method
 
 
-def baselines(settings: AdaptSettings, methods: Sequence[str], words: Bm25Baseline) -> list[Baseline]:
+def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Baseline) -> list[Baseline]:
     """The methods and, for the first trained one, the controls: fixed negatives, BM25, inverse cloze and shuffled
     labels.
 
     Args:
         settings: shared; their method is ignored.
         methods: names; the first trained one gets the controls.
-        words: supplies BM25 labels and the texts.
+        bm25: supplies BM25 labels and the texts.
     """
     candidates = [
-        Baseline(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in SOLVED)
+        Baseline(name, settings.model_copy(update={"method": name}), lambda task, _: task, name not in DETERMINISTIC)
         for name in methods
         if name != JOINT
     ]
-    first = next((baseline for baseline in candidates if baseline.drawn), None)
+    first = next((baseline for baseline in candidates if baseline.is_random), None)
     if first:
         fixed = first.settings.model_copy(update={"refresh_steps": settings.steps})
         candidates += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
-            replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: words.training_pairs(task)),
-            replace(first, name=f"{first.name}{CLOZE}", labels=inverse_cloze(words.base, words.frozen)),
+            replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: bm25.training_pairs(task)),
+            replace(first, name=f"{first.name}{CLOZE}", labels=inverse_cloze(bm25.base, bm25.frozen)),
             replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffle_labels),
         ]
     if JOINT in methods:
@@ -187,10 +190,11 @@ class Bm25Baseline:
         return query, replace(hits, rows=np.where(hits.rows >= 0, hits.rows + first, -1))
 
 
-def reference_systems(queries: QuerySet, frozen: FrozenIndex, words: Bm25Baseline) -> dict[str, pa.Table]:
+def reference_systems(queries: QuerySet, frozen: FrozenIndex, bm25: Bm25Baseline) -> dict[str, pa.Table]:
     """Rankings that need no training: the base, BM25, their fusion, and the judge's order of labelled texts."""
-    base, bm25 = queries.ranking(frozen, queries.vectors, DEPTH).drop_columns(["score"]), words.lists(queries)
-    systems = {"base": base, "BM25": bm25, "BM25 and base, fused": _fuse([base, bm25])}
+    base = queries.ranking(frozen, queries.vectors, DEPTH).drop_columns(["score"])
+    lexical = bm25.lists(queries)
+    systems = {"base": base, "BM25": lexical, "BM25 and base, fused": _fuse([base, lexical])}
     judged = queries.labels.filter(pc.is_valid(queries.labels["probability"]))
     if judged.num_rows:
         systems["judge: labelled texts by its probability"] = by_value(judged, "probability")
@@ -199,6 +203,6 @@ def reference_systems(queries: QuerySet, frozen: FrozenIndex, words: Bm25Baselin
 
 def _fuse(lists: Sequence[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(lists)
-    share = pc.divide(1.0, pc.add(pc.cast(rows["rank"], pa.float64()), float(RRF)))
+    share = pc.divide(1.0, pc.add(pc.cast(rows["rank"], pa.float64()), float(RRF_K)))
     summed = rows.append_column("share", share).group_by(["query_id", "text_id"]).aggregate([("share", "sum")])
     return by_value(summed, "share_sum")

@@ -16,25 +16,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.dataset import QuerySet, Task
-from darklode.pipeline.train.data.vectors import Floats
-from darklode.pipeline.train.fit.heads import LAYERS, Head, Layers, name_tensors
-from darklode.pipeline.train.fit.loop import (
-    LONGEST,
-    Batch,
-    BatchSampler,
-    Tell,
-    TrainingHistory,
-    TrainingLoop,
-    batch_loss,
-    deterministic,
-)
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.fit.adaptation_trial import AdaptationTrial
+from darklode.pipeline.train.fit.batches import Batch, PairSampler
+from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.fit.eval_point import EvalPoint
+from darklode.pipeline.train.fit.heads import LAYERS, Head, name_tensors
+from darklode.pipeline.train.fit.loss import batch_loss
+from darklode.pipeline.train.fit.trial import MAX_GRAD_NORM, TrainingHistory
+from darklode.pipeline.train.types import Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 Kind = TypeVar("Kind", bound=np.generic)
 
-TOGETHER = 1 << 26
+MAX_STACK_BYTES = 1 << 26
 """Maximum bytes of weights, gradients and moments trained at once; activations take a small multiple of it."""
 
 
@@ -46,7 +42,7 @@ class StackedTrial:
         task: queries, positives and labels.
         rate: peak learning rate; cosine decay to 0 without warm-up.
         seed: of all random draws.
-        tell: progress callback, receives steps done and a message.
+        on_step: progress callback.
         start: initial layers; None: the base.
         anchored: whether the anchor is the initial head instead of the base.
     """
@@ -54,12 +50,12 @@ class StackedTrial:
     task: Task
     rate: float
     seed: int
-    tell: Tell
+    on_step: OnStep
     start: Layers | None = None
     anchored: bool = False
 
 
-def train_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> list[TrainingHistory]:
+def train_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> list[TrainingHistory[EvalPoint]]:
     """Train one head per trial; a step reads vectors only, no text.
 
     Trials do not influence each other: they share neither data nor random draws nor sums.
@@ -69,73 +65,72 @@ def train_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> li
         settings: loss, negatives and steps.
     """
     with deterministic(0):
-        batches = [BatchSampler(trial.task, settings, trial.seed) for trial in trials]
-        histories: dict[int, TrainingHistory] = {}
-        for places in _blocks(
-            [(trial.rate, turns.size) for trial, turns in zip(trials, batches, strict=True)],
-            _max_stacked(trials, settings),
-        ):
-            courses = _train_block([trials[n] for n in places], [batches[n] for n in places], settings)
-            histories |= dict(zip(places, courses, strict=True))
+        samplers = [PairSampler(trial.task, settings, trial.seed) for trial in trials]
+        shapes = [(trial.rate, sampler.size) for trial, sampler in zip(trials, samplers, strict=True)]
+        histories: dict[int, TrainingHistory[EvalPoint]] = {}
+        for block in _blocks(shapes, _max_stacked(trials, settings)):
+            block_histories = _train_block([trials[n] for n in block], [samplers[n] for n in block], settings)
+            histories |= dict(zip(block, block_histories, strict=True))
     return [histories[n] for n in range(len(trials))]
 
 
 def _max_stacked(trials: Sequence[StackedTrial], settings: AdaptSettings) -> int:
-    """How many heads fit into `TOGETHER`: each has weights, gradients and AdamW's two moments."""
+    """How many heads fit into `MAX_STACK_BYTES`: each has weights, gradients and AdamW's two moments."""
     d = max((trial.task.frozen.dimensions for trial in trials), default=1)
-    return max(1, TOGETHER // (4 * 4 * LAYERS[settings.method] * (d * d + d)))
+    return max(1, MAX_STACK_BYTES // (4 * 4 * LAYERS[settings.method] * (d * d + d)))
 
 
-def _blocks(alike: Sequence[tuple[float, int]], max_size: int) -> list[list[int]]:
-    """Groups of trials with equal rate and batch size, of limited size. Only equal shapes are batched, because a matrix
-    product
-    of another shape may sum in another order.
+def _blocks(shapes: Sequence[tuple[float, int]], max_size: int) -> list[list[int]]:
+    """Groups of trials with equal rate and batch size, of limited size.
+
+    Only equal shapes are batched, because a matrix product of another shape may sum in another order.
     """
     blocks = []
-    for key in sorted(set(alike)):
-        members = [n for n, other in enumerate(alike) if other == key]
+    for shape in sorted(set(shapes)):
+        members = [n for n, other in enumerate(shapes) if other == shape]
         blocks += [members[start : start + max_size] for start in range(0, len(members), max_size)]
     return blocks
 
 
 def _train_block(
-    trials: Sequence[StackedTrial], batches: Sequence[BatchSampler], settings: AdaptSettings
-) -> list[TrainingHistory]:
-    stack = HeadStack(trials[0].task.frozen.dimensions, LAYERS[settings.method], [trial.start for trial in trials])
-    anchors = [None if trial.anchored else trial.task.train.vectors for trial in trials]
-    lessons = [
-        TrainingLoop(trial.task, settings, trial.seed, StackSlice(stack, n), trial.tell, anchors[n])
-        for n, trial in enumerate(trials)
+    stacked: Sequence[StackedTrial], samplers: Sequence[PairSampler], settings: AdaptSettings
+) -> list[TrainingHistory[EvalPoint]]:
+    stack = HeadStack(stacked[0].task.frozen.dimensions, LAYERS[settings.method], [trial.start for trial in stacked])
+    anchors = [None if trial.anchored else trial.task.train.vectors for trial in stacked]
+    trials = [
+        AdaptationTrial(trial.task, settings, trial.seed, StackSlice(stack, n), trial.on_step, anchors[n])
+        for n, trial in enumerate(stacked)
     ]
-    optimiser = torch.optim.AdamW(stack.parameters(), lr=trials[0].rate, weight_decay=0.0, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
-    step, turns = 0, dict[int, Batch]()
-    while going := [n for n, trial in enumerate(lessons) if trial.course.stopped is None and trial.evaluate_step(step)]:
-        for n in going:
-            pairs = batches[n].next()
-            turns[n] = lessons[n].turn(pairs, lessons[n].candidates(pairs))
-        turn = _step_together([turns[n] for n in range(len(lessons))])
-        losses = batch_loss(stack(torch.from_numpy(turn.base)), turn, settings)
-        optimiser.zero_grad()
+    optimizer = torch.optim.AdamW(stack.parameters(), lr=stacked[0].rate, weight_decay=0.0, fused=True)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.steps)
+    step, batches = 0, dict[int, Batch]()
+    while active := [n for n, trial in enumerate(trials) if trial.history.stopped is None and trial.after_step(step)]:
+        for n in active:
+            pairs = samplers[n].next()
+            batches[n] = trials[n].batch(pairs, trials[n].candidates(pairs))
+        # A stopped trial keeps its last batch, so that the shapes stay; its weights are no longer read.
+        batch = _stack_batches([batches[n] for n in range(len(trials))])
+        losses = batch_loss(stack(torch.from_numpy(batch.base)), batch, settings)
+        optimizer.zero_grad()
         losses.mean(dim=-1).sum().backward()  # type: ignore[no-untyped-call]
         _clip_gradients(list(stack.parameters()))
-        optimiser.step()
+        optimizer.step()
         schedule.step()
-        for n in going:
-            lessons[n].losses.append(losses[n].detach().mean())
+        for n in active:
+            trials[n].losses.append(losses[n].detach().mean())
         step += 1
-    return [trial.course for trial in lessons]
+    return [trial.history for trial in trials]
 
 
-def _step_together(turns: Sequence[Batch]) -> Batch:
+def _stack_batches(batches: Sequence[Batch]) -> Batch:
     """Stack batches of equal shape along a new first dimension."""
-    aims = [batch.aim for batch in turns if batch.aim is not None]
+    targets = [batch.target for batch in batches if batch.target is not None]
     return Batch(
-        _stack([batch.base for batch in turns]),
-        _stack([batch.start for batch in turns]),
-        _stack([batch.candidates for batch in turns]),
-        _stack([batch.allowed for batch in turns]),
-        _stack(aims) if aims else None,
+        base=_stack([batch.base for batch in batches]),
+        anchor=_stack([batch.anchor for batch in batches]),
+        candidates=_stack([batch.candidates for batch in batches]),
+        allowed=_stack([batch.allowed for batch in batches]),
+        target=_stack(targets) if targets else None,
     )
 
 
@@ -145,11 +140,11 @@ def _stack(arrays: Sequence[NDArray[Kind]]) -> NDArray[Kind]:
 
 
 def _clip_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Clip each head's gradient to `LONGEST`, with sums that do not depend on the number of heads."""
+    """Clip each head's gradient to `MAX_GRAD_NORM`, with sums that do not depend on the number of heads."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     squares = [torch.linalg.vector_norm(parameter.flatten(1), dim=1).double().square() for parameter in gradients]
     length = sum(squares[1:], squares[0]).sqrt()
-    share = (LONGEST / (length + 1e-6)).clamp(max=1.0).float()
+    share = (MAX_GRAD_NORM / (length + 1e-6)).clamp(max=1.0).float()
     for parameter in gradients:
         parameter.mul_(share.view(-1, 1, 1))
 
@@ -166,10 +161,12 @@ class HeadStack(nn.Module):
     def __init__(self, dimensions: int, layers: int, starts: Sequence[Layers | None]) -> None:
         super().__init__()
         base = Head(dimensions, layers).weights()
-        every = [base if start is None else start for start in starts]
-        self._weights = nn.ParameterList([_stack_parameters([start[n][0] for start in every]) for n in range(layers)])
+        layers_of_heads = [base if start is None else start for start in starts]
+        self._weights = nn.ParameterList(
+            [_stack_parameters([start[n][0] for start in layers_of_heads]) for n in range(layers)]
+        )
         self._biases = nn.ParameterList(
-            [_stack_parameters([start[n][1][None] for start in every]) for n in range(layers)]
+            [_stack_parameters([start[n][1][None] for start in layers_of_heads]) for n in range(layers)]
         )
 
     def forward(self, vectors: Tensor) -> Tensor:
@@ -197,7 +194,7 @@ class StackSlice:
     index: int
 
     def vectors(self, queries: QuerySet) -> Floats:
-        return Head.from_layers(self.stack.layers(self.index)).vectors(queries)
+        return Head.from_layers(self.stack.layers(self.index)).apply_to(queries.vectors)
 
     def state(self) -> Weights:
         return name_tensors(self.stack.layers(self.index))

@@ -9,22 +9,23 @@ from contextvars import ContextVar
 from threading import RLock, Semaphore
 
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
-from darklode.pipeline.train.fit.loop import TrainingHistory
+from darklode.pipeline.train.fit.eval_point import EvalPoint
+from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.schemas.adaptation import AdaptSettings
 
-Trainer = Callable[[StackedTrial, AdaptSettings], TrainingHistory]
+Trainer = Callable[[StackedTrial, AdaptSettings], TrainingHistory[EvalPoint]]
 
 
-def alone(trial: StackedTrial, settings: AdaptSettings) -> TrainingHistory:
+def train_single(trial: StackedTrial, settings: AdaptSettings) -> TrainingHistory[EvalPoint]:
     """Train a single head."""
-    (course,) = train_stacked([trial], settings)
-    return course
+    (history,) = train_stacked([trial], settings)
+    return history
 
 
-_current: ContextVar[Trainer] = ContextVar("trainer", default=alone)
+_current: ContextVar[Trainer] = ContextVar("trainer", default=train_single)
 
 
-def trainer() -> Trainer:
+def current_trainer() -> Trainer:
     """The function that trains heads for this thread."""
     return _current.get()
 
@@ -38,7 +39,7 @@ class BatchedTraining:
 
     def __init__(self, threads: int) -> None:
         self._busy, self._lock, self._turn = threads, RLock(), Semaphore(1)
-        self._requests: list[tuple[StackedTrial, AdaptSettings, Future[TrainingHistory]]] = []
+        self._requests: list[tuple[StackedTrial, AdaptSettings, Future[TrainingHistory[EvalPoint]]]] = []
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -53,8 +54,8 @@ class BatchedTraining:
                 self._busy -= 1
                 self._train_if_all_wait()
 
-    def _train(self, trial: StackedTrial, settings: AdaptSettings) -> TrainingHistory:
-        future = Future[TrainingHistory]()
+    def _train(self, trial: StackedTrial, settings: AdaptSettings) -> TrainingHistory[EvalPoint]:
+        future = Future[TrainingHistory[EvalPoint]]()
         self._turn.release()
         try:
             with self._lock:
@@ -69,10 +70,10 @@ class BatchedTraining:
             return
         requests, self._requests = self._requests, []
         try:
-            courses = train_stacked([trial for trial, *_ in requests], requests[0][1])
+            histories = train_stacked([trial for trial, *_ in requests], requests[0][1])
         except BaseException as error:
             for *_, waiting in requests:
                 waiting.set_exception(error)
             return
-        for (*_, waiting), course in zip(requests, courses, strict=True):
-            waiting.set_result(course)
+        for (*_, waiting), history in zip(requests, histories, strict=True):
+            waiting.set_result(history)

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.data.negatives import Negatives
-from darklode.pipeline.train.fit.heads import Layers
+from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
+"""Candidates for the ridge; the useful one grows with the number of queries, so validation selects."""
+
 STEPS = (0.5, 1.0, 2.0, 4.0)
 """Step lengths, as multiples of the ridge solution."""
 
 _PAIRS = 1024
-
-Doubles = NDArray[np.float64]
+"""Pairs per block: each needs all of its negatives' vectors in float64."""
 
 
 def solutions(task: Task, negatives: Negatives, settings: AdaptSettings) -> Iterator[tuple[float, Layers]]:

@@ -9,29 +9,29 @@ from typing import Any
 
 from darklode.pipeline.base.errors import SettingsError
 
-PATIENCE = timedelta(days=7)
+TIMEOUT = timedelta(days=7)
 """How long followers wait for the leader, which prepares and evaluates alone."""
 
 
-SHARED_OUT = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
+SHARDED = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
 """Environment variables of accelerate that mean a model is sharded over processes."""
 
 
-def demand_whole() -> None:
+def require_unsharded() -> None:
     """Refuse sharded models, which training here does not support.
 
     Raises:
         SettingsError: accelerate is configured for one.
     """
-    for name, kind in SHARED_OUT.items():
+    for name, kind in SHARDED.items():
         if os.environ.get(name, "").lower() == "true":
             raise SettingsError(
-                f"{kind} is in accelerate's configuration: here each process holds both towers whole; take "
+                f"{kind} is configured in accelerate: each process needs both towers in full; set "
                 "distributed_type MULTI_GPU or MULTI_CPU, and for less memory dual.method lora and dual.checkpointing"
             )
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     """Whether there are other processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
@@ -41,18 +41,18 @@ def is_leader() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def mine(devices: Sequence[str]) -> str:
+def own_device(devices: Sequence[str]) -> str:
     """This process's device among those of its host."""
     return devices[int(os.environ.get("LOCAL_RANK", "0")) % len(devices)]
 
 
-def broadcast_order(item: Any) -> None:
+def broadcast_work_item(item: Any) -> None:
     """Send the followers their next work item; None means there is no more. Without followers it does nothing."""
-    if several():
+    if is_distributed():
         _broadcast(item)
 
 
-def orders() -> Iterator[Any]:
+def work_items() -> Iterator[Any]:
     """The leader's work items until there are no more."""
     while (item := _broadcast(None)) is not None:
         yield item
@@ -73,7 +73,7 @@ def _broadcast(item: Any) -> Any:
 
     if not processes.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        processes.init_process_group(backend, timeout=PATIENCE)
+        processes.init_process_group(backend, timeout=TIMEOUT)
     objects = [item]
     processes.broadcast_object_list(objects, src=0, device=torch.device("cpu"))
     if objects[0] is None:

@@ -11,26 +11,31 @@ import torch
 
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_query_tower
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.fit.heads import Layers, name_tensors
-from darklode.pipeline.train.fit.loop import Tell, TrainingHistory, deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.fit.eval_point import EvalPoint
+from darklode.pipeline.train.fit.heads import name_tensors
 from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
 from darklode.pipeline.train.fit.trainable_encoder import START, TrainableEncoder
-from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.fit.whitening import best_whitening
+from darklode.pipeline.train.types import Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
+# Full tensors move further per step than LoRA, so their rates are lower.
 RATES = {"lora": (3e-5, 1e-4, 3e-4), "full": (5e-6, 1e-5, 3e-5), "top_n": (5e-6, 1e-5, 3e-5)}
 
 
 class EncoderMethod:
     """`full`, `top_n` and `lora`, with the trainer of sentence-transformers."""
 
-    about = "learning rate"
+    setting_name = "learning rate"
     shares: Sequence[float] = SHARES
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
@@ -44,14 +49,14 @@ class EncoderMethod:
         """The learning rates."""
         return self._settings.learning_rates or RATES[self._settings.method]
 
-    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 
         weight = self._start(task) if self._settings.start == "whitened" else None
         with deterministic(seed):
             encoder = self._open()
             encoder.start = None if weight is None else torch.from_numpy(weight)
-            return train_encoder(task, self._settings, setting, encoder, seed, tell)
+            return train_encoder(task, self._settings, setting, encoder, seed, on_step)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Queries are encoded with the trained weights."""
@@ -63,7 +68,7 @@ class EncoderMethod:
     def transform_index(self, frozen: FrozenIndex, _weights: Weights, _share: float) -> FrozenIndex:
         return frozen
 
-    def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
+    def apply_to_model(self, loaded: Any, weights: Weights, share: float) -> Layers:
         """LoRA is merged in float32."""
         dtype = next(loaded.parameters()).dtype
         encoder = TrainableEncoder(loaded.float(), self._encoder, self._settings)
@@ -79,8 +84,8 @@ class EncoderMethod:
         encoder = self._opened or self._open()
         encoder.restore(weights, share)
         after = name_tensors(_start_layer(encoder))
-        began = {"start.safetensors": save(after)} if after else {}
-        return began | self._trained_tensors(encoder)
+        start_files = {"start.safetensors": save(after)} if after else {}
+        return start_files | self._trained_tensors(encoder)
 
     def _trained_tensors(self, encoder: TrainableEncoder) -> dict[str, bytes]:
         from safetensors.numpy import save

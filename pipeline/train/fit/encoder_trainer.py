@@ -6,17 +6,21 @@ import torch
 import torch.distributed as processes
 from torch import Tensor, nn
 
+from darklode.pipeline.base.types import Ints
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.data.vectors import Ints
 from darklode.pipeline.train.fit import library_trainer
-from darklode.pipeline.train.fit.loop import BatchSampler, Tell, TrainingHistory, TrainingLoop
+from darklode.pipeline.train.fit.adaptation_trial import AdaptationTrial
+from darklode.pipeline.train.fit.batches import PairSampler
+from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
+from darklode.pipeline.train.fit.trial import TrainingHistory
+from darklode.pipeline.train.types import OnStep
 from darklode.schemas.adaptation import AdaptSettings
 
 
 def train_encoder(
-    task: Task, settings: AdaptSettings, rate: float, encoder: TrainableEncoder, seed: int, tell: Tell
-) -> TrainingHistory:
+    task: Task, settings: AdaptSettings, rate: float, encoder: TrainableEncoder, seed: int, on_step: OnStep
+) -> TrainingHistory[EvalPoint]:
     """Train an encoder with AdamW and a cosine schedule, sharing mining, evaluation and loss with heads.
 
     Under torchrun each process encodes its share of every batch; the steps equal those of a single process.
@@ -27,54 +31,54 @@ def train_encoder(
         rate: peak learning rate; cosine decay to 0 without warm-up.
         encoder: the trainable encoder.
         seed: of all random draws.
-        tell: progress callback, receives steps done and a message.
+        on_step: progress callback.
     """
-    return fit_encoder(
-        QueryLoss(encoder, TrainingLoop(task, settings, seed, encoder, tell)), task, settings, rate, seed
-    )
+    trial = AdaptationTrial(task, settings, seed, encoder, on_step)
+    return fit_encoder(QueryLoss(encoder, trial), rate, seed)
 
 
 class QueryLoss(nn.Module):
-    """The loss of the training loop, outside of mixed precision.
+    """The loss of the trial, outside of mixed precision.
 
     Args:
         encoder: the trainable encoder.
-        lesson: the training loop.
+        trial: gives candidates and receives the losses.
     """
 
-    def __init__(self, encoder: TrainableEncoder, lesson: TrainingLoop) -> None:
+    def __init__(self, encoder: TrainableEncoder, trial: AdaptationTrial) -> None:
         super().__init__()
-        self.model, self.encoder, self.lesson = encoder.loaded, encoder, lesson
+        self.model, self.encoder, self.trial = encoder.loaded, encoder, trial
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        """Loss of a batch; `labels` are the pairs of this process."""
         vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
             pairs, first = _all_pairs(labels)
-            loss = self.lesson.loss(self.encoder.unit(vectors), pairs, first)
-        self.lesson.losses.append(library_trainer.of_all(loss.detach()))
+            loss = self.trial.loss(self.encoder.unit(vectors), pairs, first)
+        self.trial.losses.append(library_trainer.mean_over_processes(loss.detach()))
         return loss
 
 
-def fit_encoder(loss: QueryLoss, task: Task, settings: AdaptSettings, rate: float, seed: int) -> TrainingHistory:
-    """Run the steps of a training loop."""
-    encoder, batches = loss.encoder, BatchSampler(task, settings, seed)
-    optimiser = torch.optim.AdamW(encoder.parameters(), lr=rate, weight_decay=0.0)
-    training = library_trainer.Training(
-        len(task.pair_query),
-        library_trainer.QueryCollator(
+def fit_encoder(loss: QueryLoss, rate: float, seed: int) -> TrainingHistory[EvalPoint]:
+    """Take the steps of the loss's trial."""
+    encoder, trial = loss.encoder, loss.trial
+    task, settings = trial.task, trial.settings
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=rate, weight_decay=0.0)
+    training = library_trainer.LibraryTraining(
+        n_rows=len(task.pair_query),
+        collator=library_trainer.QueryCollator(
             encoder.features, lambda pairs: (task.train.texts[query] for query in task.pair_query[pairs])
         ),
-        loss,
-        loss.lesson.evaluate_step,
-        optimiser,
-        torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps),
+        loss=loss,
+        batches=PairSampler(task, settings, seed),
+        batch_setting="adapt.batch",
+        optimizer=optimizer,
+        schedule=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.steps),
+        seed=seed,
+        report_to=settings.report_to,
     )
-    library_trainer.fit(
-        encoder.loaded,
-        library_trainer.BatchSteps(settings.steps, batches, "adapt.batch", seed, settings.report_to),
-        training,
-    )
-    return loss.lesson.course
+    library_trainer.fit(encoder.loaded, trial, training)
+    return trial.history
 
 
 def _all_pairs(labels: Tensor) -> tuple[Ints, int]:

@@ -8,29 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.negatives import mine_negatives
 from darklode.pipeline.train.fit.batched_heads import StackedTrial
-from darklode.pipeline.train.fit.batched_training import trainer
+from darklode.pipeline.train.fit.batched_training import current_trainer
 from darklode.pipeline.train.fit.closed_form import RIDGES, STEPS, solutions
-from darklode.pipeline.train.fit.heads import Head, Layers, dense, layers_of, name_tensors
-from darklode.pipeline.train.fit.loop import Tell, TrainingHistory, deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.fit.eval_point import EvalPoint
+from darklode.pipeline.train.fit.heads import Head, dense, layers_of, name_tensors
 from darklode.pipeline.train.fit.methods import SHARES, PerTaskCache
-from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.pipeline.train.fit.whitening import POWERS, best_whitening, whitenings
+from darklode.pipeline.train.types import Layers, OnStep, Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 
 RATES = (3e-5, 1e-4, 3e-4)
+"""Learning rates to try by default, about a factor of three apart."""
 
 
 class HeadMethod:
     """`linear` and `ffn`, trained by Darklode's own loop."""
 
-    about = "learning rate"
+    setting_name = "learning rate"
     shares: Sequence[float] = SHARES
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
@@ -42,23 +47,25 @@ class HeadMethod:
         """The learning rates."""
         return self._settings.learning_rates or RATES
 
-    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         if self._base.start:
-            return trainer()(StackedTrial(task, setting, seed, tell, self._base.start.layers), self._settings)
+            return current_trainer()(
+                StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings
+            )
         begins = self._settings.start == "whitened" and self._settings.method == "linear"
         weight = self._start(task) if begins else None
         start = None if weight is None else Head.mapping(weight).weights()
-        return trainer()(StackedTrial(task, setting, seed, tell, start, anchored=True), self._settings)
+        return current_trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
         """Applies the head to base vectors; no query is encoded again."""
         with deterministic(0):
-            return _head(weights, share).vectors(queries)
+            return _head(weights, share).apply_to(queries.vectors)
 
     def transform_index(self, frozen: FrozenIndex, _weights: Weights, _share: float) -> FrozenIndex:
         return frozen
 
-    def put_into(self, _loaded: Any, weights: Weights, share: float) -> Layers:
+    def apply_to_model(self, _loaded: Any, weights: Weights, share: float) -> Layers:
         """The base itself is unchanged."""
         return dense(_head(weights, share).weights())
 
@@ -67,7 +74,7 @@ class HeadMethod:
 
         tensors = {
             name: np.ascontiguousarray(tensor)
-            for name, tensor in name_tensors(self.put_into(None, weights, share)).items()
+            for name, tensor in name_tensors(self.apply_to_model(None, weights, share)).items()
         }
         about = {"between": "GELU", "input": "unit vector", "output": "to be normalised"}
         about["base"] = self._base.identity["encoder"]
@@ -82,7 +89,7 @@ def _head(weights: Weights, share: float) -> Head:
 class ClosedFormMethod(HeadMethod):
     """`closed_form`: one linear layer per ridge, from one factorization."""
 
-    about = "ridge"
+    setting_name = "ridge"
     shares = STEPS
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
@@ -94,10 +101,10 @@ class ClosedFormMethod(HeadMethod):
         """The ridges."""
         return RIDGES
 
-    def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""
         solution = self._solved(task)[setting]
-        tell(self._settings.steps, "solved")
+        on_step(self._settings.steps, "solved")
         return TrainingHistory(best_weights=name_tensors(solution))
 
     def _solutions(self, task: Task) -> dict[float, Layers]:
@@ -108,7 +115,7 @@ class ClosedFormMethod(HeadMethod):
 class WhiteningMethod(HeadMethod):
     """`whitened`: one linear layer per power of the covariance, without labels."""
 
-    about = "power"
+    setting_name = "power"
 
     def __init__(self, settings: AdaptSettings, base: BaseEncoder) -> None:
         super().__init__(settings, base)
@@ -119,8 +126,8 @@ class WhiteningMethod(HeadMethod):
         """The powers."""
         return POWERS
 
-    def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""
         whitening = self._maps(task)[setting]
-        tell(self._settings.steps, "solved")
+        on_step(self._settings.steps, "solved")
         return TrainingHistory(best_weights=Head.mapping(whitening).state())

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from darklode.pipeline.train.fit.weights import Floats, Weights
-
-if TYPE_CHECKING:
-    from darklode.pipeline.train.data.dataset import QuerySet
-
-Layers = list[tuple[Floats, Floats]]
-"""Weights, shape (out, in), and biases, shape (out,), of each layer."""
+from darklode.pipeline.base.types import Floats
+from darklode.pipeline.train.types import Layers, Weights
 
 LAYERS = {"linear": 1, "closed_form": 1, "whitened": 1, "ffn": 3}
 """Number of layers of each method's head, each as wide as a vector."""
@@ -54,10 +47,6 @@ class Head(nn.Module):
             adapted = self(torch.from_numpy(np.ascontiguousarray(vectors, np.float32))).numpy()
         adapted[~vectors.any(axis=1)] = 0
         return np.asarray(adapted, np.float32)
-
-    def vectors(self, queries: QuerySet) -> Floats:
-        """Adapted vectors of queries."""
-        return self.apply_to(queries.vectors)
 
     def state(self) -> Weights:
         """Copies of the weights by name."""

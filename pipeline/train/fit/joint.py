@@ -14,14 +14,18 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import Task
-from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+from darklode.pipeline.train.data.vectors import FrozenIndex
+from darklode.pipeline.train.fit.adaptation_trial import AdaptationTrial
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.encoder_methods import EncoderMethod
 from darklode.pipeline.train.fit.encoder_trainer import QueryLoss, fit_encoder
-from darklode.pipeline.train.fit.loop import LOOK, Tell, TrainingHistory, TrainingLoop, batch_loss, deterministic
+from darklode.pipeline.train.fit.eval_point import EvalPoint
+from darklode.pipeline.train.fit.loss import batch_loss
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
-from darklode.pipeline.train.fit.weights import Weights
-from darklode.schemas.adaptation import AdaptSettings
+from darklode.pipeline.train.fit.trial import TrainingHistory
+from darklode.pipeline.train.types import OnStep, Weights
 
 
 class JointMethod(EncoderMethod):
@@ -34,12 +38,12 @@ class JointMethod(EncoderMethod):
 
     shares: Sequence[float] = (1.0,)
 
-    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         with deterministic(seed):
             encoder = self._open()
-            lesson = JointTraining(task, self._settings, seed, encoder, tell)
-            lesson.texts = passage_texts(self._base, task.frozen)
-            return fit_encoder(JointLoss(encoder, lesson, self._settings), task, self._settings, setting, seed)
+            trial = JointTrial(task, self._settings, seed, encoder, on_step)
+            trial.texts = passage_texts(self._base, task.frozen)
+            return fit_encoder(JointLoss(encoder, trial), setting, seed)
 
     def transform_index(self, frozen: FrozenIndex, weights: Weights, share: float) -> FrozenIndex:
         """Encodes all texts again."""
@@ -49,47 +53,43 @@ class JointMethod(EncoderMethod):
             return frozen.with_vectors(encoder.document_vectors(passage_texts(self._base, frozen)))
 
 
-class JointTraining(TrainingLoop):
-    """A training loop whose texts are encoded again before each mining and evaluation except the first.
+class JointTrial(AdaptationTrial):
+    """A trial whose texts are encoded again before each mining and evaluation except the first.
 
     Attributes:
         texts: by position.
     """
 
-    pupil: TrainableEncoder
+    model: TrainableEncoder
     texts: list[str]
 
-    def evaluate_step(self, step: int) -> bool:
-        settings = self.settings
-        if step and (step % LOOK == 0 or step % settings.refresh_steps == 0 or step == settings.steps):
-            self.task = replace(
-                self.task, frozen=self.task.frozen.with_vectors(self.pupil.document_vectors(self.texts))
-            )
-        return super().evaluate_step(step)
+    def prepare_step(self, step: int) -> None:
+        if step and (step % self.settings.refresh_steps == 0 or self.is_evaluation_due(step)):
+            frozen = self.task.frozen.with_vectors(self.model.document_vectors(self.texts))
+            self.task = replace(self.task, frozen=frozen)
+        super().prepare_step(step)
 
 
 class JointLoss(QueryLoss):
     """The same loss with gradients of the candidate texts; single process only."""
 
-    lesson: JointTraining
-
-    def __init__(self, encoder: TrainableEncoder, lesson: JointTraining, settings: AdaptSettings) -> None:
-        super().__init__(encoder, lesson)
-        self._settings = settings
+    trial: JointTrial
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
         pairs = labels.cpu().numpy()
-        candidates = self.lesson.candidates(pairs)
+        candidates = self.trial.candidates(pairs)
         positions, candidate_index = np.unique(np.maximum(candidates, 0), return_inverse=True)
-        texts = self.encoder.documents([self.lesson.texts[position] for position in positions.tolist()])
+        texts = self.encoder.documents([self.trial.texts[position] for position in positions.tolist()])
         vectors = self.model(features[0])["sentence_embedding"]
         with torch.autocast(vectors.device.type, enabled=False):
-            turn = self.lesson.turn(pairs, candidates)
-            loss_parts = batch_loss(
-                self.encoder.unit(vectors), turn, self._settings, texts=texts[torch.from_numpy(candidate_index)]
+            losses = batch_loss(
+                self.encoder.unit(vectors),
+                self.trial.batch(pairs, candidates),
+                self.trial.settings,
+                texts=texts[torch.from_numpy(candidate_index)],
             )
-        loss = loss_parts.mean()
-        self.lesson.losses.append(loss.detach())
+        loss = losses.mean()
+        self.trial.losses.append(loss.detach())
         return loss
 
 

@@ -14,8 +14,11 @@ from torch import Tensor, nn
 from torch.utils.data import BatchSampler
 
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.train.data.vectors import Ints
-from darklode.pipeline.train.fit.loop import LONGEST, LOOK
+from darklode.pipeline.base.types import Ints
+from darklode.pipeline.train.fit.trial import MAX_GRAD_NORM, Trial
+
+LOGGING_STEPS = 50
+"""Steps between two lines to `report_to`."""
 
 
 class BatchPlan(Protocol):
@@ -32,107 +35,95 @@ class BatchPlan(Protocol):
 
 
 @dataclass(frozen=True)
-class BatchSteps:
-    """How many steps there are and what they read.
+class LibraryTraining:
+    """What the trainer needs besides the model and its trial.
 
     Attributes:
-        count: maximum number of steps.
-        turns: the batches.
-        setting: name of the setting that sets the batch size, for errors.
+        n_rows: number of training rows.
+        collator: collates rows of the column `label`.
+        loss: of a batch.
+        batches: rows of each batch.
+        batch_setting: name of the setting of the batch size, for errors.
+        optimizer: of the trained parameters.
+        schedule: of the learning rate.
         seed: of the trainer's own draws.
-        report_to: as `report_to` of transformers.
+        report_to: as in transformers.
     """
 
-    count: int
-    turns: BatchPlan
-    setting: str
+    n_rows: int
+    collator: Any
+    loss: nn.Module
+    batches: BatchPlan
+    batch_setting: str
+    optimizer: torch.optim.Optimizer
+    schedule: Any
     seed: int
     report_to: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Training:
-    """What a step computes and what happens between steps.
-
-    Attributes:
-        rows: the training rows.
-        tokens: collates rows of the column `label`.
-        loss: of a batch.
-        goes_on: called with the steps done, before the first step and after each; returns whether to continue.
-        optimiser: of the trained parameters.
-        schedule: of the learning rate.
-    """
-
-    rows: int
-    tokens: Any
-    loss: nn.Module
-    goes_on: Callable[[int], bool]
-    optimiser: torch.optim.Optimizer
-    schedule: Any
-
-
-def fit(model: Any, steps: BatchSteps, training: Training) -> None:
+def fit(model: Any, trial: Trial[Any], training: LibraryTraining) -> None:
     """Train a loaded sentence-transformers model in place; does nothing if no step is left.
 
     Under torchrun each process encodes its share of every batch; the steps equal those of a single process.
 
     Args:
-        model: the model; gradients are clipped to norm 1.
-        steps: number of steps and their batches.
-        training: loss and callbacks.
+        model: the model; gradients are clipped to `MAX_GRAD_NORM`.
+        trial: evaluates between the steps, and decides whether another one follows.
+        training: loss, batches and optimizer.
 
     Raises:
         SettingsError: the batch size is not divisible by the number of processes.
     """
-    if not steps.count:
+    steps = trial.steps - trial.first_step
+    if not steps:
         return
     with tempfile.TemporaryDirectory(prefix="darklode-train-") as scratch:
-        arguments = _arguments(scratch, steps, str(model.device))
-        if steps.turns.size % arguments.world_size:
+        arguments = _arguments(scratch, steps, training, str(model.device))
+        size, n_processes = training.batches.size, arguments.world_size
+        if size % n_processes:
             raise SettingsError(
-                f"{steps.setting}: {steps.turns.size} queries a step cannot be shared evenly by {arguments.world_size} "
-                "processes"
+                f"{training.batch_setting}: {size} rows per step cannot be split evenly over {n_processes} processes"
             )
-        batches = _Batches(steps, arguments.world_size)
+        batches = _Batches(training.batches, steps, n_processes)
         arguments.batch_sampler = lambda *_, **__: batches
-        _trainer(model, training, arguments).train()
+        _trainer(model, trial, training, arguments).train()
 
 
-def _arguments(scratch: str, steps: BatchSteps, device: str) -> Any:
+def _arguments(scratch: str, steps: int, training: LibraryTraining, device: str) -> Any:
     from sentence_transformers import SentenceTransformerTrainingArguments
 
     arguments = SentenceTransformerTrainingArguments(
         scratch,
-        max_steps=steps.count,
-        per_device_train_batch_size=steps.turns.size,
-        max_grad_norm=LONGEST,
-        seed=steps.seed,
+        max_steps=steps,
+        per_device_train_batch_size=training.batches.size,
+        max_grad_norm=MAX_GRAD_NORM,
+        seed=training.seed,
         use_cpu=device == "cpu",
         bf16=device.startswith("cuda") and torch.cuda.is_bf16_supported(),
         dataloader_pin_memory=device != "cpu",
         save_strategy="no",
-        logging_strategy="steps" if steps.report_to else "no",
-        logging_steps=LOOK,
-        report_to=list(steps.report_to) or "none",
+        logging_strategy="steps" if training.report_to else "no",
+        logging_steps=LOGGING_STEPS,
+        report_to=list(training.report_to) or "none",
         disable_tqdm=True,
     )
     arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs are several processes: copies in threads would draw apart
     return arguments
 
 
-def _trainer(model: Any, training: Training, arguments: Any) -> Any:
+def _trainer(model: Any, trial: Trial[Any], training: LibraryTraining, arguments: Any) -> Any:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer
     from transformers import PrinterCallback, TrainerCallback
 
-    class Rhythm(TrainerCallback):
-        """Callback that asks before the first step and after each whether to continue."""
+    class TrialCallback(TrainerCallback):
+        """Runs the trial before the first step and after each."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-            control.should_training_stop = not training.goes_on(state.global_step)
+            control.should_training_stop = not trial.after_step(trial.first_step + state.global_step)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-            control.should_training_stop = not training.goes_on(state.global_step)
+            control.should_training_stop = not trial.after_step(trial.first_step + state.global_step)
 
     class Trainer(SentenceTransformerTrainer):
         def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
@@ -141,11 +132,11 @@ def _trainer(model: Any, training: Training, arguments: Any) -> Any:
     trainer = Trainer(
         model,
         arguments,
-        Dataset.from_dict({"label": list(range(training.rows))}),
+        Dataset.from_dict({"label": list(range(training.n_rows))}),
         loss=training.loss,
-        data_collator=training.tokens,
-        callbacks=[Rhythm()],
-        optimizers=(training.optimiser, training.schedule),
+        data_collator=training.collator,
+        callbacks=[TrialCallback()],
+        optimizers=(training.optimizer, training.schedule),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -154,16 +145,16 @@ def _trainer(model: Any, training: Training, arguments: Any) -> Any:
 class _Batches(BatchSampler):
     """Yields the rows of each batch; with n processes each takes every n-th row."""
 
-    def __init__(self, steps: BatchSteps, parts: int) -> None:
-        super().__init__(range(0), steps.turns.size // parts, drop_last=True)
-        self._steps, self._parts = steps, parts
+    def __init__(self, batches: BatchPlan, steps: int, n_processes: int) -> None:
+        super().__init__(range(0), batches.size // n_processes, drop_last=True)
+        self._batches, self._steps, self._n_processes = batches, steps, n_processes
 
     def __len__(self) -> int:
-        return self._steps.count * self._parts
+        return self._steps * self._n_processes
 
     def __iter__(self) -> Iterator[list[int]]:
-        for _ in range(self._steps.count):
-            for part in np.split(self._steps.turns.next(), self._parts):
+        for _ in range(self._steps):
+            for part in np.split(self._batches.next(), self._n_processes):
                 yield part.tolist()
 
 
@@ -188,8 +179,7 @@ class QueryCollator:
         return features | {"label": torch.tensor(labels)}
 
 
-def of_all(loss: Tensor) -> Tensor:
-    """Mean over all processes."""
+def mean_over_processes(loss: Tensor) -> Tensor:
     if processes.is_initialized():
         processes.all_reduce(loss)
         loss /= processes.get_world_size()

@@ -1,10 +1,13 @@
-"""Losses over query vectors and frozen candidates, for one head or several stacked heads: one value per query."""
+"""Losses over query vectors and candidates, for one head or several stacked heads: one value per query."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from darklode.pipeline.train.fit.batches import Batch
+from darklode.schemas.adaptation import AdaptSettings
 
 
 def info_nce(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Tensor, temperature: float) -> Tensor:
@@ -22,8 +25,8 @@ def info_nce(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Tenso
     Source: DevRev-Search, A.4, which prints no formula; van den Oord et al. 2018.
     """
     logits = (queries @ candidates.mT / temperature).masked_fill(~allowed, float("-inf"))
-    every = target.expand(logits.shape[:-1]).reshape(-1)
-    loss = functional.cross_entropy(logits.flatten(0, -2), every, reduction="none")
+    expanded_target = target.expand(logits.shape[:-1]).reshape(-1)
+    loss = functional.cross_entropy(logits.flatten(0, -2), expanded_target, reduction="none")
     return loss.view(logits.shape[:-1])
 
 
@@ -45,3 +48,30 @@ def divergence(queries: Tensor, candidates: Tensor, target: Tensor, allowed: Ten
 def squared_shift(queries: Tensor, base: Tensor) -> Tensor:
     """Squared distance of each query from its anchor; both of shape (..., n_queries, dimensions)."""
     return torch.sum((queries - base) ** 2, dim=-1)
+
+
+def batch_loss(
+    adapted: Tensor, batch: Batch, settings: AdaptSettings, first: int = 0, texts: Tensor | None = None
+) -> Tensor:
+    """Loss of each adapted unit vector, shape (..., n_queries, dimensions).
+
+    Args:
+        adapted: of all queries of a batch, or of a contiguous part.
+        batch: the loss inputs.
+        settings: of the loss.
+        first: index in the batch of the first adapted vector.
+        texts: candidate vectors if documents are trained, too; None: those of the inputs.
+    """
+    rows = slice(first, first + adapted.shape[-2])
+    anchor, frozen = (
+        torch.from_numpy(array).to(adapted.device) for array in (batch.anchor[..., rows, :], batch.candidates)
+    )
+    vectors = frozen if texts is None else texts
+    allowed = torch.from_numpy(batch.allowed[..., rows, :]).to(adapted.device)
+    if batch.target is not None:
+        target = torch.from_numpy(batch.target[..., rows, :]).to(adapted.device)
+        losses = divergence(adapted, vectors, target, allowed, settings.temperature)
+    else:
+        positives = torch.arange(rows.start, rows.stop, device=adapted.device)
+        losses = info_nce(adapted, vectors, positives, allowed, settings.temperature)
+    return losses + settings.anchor * squared_shift(adapted, anchor)

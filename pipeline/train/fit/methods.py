@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from darklode.pipeline.train.fit.heads import Layers
-from darklode.pipeline.train.fit.loop import Tell, TrainingHistory
-from darklode.pipeline.train.fit.weights import Floats, Weights
-from darklode.schemas.adaptation import HEADS, AdaptSettings
+from darklode.pipeline.base.types import Floats
+from darklode.pipeline.train.fit.eval_point import EvalPoint
+from darklode.pipeline.train.fit.trial import TrainingHistory
+from darklode.pipeline.train.types import Layers, OnStep, Weights
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import QuerySet, Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the way from base weights to trained weights (Wortsman et al. 2022, WiSE-FT)."""
@@ -22,18 +22,18 @@ class Method(Protocol):
     """An adaptation method. Weights are always those at the end of a trial; a share of 0 is the base.
 
     Attributes:
-        about: what a trial's setting means.
+        setting_name: what a trial's setting is.
         shares: shares of the way from the base to evaluate after a trial.
     """
 
-    about: str
+    setting_name: str
     shares: Sequence[float]
 
     @property
     def hyperparameters(self) -> Sequence[float]:
         """Values to try, one trial each."""
 
-    def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
+    def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Run one trial."""
 
     def vectors(self, weights: Weights, share: float, queries: QuerySet) -> Floats:
@@ -42,7 +42,7 @@ class Method(Protocol):
     def transform_index(self, frozen: FrozenIndex, weights: Weights, share: float) -> FrozenIndex:
         """The index that adapted queries search; unchanged unless the method trains documents, too."""
 
-    def put_into(self, loaded: Any, weights: Weights, share: float) -> Layers:
+    def apply_to_model(self, loaded: Any, weights: Weights, share: float) -> Layers:
         """Apply the weights to a loaded sentence-transformers model; returns layers to append."""
 
     def export_tensors(self, weights: Weights, share: float) -> dict[str, bytes]:
@@ -67,15 +67,3 @@ class PerTaskCache(Generic[Found]):
         if self._cached is None or self._cached[0] is not task:
             self._cached = task, self._find(task)
         return self._cached[1]
-
-
-def method_of(settings: AdaptSettings, base: BaseEncoder) -> Method:
-    """The configured method."""
-    from darklode.pipeline.train.fit.head_methods import ClosedFormMethod, HeadMethod, WhiteningMethod
-
-    if settings.method in HEADS:
-        kinds = {"closed_form": ClosedFormMethod, "whitened": WhiteningMethod}
-        return kinds.get(settings.method, HeadMethod)(settings, base)
-    from darklode.pipeline.train.fit.encoder_methods import EncoderMethod
-
-    return EncoderMethod(settings, base)

@@ -16,15 +16,16 @@ from darklode.pipeline.train.data.dataset import QuerySet, Task
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.fit.methods import Method
-    from darklode.pipeline.train.fit.weights import Weights
+    from darklode.pipeline.train.types import Weights
 
-ENOUGH = 100
+MIN_VALIDATION = 100
 """Minimum number of validation queries: selection on fewer is chance (27 queries selected settings that lost up to
-0.025
-nDCG@10).
+0.025 nDCG@10).
 """
 
-ONE_CLUSTER = "nothing can be chosen: all queries with a positive are of one cluster; build or mine with more queries"
+SINGLE_CLUSTER = (
+    "cannot select a setting: all queries with a positive are in one cluster; build or mine with more queries"
+)
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,16 @@ class ValidationScore:
     queries: int
 
 
-def asked_first(train: QuerySet, validation: QuerySet) -> QuerySet:
-    """The queries that selection uses: validation, or validation and train if there are fewer than `ENOUGH`."""
-    return validation if len(validation) >= ENOUGH else train.concat(validation)
+def selection_queries(train: QuerySet, validation: QuerySet) -> QuerySet:
+    """The queries that selection uses: validation, or validation and train if there are fewer than `MIN_VALIDATION`."""
+    return validation if len(validation) >= MIN_VALIDATION else train.concat(validation)
 
 
 def folds(task: Task, seed: int) -> list[Task]:
-    """Up to five cross-validation tasks, by query clusters; empty if validation has `ENOUGH` queries.
+    """Up to five cross-validation tasks, by query clusters; empty if validation has `MIN_VALIDATION` queries.
 
     Only train queries are trained on. A held-out query counts if it shares no positive with its fold's training
-    queries, as
-    in the test; if every one does, all count.
+    queries, as in the test; if every one does, all count.
 
     Args:
         task: the whole task.
@@ -55,31 +55,35 @@ def folds(task: Task, seed: int) -> list[Task]:
     Raises:
         ArtifactError: there is only one cluster.
     """
-    if len(task.validation) >= ENOUGH:
+    if len(task.validation) >= MIN_VALIDATION:
         return []
-    every = task.train.concat(task.validation)
-    assert every.groups is not None
-    fold = folds_of(every.groups.dictionary_encode().indices.to_numpy().astype(np.int64), seed)
-    all_folds = [_fold(task, every, fold == number) for number in np.unique(fold)]
+    all_queries = task.train.concat(task.validation)
+    assert all_queries.groups is not None
+    fold = folds_of(all_queries.groups.dictionary_encode().indices.to_numpy().astype(np.int64), seed)
+    all_folds = [_fold(task, all_queries, fold == number) for number in np.unique(fold)]
     useful = [fold_task for fold_task in all_folds if len(fold_task.pair_query)]
     if not useful or len(all_folds) == 1:
-        raise ArtifactError(ONE_CLUSTER)
+        raise ArtifactError(SINGLE_CLUSTER)
     return useful
 
 
-def _fold(task: Task, every: QuerySet, in_fold: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Task:
-    taught = task.with_queries(np.flatnonzero(~in_fold[: len(task.train)]))
-    query, position = every.positives(task.frozen)
-    shares = np.zeros(len(every), bool)
-    shares[query[np.isin(position, taught.pair_position)]] = True
-    own = in_fold & ~shares
-    return replace(taught, validation=every.take(np.flatnonzero(own if own.any() else in_fold)), is_complete=True)
+def _fold(task: Task, all_queries: QuerySet, in_fold: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Task:
+    fold_task = task.with_queries(np.flatnonzero(~in_fold[: len(task.train)]))
+    query, position = all_queries.positives(task.frozen)
+    shares = np.zeros(len(all_queries), bool)
+    shares[query[np.isin(position, fold_task.pair_position)]] = True
+    is_unshared = in_fold & ~shares
+    return replace(
+        fold_task,
+        validation=all_queries.take(np.flatnonzero(is_unshared if is_unshared.any() else in_fold)),
+        keep_last=True,
+    )
 
 
 def full_training(task: Task) -> Task:
     """The final training task after selection on folds: all train queries, to the last step, as in the folds."""
-    looked_at = task.validation if len(task.validation) else task.train
-    return replace(task, validation=looked_at, is_complete=True)
+    validation = task.validation if len(task.validation) else task.train
+    return replace(task, validation=validation, keep_last=True)
 
 
 def score_shares(task: Task, method: Method, weights: Weights) -> list[ValidationScore]:

@@ -1,12 +1,10 @@
-"""One-line training progress with sparklines."""
+"""One-line training progress, for `adapt` with sparklines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from darklode.pipeline.train.fit.loop import EvalPoint
+from darklode.pipeline.train.fit.eval_point import EvalPoint
 
 HEIGHTS = "▁▂▃▄▅▆▇█"
 
@@ -14,18 +12,18 @@ WIDTH = 16
 """Maximum number of characters of a sparkline; the latest points are shown."""
 
 
-def format_history(looks: Sequence[EvalPoint]) -> str:
+def format_history(points: Sequence[EvalPoint]) -> str:
     """Loss, validation nDCG@10, share of replaced negatives, and spread of query vectors.
 
     Args:
-        looks: evaluations so far, at least one.
+        points: evaluations so far, at least one.
     """
-    last = looks[-1]
+    last = points[-1]
     lines: list[tuple[str, str, list[float | None]]] = [
-        ("loss", "–" if last.loss is None else f"{last.loss:.3f}", [point.loss for point in looks]),
-        ("validation", f"{last.validation:.4f}", [point.validation for point in looks]),
-        ("replaced", "–" if last.replaced is None else f"{last.replaced:.0%}", [point.replaced for point in looks]),
-        ("spread", f"{last.spread:.3f}", [point.spread for point in looks]),
+        ("loss", format_loss(last.loss, 3), [point.loss for point in points]),
+        ("validation", f"{last.validation:.4f}", [point.validation for point in points]),
+        ("replaced", "–" if last.replaced is None else f"{last.replaced:.0%}", [point.replaced for point in points]),
+        ("spread", f"{last.spread:.3f}", [point.spread for point in points]),
     ]
     return ", ".join(f"{name} {value} {sparkline(values)}".rstrip() for name, value, values in lines)
 
@@ -36,3 +34,8 @@ def sparkline(values: Sequence[float | None]) -> str:
     low, high = min(values_shown, default=0.0), max(values_shown, default=0.0)
     steps = (high - low) / (len(HEIGHTS) - 1)
     return "".join(HEIGHTS[round((value - low) / steps)] if steps > 0 else HEIGHTS[0] for value in values_shown)
+
+
+def format_loss(loss: float | None, digits: int) -> str:
+    """Format a loss; it is unknown before the first step."""
+    return "–" if loss is None else f"{loss:.{digits}f}"

@@ -4,37 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.train.fit.weights import as_rows, from_rows
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.adaptation_tables import ADAPTATION_TRIALS, ADAPTER_WEIGHTS, TRAINING_LOG
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import Task
-    from darklode.pipeline.train.data.vectors import BaseEncoder
-    from darklode.pipeline.train.fit.loop import Tell
     from darklode.pipeline.train.fit.methods import Method
     from darklode.pipeline.train.fit.model_selection import ValidationScore
-    from darklode.pipeline.train.fit.weights import Weights
+    from darklode.pipeline.train.types import OnStep, Weights
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts")
 TRAIN = Stage("adaptation_trials", 6, READS, ("training_log", "adaptation_trials", "adapter_weights"))
-
-Row = dict[str, Any]
 
 
 def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEncoder, *, seed: int) -> None:
     """Try each learning rate (or ridge) and write history, validation scores and weights.
 
     One resumable unit per trial. The base is a trial, too, with share 0. With fewer validation queries than `ENOUGH`,
-    each
-    setting is trained on every fold, one unit each, and the setting with the best held-out score is trained on all
-    train
-    queries.
+    each setting is trained on every fold, one unit each, and the setting with the best held-out score is trained on all
+    train queries.
 
     Args:
         tables: of `adaptation_pairs`.
@@ -53,9 +49,9 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     basis = key_of(*(tables.content(name) for name in READS), base.identity)
     trials, parts = _Trials(task, output, settings, base, basis, seed), folds(task, seed)
     if parts:
-        trials.on_folds(parts)
+        trials.run_on_folds(parts)
     else:
-        trials.on_validation()
+        trials.run_on_validation()
     output.facts["pairs"] = len(task.pair_query)
     tried = output.rows(ADAPTATION_TRIALS.name)
     output.count(FunnelStep("adaptation_trials", "queries to learn from", len(task.train), "settings tried", tried))
@@ -75,33 +71,29 @@ class _Trials:
     @property
     def method(self) -> Method:
         """A new instance each time, because a method caches what it computed of a task."""
-        from darklode.pipeline.train.fit.methods import method_of
+        from darklode.pipeline.train.fit.method_registry import create_method
 
-        return method_of(self.settings, self.base)
+        return create_method(self.settings, self.base)
 
-    def on_validation(self) -> None:
+    def run_on_validation(self) -> None:
         method = self.method
         for number, setting in enumerate(method.hyperparameters):
             with self.output.unit(f"{number}: {setting}", key_of(self.basis, setting)) as unit:
                 if not unit.done:
-                    self._try(method, number)
+                    self._run_trial(method, number)
 
-    def _try(self, method: Method, number: int) -> None:
+    def _run_trial(self, method: Method, number: int) -> None:
         from darklode.pipeline.train.fit.model_selection import score_shares
 
-        tell = self._tell(method, number, number, len(method.hyperparameters))
-        course = method.fit(self.task, method.hyperparameters[number], self.seed, tell)
-        self.output.write(TRAINING_LOG.name, _log(number, [asdict(look) for look in course.eval_points]))
-        row = {
-            "trial": number,
-            "setting": f"{method.hyperparameters[number]:g}",
-            "step": course.step,
-            "stopped": course.stopped,
-        }
-        self.output.write(ADAPTATION_TRIALS.name, _trials(row, score_shares(self.task, method, course.best_weights)))
-        self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, course.best_weights))
+        setting = method.hyperparameters[number]
+        on_step = self._progress(method, number, number, len(method.hyperparameters))
+        history = method.fit(self.task, setting, self.seed, on_step)
+        self.output.write(TRAINING_LOG.name, _log(number, [asdict(point) for point in history.eval_points]))
+        row = {"trial": number, "setting": f"{setting:g}", "step": history.step, "stopped": history.stopped}
+        self.output.write(ADAPTATION_TRIALS.name, _trials(row, score_shares(self.task, method, history.best_weights)))
+        self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, history.best_weights))
 
-    def on_folds(self, parts: list[Task]) -> None:
+    def run_on_folds(self, parts: list[Task]) -> None:
         from darklode.pipeline.train.fit.model_selection import (
             ValidationScore,
             average_folds,
@@ -125,11 +117,9 @@ class _Trials:
         with self.output.unit("all", key_of(self.basis, method.hyperparameters[number])) as unit:
             if not unit.done:
                 trials = len(parts) * len(method.hyperparameters)
-                tell = self._tell(method, number, trials, trials + 1)
-                weights = method.fit(
-                    full_training(self.task), method.hyperparameters[number], self.seed, tell
-                ).best_weights
-                self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, weights))
+                on_step = self._progress(method, number, trials, trials + 1)
+                history = method.fit(full_training(self.task), method.hyperparameters[number], self.seed, on_step)
+                self.output.write(ADAPTER_WEIGHTS.name, as_rows(number, history.best_weights))
 
     def _fold(self, parts: list[Task], number: int) -> list[Row]:
         """Scores and histories of every setting on one fold."""
@@ -139,36 +129,41 @@ class _Trials:
         for trial, setting in enumerate(method.hyperparameters):
             with self.output.unit(f"fold {number}, {trial}: {setting}", key_of(self.basis, setting, number)) as unit:
                 if not unit.done:
-                    done, trials = (
-                        number * len(method.hyperparameters) + trial,
-                        len(parts) * len(method.hyperparameters),
-                    )
-                    tell = self._tell(method, trial, done, trials + 1, f"fold {number + 1}, ")
-                    course = method.fit(parts[number], setting, self.seed, tell)
-                    score_rows = [astuple(score) for score in score_shares(parts[number], method, course.best_weights)]
-                    unit.facts = {"reached": score_rows, "looks": [asdict(look) for look in course.eval_points]}
+                    n_settings = len(method.hyperparameters)
+                    done, trials = number * n_settings + trial, len(parts) * n_settings + 1
+                    on_step = self._progress(method, trial, done, trials, f"fold {number + 1}, ")
+                    history = method.fit(parts[number], setting, self.seed, on_step)
+                    scores = score_shares(parts[number], method, history.best_weights)
+                    unit.facts = {
+                        "reached": [astuple(score) for score in scores],
+                        "looks": [asdict(point) for point in history.eval_points],
+                    }
             rows.append(unit.facts)
         return rows
 
-    def _tell(self, method: Method, number: int, done: int, trials: int, where: str = "") -> Tell:
+    def _progress(self, method: Method, number: int, done: int, trials: int, where: str = "") -> OnStep:
         """Progress callback of a trial; `done` of `trials` trials came before it."""
         steps, setting = self.settings.steps, method.hyperparameters[number]
 
-        def tell(step: int, message: str) -> None:
-            self.output.progress(done * steps + step, trials * steps, f"{where}{method.about} {setting:g}: {message}")
+        def on_step(step: int, message: str) -> None:
+            name = f"{where}{method.setting_name} {setting:g}"
+            self.output.progress(done * steps + step, trials * steps, f"{name}: {message}")
 
-        return tell
+        return on_step
 
 
-def _log(number: int, looks: Iterable[Row]) -> pa.Table:
-    return pa.Table.from_pylist([{"trial": number, **look} for look in looks], schema=TRAINING_LOG.schema)
+def _log(number: int, points: Iterable[Row]) -> pa.Table:
+    return pa.Table.from_pylist([{"trial": number, **point} for point in points], schema=TRAINING_LOG.schema)
 
 
 def _mean(folds: Sequence[list[Row]]) -> list[Row]:
     """Mean over folds of the evaluations at each step."""
     return [
-        {name: None if look[0][name] is None else sum(point[name] for point in look) / len(look) for name in look[0]}
-        for look in zip(*folds, strict=True)
+        {
+            name: None if value is None else sum(point[name] for point in points) / len(points)
+            for name, value in points[0].items()
+        }
+        for points in zip(*folds, strict=True)
     ]
 
 

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Step
 from darklode.pipeline.base.errors import DarklodeError
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.stage import chosen
-from darklode.pipeline.train.release.adapter import ALONE, HEAD, RECORD, read_record
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD, RECORD, read_record
 from darklode.pipeline.train.release.identity import SCORES, fingerprint, record
 from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
 from darklode.schemas.adaptation import AdaptSettings
@@ -30,8 +31,6 @@ BLOCK = 64
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.fit.batched_training import BatchedTraining
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class TenantJob:
     begin: Callable[[], tuple[Sequence[Step], Callable[[], None]]]
 
 
-def place_of(tenant: str) -> str:
+def tenant_folder(tenant: str) -> str:
     """Folder name of a tenant; any tenant name maps to a valid and distinct name."""
     return f"tenants/{quote(tenant, safe='').replace('.', '%2E')}"
 
@@ -60,8 +59,7 @@ def adapt_tenants(
     """Adapt the base to each tenant's rows alone, and write one row per tenant.
 
     Folders that are up to date are skipped. A tenant with unusable rows is recorded with the reason and does not stop
-    the
-    others.
+    the others.
 
     Args:
         sources: the runs.
@@ -75,41 +73,41 @@ def adapt_tenants(
     for start in range(0, len(selected), BLOCK):
         block = [job(tenant) for tenant in selected[start : start + BLOCK]]
 
-        def tell(done: int = start) -> None:
+        def report(done: int = start) -> None:
             output.progress(done, len(selected), "tenants")
 
-        rows += _block(block, tell)
+        rows += _block(block, report)
     output.write(ADAPTED_TENANTS.name, pa.Table.from_pylist(rows, schema=ADAPTED_TENANTS.schema))
     shipped_rows = [row for row in rows if row["shipped"] is not None]
     dropped = {"rejected": len(rows) - len(shipped_rows)} if len(shipped_rows) < len(rows) else {}
     output.count(FunnelStep(TENANTS.name, "tenants", len(rows), "adapters", len(shipped_rows), dropped))
 
 
-def _block(jobs: Sequence[TenantJob], tell: Callable[[], None]) -> Iterator[Row]:
+def _block(jobs: Sequence[TenantJob], report: Callable[[], None]) -> Iterator[Row]:
     from darklode.pipeline.train.fit.batched_training import BatchedTraining
 
-    together = BatchedTraining(len(jobs))
+    batched = BatchedTraining(len(jobs))
     with ThreadPoolExecutor(len(jobs)) as threads:
-        waiting = [threads.submit(copy_context().run, _row, job, together, tell) for job in jobs]
+        waiting = [threads.submit(copy_context().run, _row, job, batched, report) for job in jobs]
     return (job.result() for job in waiting)
 
 
-def _row(job: TenantJob, together: BatchedTraining, tell: Callable[[], None]) -> Row:
+def _row(job: TenantJob, batched: BatchedTraining, report: Callable[[], None]) -> Row:
     """Make a tenant's folder if needed, and return its row."""
-    about = {"tenant": job.tenant, "folder": place_of(job.tenant)}
-    with together.working():
+    about = {"tenant": job.tenant, "folder": tenant_folder(job.tenant)}
+    with batched.working():
         try:
-            steps, hand_over = job.begin()
+            steps, write_release = job.begin()
             for step in steps:
                 if not (plan := step.plan(job.run)).is_up_to_date:
-                    job.run.execute(plan, step.execute, lambda *_: tell())
-            hand_over()
+                    job.run.execute(plan, step.execute, lambda *_: report())
+            write_release()
         except DarklodeError as error:
             job.run.store.delete(RECORD)
             return dict.fromkeys(ADAPTED_TENANTS.schema.names) | about | {"reason": str(error)}
     facts = read_record(job.run.store)
-    own = {name: facts[name] for name in ("shipped", "reason", "data", "weights")}
-    return about | {"adapter": facts["id"]} | own | {name: facts["scores"][name] for name in SCORES}
+    facts_columns = {name: facts[name] for name in ("shipped", "reason", "data", "weights")}
+    return about | {"adapter": facts["id"]} | facts_columns | {name: facts["scores"][name] for name in SCORES}
 
 
 def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
@@ -120,18 +118,18 @@ def save_head(run: Run, base: BaseEncoder, adapt: AdaptSettings) -> None:
         base: the encoder that was adapted.
         adapt: a head method.
     """
-    from darklode.pipeline.train.fit.methods import method_of
+    from darklode.pipeline.train.fit.method_registry import create_method
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
     tables, files = run.tables(*VERDICT.reads[:3], "adapter_verdict"), dict[str, bytes]()
     if read_verdict(tables)["shipped"] == "adapted":
         score, weights = chosen(tables)
         files = {
-            f"{ALONE}/{name}": data
-            for name, data in method_of(adapt, base).export_tensors(weights, score["share"]).items()
+            f"{ADAPTER_FOLDER}/{name}": data
+            for name, data in create_method(adapt, base).export_tensors(weights, score["share"]).items()
         }
     if run.store.read(HEAD) != files.get(HEAD):
-        run.store.delete_folder(ALONE)
+        run.store.delete_folder(ADAPTER_FOLDER)
         for name, data in files.items():
             run.store.write(name, data)
     record(run, base, base.encoder, read_verdict(tables), fingerprint(run.tables()), "head")

@@ -13,8 +13,9 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.sentence_transformers import encode_texts, with_prompt
-from darklode.pipeline.train.fit.weights import Floats, Weights
+from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ def layers_of(model: nn.Module) -> str:
         if isinstance(module, nn.ModuleList) and len(module) == n_layers:
             return str(name)
     raise SettingsError(
-        f"{type(model).__name__} has no list of layers that Darklode knows: neither top_n nor lora can be had, nor "
-        "fewer of its layers"
+        f"{type(model).__name__} has no known list of layers: top_n, lora and fewer layers are not supported"
     )
 
 
@@ -172,8 +172,8 @@ class TrainableEncoder:
 
     def state(self) -> Weights:
         """Copies of the trained tensors by name, and the start map."""
-        began = {} if self.start is None else {START: self.start.numpy().copy()}
-        return began | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
+        start_map = {} if self.start is None else {START: self.start.numpy().copy()}
+        return start_map | {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in self.trained.items()}
 
     def restore(self, weights: Weights, share: float = 1.0) -> None:
         """Set trained weights at a share of the way from the base; for LoRA, B is scaled by the share."""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from darklode.pipeline.base.types import Floats
+from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
-
-Floats = NDArray[np.float32]
-Weights = Mapping[str, Floats]
-"""Tensors by name. Read from rows they have two dimensions; a one-dimensional tensor becomes a single row."""
 
 
 def as_rows(trial: int, weights: Weights) -> pa.Table:

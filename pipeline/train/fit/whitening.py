@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from darklode.pipeline.train.fit.weights import Floats
+from darklode.pipeline.base.types import Doubles, Floats
 
 if TYPE_CHECKING:
     from darklode.pipeline.train.data.dataset import Task
@@ -27,22 +26,18 @@ SHRUNK = 0.1
 
 _TEXTS = 8192
 
-Doubles = NDArray[np.float64]
-
 
 def whitenings(task: Task) -> Iterator[tuple[float, Floats]]:
     """For each power p of `POWERS` the map C^-p, where C is the mean covariance of texts and train queries.
 
     Maps are symmetric, shape (dimensions, dimensions), and scaled so that train queries keep their mean length. No
-    label is
-    used.
+    label is used.
 
     Args:
         task: text vectors and train queries.
 
     Source: Mu and Viswanath 2018 and Su et al. 2021 whiten both sides; here texts stay fixed, and validation selects
-    the
-    power.
+    the power.
     """
     with threadpool_limits(limits=1, user_api="blas"):
         queries = task.train.vectors.astype(np.float64)

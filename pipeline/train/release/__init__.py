@@ -1,1 +1,1 @@
-"""What a training run hands over: the adapter folder, its identity, its card and the verdict."""
+"""What a training run releases: evaluation, verdict, adapter folder, identity and card; and warm starts from it."""

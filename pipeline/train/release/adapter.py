@@ -17,22 +17,21 @@ import numpy as np
 
 from darklode.pipeline.base.artifacts import Store
 from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import Floats
-    from darklode.pipeline.train.fit.heads import Layers
+    from darklode.pipeline.base.types import Floats
+    from darklode.pipeline.train.types import Layers
 
-RECORD, FOLDER, ALONE = "adapter.json", "query_encoder", "adapter"
-SAVED = f"{FOLDER}/darklode.json"
+RECORD, FOLDER, ADAPTER_FOLDER = "adapter.json", "query_encoder", "adapter"
+SAVED_RECORD = f"{FOLDER}/darklode.json"
 """Which encoder was saved and how its vectors differ from training; not part of the hashed weights."""
 
-HEAD = f"{ALONE}/adapter.safetensors"
+HEAD = f"{ADAPTER_FOLDER}/adapter.safetensors"
 """A head alone: linear layers with GELU between them, applied to the base's unit vectors."""
 
 _ID = re.compile(r"[0-9a-f]{16}")
-
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,9 @@ class Adapter:
         store = Store(url)
         facts = read_record(store)
         if not facts:
-            raise ArtifactError(f"{store.url} holds no finished adapter; make one with `darklode adapt RUN --out …`")
+            raise ArtifactError(
+                f"{store.url} contains no finished adapter; create one with `darklode adapt RUN --out …`"
+            )
         return cls(store, facts)
 
     @property
@@ -71,7 +72,7 @@ class Adapter:
         """
         name = str(self.facts["id"])
         if not _ID.fullmatch(name):
-            raise ArtifactError(f"{self.store.path(RECORD)} is damaged: {name!r} is no adapter's id")
+            raise ArtifactError(f"{self.store.path(RECORD)} is damaged: {name!r} is not an adapter id")
         return name
 
     @property
@@ -92,7 +93,7 @@ class Adapter:
     @property
     def files(self) -> str:
         """The folder whose files determine its vectors."""
-        return ALONE if self.light else FOLDER
+        return ADAPTER_FOLDER if self.light else FOLDER
 
     @property
     def ships(self) -> bool:

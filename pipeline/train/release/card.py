@@ -16,30 +16,30 @@ from darklode.pipeline.train.release.adapter import FOLDER
 from darklode.pipeline.train.release.evaluation import TESTED
 from darklode.pipeline.train.release.folder import recorded_difference
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE
-from darklode.pipeline.train.release.verdict import chosen_on, read_verdict, too_few
+from darklode.pipeline.train.release.verdict import format_selection, format_too_few, read_verdict
 from darklode.schemas.settings import Settings
 
 PARTS = """\
-`own positive` are test queries whose clusters and positives training never saw: they alone decide. On those of `shared
-positive` an encoder may have learned the answer by heart. `detectable` is the least true difference that so many
-queries show in 4 of 5 tests, `p_holm` is corrected for all rows of a part."""
+`own positive`: test queries whose clusters and positives are not in training. Only they decide; on `shared positive`
+an encoder may have memorized the answer. `detectable` is the smallest true difference detected with 80 % power;
+`p_holm` is corrected for all rows of a part."""
 
 CAVEATS = """\
-The labels are those of the runs: where a judge gave them, a lift is a lift by that judge. Texts that nobody judged
-count as not relevant; `Judged@10` is the share of the first ten that has a label. Documents and their index are
-unchanged: this encoder is for queries alone, and only against the index of its base."""
+The labels are those of the runs: if a judge gave them, a gain is a gain according to that judge. Unjudged texts count
+as not relevant; `Judged@10` is the share of the top ten with a label. Documents and their index are unchanged: use this
+encoder for queries only, and only with the index of its base."""
 
 HOLES = """\
-`labelled` of `places` had a label before; what base or adapted have there without one went to the runs' own judge, both
-alike, by rank and within a budget: `judged`, and `relevant` of these."""
+`labelled` of `places` had a label before. Unlabelled texts of both systems were judged by the runs' own judge, by rank
+and within a budget: `judged` is their number, `relevant` of them are relevant."""
 
 READING = """\
 ```python
 from sentence_transformers import SentenceTransformer
 
-vectors = SentenceTransformer("{folder}").encode(["a query"])   # the documents' vectors stay as they are
+vectors = SentenceTransformer("{folder}").encode(["a query"])   # document vectors are unchanged
 ```
-Its vectors differ from those that training saw by {off:.1e} at most, in any number."""
+Its vectors differ from those in training by at most {off:.1e} in any dimension."""
 
 SYSTEMS = """
     SELECT part, system, measure, value, low, high, ceiling, queries FROM evaluation WHERE tenant IS NULL
@@ -59,7 +59,7 @@ TRAINED = """
     SELECT CAST(sum(len(weights)) AS BIGINT) AS numbers FROM adapter_weights
     WHERE trial = (SELECT min(trial) FROM adapter_weights)
 """
-COURSE = """
+HISTORY = """
     SELECT setting, l.step, loss, l.validation, replaced, judged, short, spread
     FROM training_log l JOIN (SELECT DISTINCT trial, setting FROM adaptation_trials) USING (trial)
     ORDER BY trial, l.step
@@ -80,13 +80,13 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
     head = [
         f"# {cell(name_of(run, settings))}",
         f"**{cell(row['shipped'])}**: {cell(row['reason'])}.",
-        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_training_queries(tables):,} numbers, chosen "
-        f"{chosen_on(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
-        f"{row['share']:g} of the way. The test queries were asked {_config_hash_of(run)}.",
-        f"Learned from: {', '.join(f'`{cell(source)}`' for source in sources)}.",
+        f"Base: `{cell(encoder.encoder_id())}`. Method: {method}, {_count_parameters(tables):,} parameters, selected "
+        f"{format_selection(row['validation_queries'], row['folds'])}: {_setting(method)} {cell(row['setting'])}, "
+        f"{row['share']:g} of the way. The test queries were ranked {_times_tested(run)}.",
+        f"Trained on: {', '.join(f'`{cell(source)}`' for source in sources)}.",
     ]
     last = [
-        *("## What it does not say", CAVEATS),
+        *("## Limits", CAVEATS),
         *("## How to use it", READING.format(folder=FOLDER, off=recorded_difference(run))),
         *("## Settings that differ from the defaults", changed_settings(settings)),
         *("## Software", software(run), "## Licence", f"Of the base: `{cell(licence(encoder))}`."),
@@ -99,32 +99,32 @@ def card(run: Run, settings: Settings, encoder: SentenceTransformersSettings, so
 
 
 def _tables(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
-    yield "Adapted less base", tables.sql(PAIRS), PARTS
-    yield "What each reaches", tables.sql(SYSTEMS), "`ceiling` is what a perfect list reaches."
-    yield "Labels in the first ten", tables.read("adapter_holes"), HOLES
-    yield "What it learned from", tables.sql(LEARNED), ""
-    yield "What could be gained", tables.read("headroom"), "On the queries to choose on, before training."
+    yield "Adapted minus base", tables.sql(PAIRS), PARTS
+    yield "Scores", tables.sql(SYSTEMS), "`ceiling` is the score of a perfect ranking."
+    yield "Labels in the top ten", tables.read("adapter_holes"), HOLES
+    yield "Training data", tables.sql(LEARNED), ""
+    yield "Headroom", tables.read("headroom"), "On the validation queries, before training."
     yield (
-        "What was tried",
+        "Trials",
         tables.sql(TRIALS),
-        "`share` of the way from the base, which is 0; nDCG@10 on the queries to choose on.",
+        "`share` of the way from the base, which is 0; nDCG@10 on the validation queries.",
     )
-    yield "How it went", tables.sql(COURSE), ""
+    yield "Training history", tables.sql(HISTORY), ""
 
 
 def _setting(method: str) -> str:
     return {"closed_form": "ridge", "whitened": "power"}.get(method, "learning rate")
 
 
-def _count_training_queries(tables: Tables) -> int:
+def _count_parameters(tables: Tables) -> int:
     """Number of trained parameters, the same in every trial."""
     return int(tables.sql(TRAINED)["numbers"][0].as_py())
 
 
-def _config_hash_of(run: Run) -> str:
+def _times_tested(run: Run) -> str:
     manifest = run.manifest(TESTED)
     times = manifest.facts["asked"] if manifest else 0
-    return "once" if times == 1 else f"{times} times: what was chosen in between was chosen on them"
+    return "once" if times == 1 else f"{times} times: choices made in between were made on the test"
 
 
 def licence(encoder: SentenceTransformersSettings) -> str:
@@ -141,14 +141,14 @@ def licence(encoder: SentenceTransformersSettings) -> str:
     return str(front_matter.get("license", "unknown")) if isinstance(front_matter, Mapping) else "unknown"
 
 
-def headroom_told(run: Run) -> str:
+def format_headroom(run: Run) -> str:
     """The headroom in one sentence."""
     manifest = run.manifest(HEADROOM_STAGE)
     assert manifest is not None
     facts, sides = manifest.facts, manifest.facts["sides"]
     counts = ", ".join(f"{side['queries']:,} {name}" for name, side in sides.items())
     clusters = sides.get("train", {}).get("clusters", 0)
-    queries, own, least = facts["deciding"], sides.get("test", {}).get("own_clusters", 0), facts["detectable"]
-    decides = f"{queries:,} test queries in {own:,} clusters decide: a lift of about"
-    can = f"{decides} {least:.3f} or more is released 4 times of 5" if least else too_few(queries, own)
+    queries, own_clusters, least = facts["deciding"], sides.get("test", {}).get("own_clusters", 0), facts["detectable"]
+    decides = f"{queries:,} test queries in {own_clusters:,} clusters decide: a lift of about"
+    can = f"{decides} {least:.3f} or more is released 4 times of 5" if least else format_too_few(queries, own_clusters)
     return f"{counts}; {clusters:,} labelled train clusters. {can[0].upper()}{can[1:]}."

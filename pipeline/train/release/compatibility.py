@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from darklode.pipeline.base.models.precision import rounding
-from darklode.pipeline.train.release.adapter import Facts
+from darklode.pipeline.base.types import Facts
 
 MIN_COSINE = 0.9999
 """Minimum cosine of a text's vector in the index with the vector the base computes now; half precision keeps more."""
@@ -52,5 +52,7 @@ def returns_same(
             and all(is_close)
             and all(abs(before[hit]["score"] - edge) <= tolerance for hit in gone)
         )
-    both = [hit for hit in results if hashes[hit["text_id"]] == before.get(hit["text_id"], {}).get("hash")]
-    return bool(both) and all(abs(hit["score"] - before[hit["text_id"]]["score"]) <= tolerance for hit in both)
+    unchanged = [hit for hit in results if hashes[hit["text_id"]] == before.get(hit["text_id"], {}).get("hash")]
+    return bool(unchanged) and all(
+        abs(hit["score"] - before[hit["text_id"]]["score"]) <= tolerance for hit in unchanged
+    )

@@ -13,9 +13,10 @@ from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.tables import TABLES
 
 if TYPE_CHECKING:
+    from darklode.pipeline.base.types import Floats
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
-    from darklode.pipeline.train.fit.weights import Floats
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 READS = ("adaptation_queries", "adaptation_labels", "adaptation_texts", "adaptation_trials", "adapter_weights")
 TESTED = Stage("adapter_test", 2, READS, ("test_rankings",))
@@ -48,13 +49,13 @@ def rank_test_queries(tables: Tables, output: Output, settings: AdaptSettings, b
     Raises:
         ArtifactError: there are no test queries.
     """
-    from darklode.pipeline.train.fit.methods import method_of
+    from darklode.pipeline.train.fit.method_registry import create_method
     from darklode.pipeline.train.fit.stage import chosen
 
     frozen = base.open(tables)
     queries = test_queries(tables, frozen)
     score, weights = chosen(tables)
-    adapted = method_of(settings, base).vectors(weights, score["share"], queries)
+    adapted = create_method(settings, base).vectors(weights, score["share"], queries)
     write_rankings(tables, output, queries, frozen, {"base": queries.vectors, "adapted": adapted})
     output.facts["asked"] = output.earlier_facts.get("asked", 0) + 1
 

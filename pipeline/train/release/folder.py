@@ -15,14 +15,15 @@ from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_query_tower
 from darklode.pipeline.base.models.precision import rounding
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.data.vectors import BaseEncoder, Floats
-from darklode.pipeline.train.fit.heads import Layers
-from darklode.pipeline.train.fit.methods import method_of
+from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.stage import TRAIN, chosen
-from darklode.pipeline.train.release.adapter import ALONE, FOLDER, SAVED
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, FOLDER, SAVED_RECORD
 from darklode.pipeline.train.release.verdict import VERDICT, read_verdict
+from darklode.pipeline.train.types import Layers
 from darklode.schemas.adaptation import AdaptSettings
 
 Check = Callable[[Any], Floats]
@@ -51,16 +52,18 @@ def save(run: Run, base: BaseEncoder, settings: SentenceTransformersSettings, ad
     queries = QuerySet.from_texts(texts, base)
     expected, layers, alone = queries.vectors, Layers(), dict[str, bytes]()
     if read_verdict(tables)["shipped"] == "adapted":
-        method, (score, weights) = method_of(adapt, base), chosen(tables)
+        method, (score, weights) = create_method(adapt, base), chosen(tables)
         expected, alone = (
             method.vectors(weights, score["share"], queries),
             method.export_tensors(weights, score["share"]),
         )
-        layers = method.put_into(loaded, weights, score["share"])
-    save_folder(run.store, mark, assemble(loaded, settings, layers), check_like(queries.texts, expected), alone)
+        layers = method.apply_to_model(loaded, weights, score["share"])
+    save_folder(
+        run.store, mark, assemble_model(loaded, settings, layers), compare_vectors(queries.texts, expected), alone
+    )
 
 
-def check_like(texts: Sequence[str], expected: Floats) -> Check:
+def compare_vectors(texts: Sequence[str], expected: Floats) -> Check:
     """Compares a saved encoder's vectors with those of training."""
     return lambda saved: np.abs(saved.encode(list(texts), show_progress_bar=False).astype(np.float32) - expected)
 
@@ -82,14 +85,14 @@ def save_folder(
         DarklodeError: the saved folder gives other vectors.
     """
     store.delete_folder(folder)
-    store.delete_folder(ALONE)
+    store.delete_folder(ADAPTER_FOLDER)
     with tempfile.TemporaryDirectory(prefix="darklode-adapter-") as scratch:
         model.save_pretrained(scratch, create_model_card=False)
-        off = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
-        files = {f"{ALONE}/{name}": data for name, data in alone.items()}
+        difference = _difference(scratch, check, rounding(str(next(model.parameters()).dtype)))
+        files = {f"{ADAPTER_FOLDER}/{name}": data for name, data in alone.items()}
         folder_files = chain(_files(Path(scratch), folder), files.items())
         sizes = {name: _written(store, name, data) for name, data in folder_files}
-    record = {"mark": mark, "difference": off, "files": sizes}
+    record = {"mark": mark, "difference": difference, "files": sizes}
     store.write(_record(folder), json.dumps(record, indent=1).encode())
 
 
@@ -100,7 +103,7 @@ def probes(tables: Tables) -> list[str]:
 
 
 def _record(folder: str) -> str:
-    return SAVED.replace(FOLDER, folder)
+    return SAVED_RECORD.replace(FOLDER, folder)
 
 
 def _written(store: Store, name: str, data: bytes) -> int:
@@ -124,12 +127,12 @@ def is_up_to_date(store: Store, mark: str, folder: str = FOLDER) -> bool:
     return record.get("mark") == mark and all(store.size(name) == size for name, size in record["files"].items())
 
 
-def assemble(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
+def assemble_model(loaded: Any, settings: SentenceTransformersSettings, layers: Layers) -> Any:
     """The model with truncation, normalization and head as plain layers; its prompt becomes part of the model."""
     from sentence_transformers import SentenceTransformer
 
-    has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
-    cut = [(np.eye(settings.dimensions, has, dtype=np.float32), None)] if settings.dimensions else []
+    n_dimensions = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
+    cut = [(np.eye(settings.dimensions, n_dimensions, dtype=np.float32), None)] if settings.dimensions else []
     normalize = modules().Normalize
     parts = [*loaded, *(_dense(*linear, last=True) for linear in cut), normalize()]
     for number, (weight, bias) in enumerate(layers):
@@ -137,8 +140,8 @@ def assemble(loaded: Any, settings: SentenceTransformersSettings, layers: Layers
     if layers:
         parts.append(normalize())
     prompt: dict[str, Any] = {"prompts": {"query": settings.query_prompt}, "default_prompt_name": "query"}
-    made = SentenceTransformer(modules=parts, device="cpu", **(prompt if settings.query_prompt else {}))
-    return made.to(next(loaded.parameters()).dtype)
+    model = SentenceTransformer(modules=parts, device="cpu", **(prompt if settings.query_prompt else {}))
+    return model.to(next(loaded.parameters()).dtype)
 
 
 def modules() -> Any:
@@ -155,24 +158,24 @@ def _dense(weight: Floats, bias: Floats | None, *, last: bool) -> Any:
     import torch
 
     activation = torch.nn.Identity() if last else torch.nn.GELU()
-    made = modules().Dense(weight.shape[1], weight.shape[0], bias=bias is not None, activation_function=activation)
+    layer = modules().Dense(weight.shape[1], weight.shape[0], bias=bias is not None, activation_function=activation)
     with torch.no_grad():
-        made.linear.weight.copy_(torch.from_numpy(weight))
+        layer.linear.weight.copy_(torch.from_numpy(weight))
         if bias is not None:
-            made.linear.bias.copy_(torch.from_numpy(bias))
-    return made
+            layer.linear.bias.copy_(torch.from_numpy(bias))
+    return layer
 
 
 def _difference(folder: str, check: Check, tolerance: float) -> float:
     from sentence_transformers import SentenceTransformer
 
-    off = float(check(SentenceTransformer(folder, device="cpu")).max())
-    if off > tolerance:
+    difference = float(check(SentenceTransformer(folder, device="cpu")).max())
+    if difference > tolerance:
         raise DarklodeError(
-            f"the encoder that was saved gives other vectors than training saw (by {off:.4f}), so it is not handed "
-            "over; tell us the model's name"
+            f"the saved encoder gives other vectors than in training (by {difference:.4f}), so it is not "
+            "released; please report the model's name"
         )
-    return off
+    return difference
 
 
 def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettings, tables: Tables) -> None:
@@ -188,11 +191,11 @@ def require_reproducible(base: BaseEncoder, settings: SentenceTransformersSettin
     """
     texts, loaded = probes(tables), load_query_tower(settings, "cpu")
     expected = base.queries(texts)
-    off = float(check_like(texts, expected)(assemble(loaded, settings, [])).max()) if texts else 0.0
-    if off > rounding(settings.dtype):
+    difference = float(compare_vectors(texts, expected)(assemble_model(loaded, settings, [])).max()) if texts else 0.0
+    if difference > rounding(settings.dtype):
         raise DarklodeError(
-            f"{settings.model} as it would be saved gives other vectors than it gives now (by {off:.4f}): an adapted "
-            "encoder could not be handed over; tell us the model's name"
+            f"{settings.model} gives other vectors when saved (by {difference:.4f}): an adapted "
+            "encoder could not be released; please report the model's name"
         )
 
 

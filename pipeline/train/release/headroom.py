@@ -15,8 +15,9 @@ from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, detectable_gain
 from darklode.schemas.adaptation_tables import HEADROOM
 
 if TYPE_CHECKING:
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
     from darklode.pipeline.train.data.dataset import QuerySet
-    from darklode.pipeline.train.data.vectors import BaseEncoder, FrozenIndex
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 HEADROOM_STAGE = Stage("headroom", 4, ("adaptation_queries", "adaptation_labels", "adaptation_texts"), (HEADROOM.name,))
 
@@ -43,10 +44,10 @@ def measure_headroom(tables: Tables, output: Output, base: BaseEncoder) -> None:
         base: the encoder to adapt.
     """
     from darklode.pipeline.train.data.dataset import QuerySet
-    from darklode.pipeline.train.fit.model_selection import asked_first
+    from darklode.pipeline.train.fit.model_selection import selection_queries
 
     frozen = base.open(tables)
-    queries = asked_first(*(QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation")))
+    queries = selection_queries(*(QuerySet.from_tables(tables, frozen, split) for split in ("train", "validation")))
     for system, values in _systems(queries, frozen).items():
         n = len(MEASURES)
         columns = {"system": [system] * n, "measure": list(MEASURES), "value": values, "queries": [len(queries)] * n}

@@ -18,12 +18,15 @@ from darklode.pipeline.base.artifacts import Run, Store, Tables, key_of
 from darklode.pipeline.base.chunk_texts import Digest
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models.local import fetch_hint, locate
+from darklode.pipeline.base.types import Facts
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.release.adapter import FOLDER, RECORD, SAVED, Adapter, Facts, read_record
+from darklode.pipeline.train.release.adapter import FOLDER, RECORD, SAVED_RECORD, Adapter, read_record
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import BaseEncoder, Floats, FrozenIndex
+    from darklode.pipeline.base.types import Floats
+    from darklode.pipeline.train.data.base_encoder import BaseEncoder
+    from darklode.pipeline.train.data.vectors import FrozenIndex
 
 DEPTH = 10
 QUERIES, TEXTS = 16, 16
@@ -131,7 +134,7 @@ def index_digest(text_ids: pa.ChunkedArray, hashes: pa.ChunkedArray) -> str:
 def weights_hash(store: Store, folder: str = FOLDER) -> str:
     """Fingerprint of a folder by file names and contents."""
     files = sorted(store.sizes(folder, recursive=True))
-    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED})
+    return key_of({name: sha256(store.read(name) or b"").hexdigest() for name in files if name != SAVED_RECORD})
 
 
 def mean_shift(base: Floats, adapted: Floats) -> float:

@@ -18,16 +18,16 @@ from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.train.release.adapter import FOLDER as ENCODER
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.data.vectors import Floats
+    from darklode.pipeline.base.types import Floats
     from darklode.pipeline.train.release.adapter import Adapter
 
 FOLDER = "onnx"
-GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "about.json"
+GRAPH, TOKENIZER, RECORD = "model.onnx", "tokenizer.json", "about.json"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "vector"
 OPSET = 18
 
-CLOSE = 1e-4
+MAX_DIFFERENCE = 1e-4
 """Maximum absolute difference allowed between graph and model, both in float32."""
 
 READING = """\
@@ -50,9 +50,11 @@ def export(adapter: Adapter) -> float:
     """
     missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise MissingPart(f'the graph needs {" and ".join(missing)}: pip install "darklode[onnx]"')
+        raise MissingPart(f'ONNX export needs {" and ".join(missing)}: pip install "darklode[onnx]"')
     if adapter.light:
-        raise DarklodeError(f"{adapter.store.url} is a head alone; a graph is made of a folder with {ENCODER}/")
+        raise DarklodeError(
+            f"{adapter.store.url} is a head without an encoder; ONNX export needs a folder with {ENCODER}/"
+        )
     model, texts = adapter.model.float().eval(), _probes(adapter)
     with tempfile.TemporaryDirectory(prefix="darklode-onnx-") as scratch:
         folder = Path(scratch)
@@ -60,19 +62,19 @@ def export(adapter: Adapter) -> float:
         _tokenizer(model).save(str(folder / TOKENIZER))
         inputs = _export_graph(model, [prompt + text for text in texts], folder / GRAPH)
         about = {"prompt": prompt, "inputs": inputs, "output": OUTPUT, "how": READING}
-        (folder / ABOUT).write_text(json.dumps(about))
-        off = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
-        if off > CLOSE:
+        (folder / RECORD).write_text(json.dumps(about))
+        difference = float(np.abs(vectors(folder, texts) - adapter.encode(texts)).max())
+        if difference > MAX_DIFFERENCE:
             raise DarklodeError(
-                f"the ONNX graph gives other vectors than the model (by {off:.1e}), so it is not handed over"
+                f"the ONNX graph gives other vectors than the model (by {difference:.1e}), so it is not exported"
             )
         adapter.store.delete_folder(FOLDER)
         for path in sorted(folder.iterdir()):
-            if path.name != ABOUT:
+            if path.name != RECORD:
                 adapter.store.write(f"{FOLDER}/{path.name}", path.read_bytes())
-        record = json.dumps(about | {"difference": off, "adapter": adapter.id}, indent=1, ensure_ascii=False)
-        adapter.store.write(f"{FOLDER}/{ABOUT}", record.encode())
-    return off
+        record = json.dumps(about | {"difference": difference, "adapter": adapter.id}, indent=1, ensure_ascii=False)
+        adapter.store.write(f"{FOLDER}/{RECORD}", record.encode())
+    return difference
 
 
 def vectors(folder: Path, texts: Sequence[str]) -> Floats:
@@ -80,7 +82,7 @@ def vectors(folder: Path, texts: Sequence[str]) -> Floats:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-    about = json.loads((folder / ABOUT).read_text())
+    about = json.loads((folder / RECORD).read_text())
     encodings = Tokenizer.from_file(str(folder / TOKENIZER)).encode_batch([about["prompt"] + text for text in texts])
     columns = {
         "input_ids": [encoding.ids for encoding in encodings],
@@ -88,8 +90,8 @@ def vectors(folder: Path, texts: Sequence[str]) -> Floats:
         "token_type_ids": [encoding.type_ids for encoding in encodings],
     }
     inputs = {name: np.array(columns[name], np.int64) for name in about["inputs"]}
-    (made,) = InferenceSession(str(folder / GRAPH)).run([about["output"]], inputs)
-    return np.asarray(made, np.float32)
+    (encoded,) = InferenceSession(str(folder / GRAPH)).run([about["output"]], inputs)
+    return np.asarray(encoded, np.float32)
 
 
 def _probes(adapter: Adapter) -> list[str]:
@@ -106,13 +108,15 @@ def _tokenizer(model: Any) -> Any:
     """
     from tokenizers import Tokenizer
 
-    own = model.tokenizer
-    if not getattr(own, "is_fast", False):
-        raise DarklodeError(f"{type(own).__name__} is no tokenizer that can be saved as {TOKENIZER}")
-    made = Tokenizer.from_str(own.backend_tokenizer.to_str())
-    made.enable_truncation(model.max_seq_length or own.model_max_length)
-    made.enable_padding(direction=own.padding_side, pad_id=own.pad_token_id, pad_token=own.pad_token)
-    return made
+    tokenizer = model.tokenizer
+    if not getattr(tokenizer, "is_fast", False):
+        raise DarklodeError(f"{type(tokenizer).__name__} cannot be saved as {TOKENIZER}: only fast tokenizers can")
+    exported = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    exported.enable_truncation(model.max_seq_length or tokenizer.model_max_length)
+    exported.enable_padding(
+        direction=tokenizer.padding_side, pad_id=tokenizer.pad_token_id, pad_token=tokenizer.pad_token
+    )
+    return exported
 
 
 def _export_graph(model: Any, texts: list[str], file: Path) -> list[str]:

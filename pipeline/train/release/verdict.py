@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import NoLift
+from darklode.pipeline.base.types import Row
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, POWER, detectable_gain, is_above_zero, is_gain
 from darklode.schemas.adaptation_tables import ADAPTER_VERDICT
 
@@ -23,7 +24,6 @@ VERDICT = Stage(
 DECIDES = "own positive"
 """The deciding part of the test: queries of clusters that training does not contain, sharing none of its positives."""
 
-Row = dict[str, Any]
 
 FACTS = """
     SELECT (SELECT min(tenant) FROM adaptation_queries) AS tenant,
@@ -39,7 +39,7 @@ DIFFERENCE = """
 """
 
 
-def verdict(tables: Tables, output: Output) -> None:
+def decide_release(tables: Tables, output: Output) -> None:
     """Write the decision: the adapted encoder if the test shows a lift, the base otherwise.
 
     A lift needs at least `MIN_CLUSTERS` clusters and must pass interval, test and lower bound (`is_gain`). The base is
@@ -60,7 +60,7 @@ def verdict(tables: Tables, output: Output) -> None:
     shipped = "base" if why else "adapted"
     reason = why or (
         f"nDCG@10 {_format_interval(difference)} on {difference['queries']} test queries whose clusters and positives "
-        "training never saw"
+        "are not in training"
     )
     about = {name: chosen[name] for name in ("setting", "share", "folds")} | {"shipped": shipped, "reason": reason}
     about["validation_queries"] = chosen["queries"]
@@ -71,9 +71,11 @@ def verdict(tables: Tables, output: Output) -> None:
 
 def _refusal_reason(best_row: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
     if best_row["share"] == 0:
-        return f"no setting did better than the base when chosen {chosen_on(best_row['queries'], best_row['folds'])}"
+        return (
+            f"no setting was better than the base, selected {format_selection(best_row['queries'], best_row['folds'])}"
+        )
     if not facts["queries"]:
-        return "every test query shares a positive with training: what they show is memory, not a lift"
+        return "every test query shares a positive with training: a gain could be memorized"
     return None
 
 
@@ -82,24 +84,24 @@ def _undecided_reason(difference: Mapping[str, Any]) -> str | None:
         return None
     queries, clusters = difference["queries"], difference["clusters"]
     if clusters < MIN_CLUSTERS:
-        return too_few(queries, clusters)
+        return format_too_few(queries, clusters)
     message = f"nDCG@10 {_format_interval(difference)} on {queries} test queries"
     if is_above_zero({**difference, "low": -difference["high"]}):
-        return f"it does harm: {message}"
+        return f"it is worse: {message}"
     if difference["difference"] <= 0:
-        return f"no lift is seen: {message}"
-    more = math.ceil((clusters_needed(difference) / clusters - 1) * queries)
-    labels = f"label about {more:,} more" if more > 0 else "label more"
+        return f"no gain: {message}"
+    n_more = math.ceil((clusters_needed(difference) / clusters - 1) * queries)
+    labels = f"label about {n_more:,} more" if n_more > 0 else "label more"
     if is_above_zero(difference):
-        return f"undecided: {message}; a loss too rare to be among them could outweigh it; {labels}"
-    return f"undecided: {message}, which can show {difference['detectable']:.3f}; {labels}"
+        return f"undecided: {message}; a rare loss that these queries do not show could outweigh it; {labels}"
+    return f"undecided: {message}, which can detect {difference['detectable']:.3f}; {labels}"
 
 
-def too_few(queries: int, clusters: int) -> str:
+def format_too_few(queries: int, clusters: int) -> str:
     """The reason if there are fewer than `MIN_CLUSTERS` test clusters, and what to do."""
     return (
-        f"too few clusters to decide: the {queries} test queries fall into {clusters}, at least {MIN_CLUSTERS} are "
-        "needed; label test queries of other clusters"
+        f"too few clusters to decide: the {queries} test queries are in {clusters} clusters, at least {MIN_CLUSTERS} "
+        "are needed; label test queries of other clusters"
     )
 
 
@@ -116,11 +118,11 @@ def clusters_needed(difference: Mapping[str, Any]) -> int:
 
 def _format_interval(difference: Mapping[str, Any]) -> str:
     if difference["low"] is None:
-        return f"{difference['difference']:+.3f}, of one cluster alone"
+        return f"{difference['difference']:+.3f}, from a single cluster"
     return f"{difference['difference']:+.3f} ({difference['low']:+.3f} to {difference['high']:+.3f})"
 
 
-def chosen_on(queries: int, folds: int | None) -> str:
+def format_selection(queries: int, folds: int | None) -> str:
     """What the selection was made on, in words."""
     if folds is None:
         return f"on {queries:,} validation queries"
@@ -133,7 +135,7 @@ def read_verdict(tables: Tables) -> Row:
     return rows[0]
 
 
-def demand_lift(run: Run) -> str:
+def require_lift(run: Run) -> str:
     """The decision as a sentence.
 
     Raises:
@@ -142,5 +144,5 @@ def demand_lift(run: Run) -> str:
     row = read_verdict(run.tables(ADAPTER_VERDICT.name))
     if row["shipped"] == "base":
         raise NoLift(f"{run.store.url}/query_encoder is the base itself: {row['reason']}")
-    how = chosen_on(row["validation_queries"], row["folds"])
+    how = format_selection(row["validation_queries"], row["folds"])
     return f"{run.store.url}/query_encoder is adapted: {row['reason']}. Its setting was chosen {how}."

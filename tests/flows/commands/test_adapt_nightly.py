@@ -13,7 +13,10 @@ pytestmark = pytest.mark.server
     ("options", "message"),
     [
         (["--tenants", "all", "--share-with", "birch"], "each of the tenants has a head of its own"),
-        (["--set", "adapt.method=lora"], "adapt.method lora begins with its base; --warm-start is for linear and ffn"),
+        (
+            ["--set", "adapt.method=lora"],
+            "adapt.method lora always starts from the base; --warm-start supports linear and ffn",
+        ),
         ([], "say where mined is, or name a config file with paths.mined"),
     ],
 )

@@ -23,7 +23,7 @@ def test_an_adapter_that_fits_and_one_that_was_touched(shipped: Path, tmp_path: 
     one_line(refused, "does not fit .*run: files of the adapter: .* when it was adapted", 3)
     told = json.loads(refused.out)
     assert (told["fits"], [one["fits"] for one in told["findings"]]) == (False, [False])
-    one_line(call("adapt", "check", tmp_path, "--index", shipped / "run"), "holds no finished adapter")
+    one_line(call("adapt", "check", tmp_path, "--index", shipped / "run"), "contains no finished adapter")
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from darklode.flows.jobs.adapt_tenants import adapt_tenants
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit, NoLift, SettingsError
 from darklode.pipeline.serve.adapter_check import require_fit
-from darklode.pipeline.train.fit.tenants import place_of
+from darklode.pipeline.train.fit.tenants import tenant_folder
 from darklode.pipeline.train.release.adapter import Adapter
 from helpers.adapted import model_in, of_tenants
 from helpers.runs import put, read
@@ -67,7 +67,7 @@ def test_each_tenant_has_a_verdict_and_bad_data_stops_nobody(root: Path) -> None
     assert rows["empty"]["shipped"] is None
     assert "no test query has a positive" in rows["empty"]["reason"]
     assert rows["acme"]["data"] != rows["../b"]["data"]
-    facts = Adapter.open(str(root / "out" / place_of("../b"))).facts
+    facts = Adapter.open(str(root / "out" / tenant_folder("../b"))).facts
     assert (facts["tenant"], facts["form"], facts["data"]) == ("../b", "head", rows["../b"]["data"])
     assert not (root / "out" / "query_encoder").exists()
 
@@ -77,7 +77,7 @@ def test_a_tenants_head_is_the_one_that_is_trained_alone(root: Path) -> None:
     alone = QUICK["adapt"] | {"tenant": "../b"}
     with pytest.raises(NoLift):
         adapt_encoder([str(root / "both")], str(root / "model"), str(root / "alone"), {"adapt": alone})
-    one, among = Run(str(root / "alone")), Run(str(root / "out" / place_of("../b")))
+    one, among = Run(str(root / "alone")), Run(str(root / "out" / tenant_folder("../b")))
     for table in ("adapter_weights", "training_log", "adaptation_trials", "evaluation_pairs"):
         assert one.tables(table).content(table) == among.tables(table).content(table)
     facts = [json.loads((Path(run.store.url) / "adapter.json").read_text()) for run in (one, among)]
@@ -130,7 +130,7 @@ def test_another_tenants_rows_change_neither_fingerprint_nor_weights(root: Path,
 
 @pytest.mark.slow
 def test_a_head_fits_its_own_tenants_index_and_no_other(root: Path, tmp_path: Path) -> None:
-    acme = str(root / "out" / place_of("acme"))
+    acme = str(root / "out" / tenant_folder("acme"))
     with open_systems.checking(acme, str(root / "both")) as check:
         require_fit(check.adapter, check.index, list(check.findings()))
     other = of_tenants(tmp_path, {"../b": "gupa"}, SIDES)

@@ -11,7 +11,7 @@ from darklode.flows.runs import record
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.train.fit import requirements
-from darklode.pipeline.train.release.comparison import training_efforts
+from darklode.pipeline.train.release.comparison_page import training_efforts
 from darklode.schemas.settings import Settings
 from helpers.adapted import build_to_adapt, model_in, settings_for
 from helpers.fake_chat import FakeChat, Request

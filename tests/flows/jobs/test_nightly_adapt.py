@@ -216,5 +216,5 @@ def test_what_cannot_be_asked_for(root: Path) -> None:
     shutil.rmtree(root / "adapters", ignore_errors=True)
     (root / "adapters").mkdir()
     (root / "adapters" / "notes.txt").write_text("mine")
-    with pytest.raises(ArtifactError, match="holds no finished adapter"):
+    with pytest.raises(ArtifactError, match="contains no finished adapter"):
         night(root)

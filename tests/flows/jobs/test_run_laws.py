@@ -92,7 +92,7 @@ def test_towers_are_a_trainer(tmp_path: Path) -> None:
     content = {row["positive_id"]: row["content"] for row in read(out, "tower_triplets")}
     assert str(content["train-004#0"]).startswith("a subject\n")
     page = (tmp_path / "laws" / "laws.md").read_text()
-    assert "## What was trained" in page
+    assert "## Trained encoders" in page
     assert f"| towers | {model} |" in page
     written = Path(write_report(out)).read_text()
     assert "law-trained" in written

@@ -42,7 +42,7 @@ def test_both_towers_then_they_stand_and_the_query_tower_is_distilled(tmp_path: 
     assert sorted(filter(None, layers)) == [1, 2], "the query tower is the smaller one"
     searched_by(str(out), run[0])
     quick = {"towers": {"layers": 1, "steps": 4, "batch": 8}}
-    assert "it keeps " in train_towers(run, str(out / "towers"), str(tmp_path / "student"), quick)
+    assert "it retains " in train_towers(run, str(out / "towers"), str(tmp_path / "student"), quick)
     assert not (tmp_path / "student" / "query_encoder" / "router_config.json").exists()
 
 

@@ -35,14 +35,14 @@ def test_a_student_of_an_adapter_and_then_it_stands(root: Path) -> None:
     given = ([str(root / "run")], "tiny", str(root / "out"), QUICK, str(root / "adapter"))
     files = [str(root / "more.txt")]
     said = train_towers(*given, files)
-    assert "it keeps " in said
+    assert "it retains " in said
     record = Adapter.open(str(root / "out"))
     assert (record.tenant, record.ships, record.facts["base"]["encoder"]) == (TENANT, True, "model")
     head = [part["type"] for part in json.loads((root / "out" / "query_encoder" / "modules.json").read_text())]
     assert any("Dense" in one for one in head), "the adapter's head is among what learns"
     assert Run(str(root / "out")).tables("raw_queries").rows("raw_queries") == 30
     page = (root / "out" / "README.md").read_text()
-    assert all(title in page for title in ("## What the student keeps", "## How near it is", "## Size and speed"))
+    assert all(title in page for title in ("## Retained quality", "## Distance to the teacher", "## Size and speed"))
     before = contents(root / "out")
     assert train_towers(*given, files) == said
     assert contents(root / "out") == before

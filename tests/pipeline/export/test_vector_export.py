@@ -13,8 +13,8 @@ import pytest
 
 from darklode.flows.open_index import export_index
 from darklode.pipeline.base.errors import CommandLineError, DoesNotFit, ExportError
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.export import vector_export
-from darklode.pipeline.index.faiss_io import Floats
 from helpers.indexed import IDS, clustered, copied
 
 QUERIES = clustered(20, seed=3)

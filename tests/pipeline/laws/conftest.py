@@ -9,10 +9,10 @@ from darklode.flows.jobs.run_laws import steps
 from darklode.flows.jobs.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.sharding import here
-from darklode.pipeline.laws.grid_point import GridContext, GridEvaluator, release
+from darklode.pipeline.laws.grid_point import GridContext, GridEvaluator
 from darklode.pipeline.laws.tower_trainer import DualTowerTrainer
 from darklode.pipeline.laws.trainer import GridTrainer
-from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.settings import Settings
@@ -33,7 +33,7 @@ class Grid:
     settings: Settings
     out: Run
 
-    def bench(self, trainer: GridTrainer = DualTowerTrainer(DUAL, LORA)) -> GridEvaluator:  # noqa: B008 (it never changes)
+    def evaluator(self, trainer: GridTrainer = DualTowerTrainer(DUAL, LORA)) -> GridEvaluator:  # noqa: B008 (it never changes)
         """What its cells are measured with."""
         return GridEvaluator.from_context(GridContext(self.out.tables(), self.base, trainer, CELLS, 0))
 
@@ -58,7 +58,6 @@ def towers(tmp_path_factory: pytest.TempPathFactory) -> Grid:
 def worked(bases: list[BaseEncoder], settings: Settings, out: Run, apart: bool = False) -> list[str]:
     """Run the stages up to the grid; what was told of training."""
     told: list[str] = []
-    release()
     for step in steps(bases, settings, Elsewhere(out.store, 2) if apart else here)[:3]:
         out.execute(step.plan(out), step.execute, lambda *heard: told.append(heard[2]))
     return [one for one in told if "validation" in one]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.laws.adapt_trainer import AdapterTrainer
-from darklode.pipeline.laws.grid_point import GridPoint
+from darklode.pipeline.laws.trainer import PointKey
 from darklode.schemas.adaptation import AdaptSettings
 
 from .conftest import Grid
@@ -17,16 +17,17 @@ HEAD = AdaptSettings(method="linear", steps=20, batch=16, learning_rates=(3e-3, 
 @pytest.mark.slow
 def test_validation_chooses_the_rate_and_what_did_not_help_is_the_base(towers: Grid) -> None:
     trainer = AdapterTrainer(HEAD)
-    bench = replace(towers.bench(trainer), chooses=True)
-    cell, task, looks = GridPoint(bench.desk, "labels", 39, 0, ""), bench.training_task("labels", 0), list[str]()
-    assert trainer.settings(bench) == 2
-    found = trainer.train(bench, task, cell, lambda _step, _steps, said: looks.append(said))
+    evaluator = towers.evaluator(trainer)
+    data = replace(evaluator.data, can_select=True)
+    point, task, looks = PointKey("labels", 39, 0), evaluator.training_task("labels", 0), list[str]()
+    assert trainer.n_settings(data.base) == 2
+    found = trainer.train(data, task, point, lambda _step, _steps, said: looks.append(said))
     assert {said.split(":")[0].rpartition(" ")[2] for said in looks} == {"0.003", "100"}
-    with trainer.search_with(bench, found) as (frozen, vectors):
-        assert frozen is bench.task.frozen, "texts stay where they are"
-        assert (found.chosen == "base") == np.array_equal(vectors, bench.queries.vectors)
+    with trainer.search_with(data, found) as (frozen, vectors):
+        assert frozen is data.task.frozen, "texts stay where they are"
+        assert (found.chosen == "base") == np.array_equal(vectors, data.queries.vectors)
     ruined = AdapterTrainer(HEAD.model_copy(update={"learning_rates": (100.0,)}))
-    last = ruined.train(replace(bench, chooses=False), task, cell, lambda *_: None)
+    last = ruined.train(replace(data, can_select=False), task, point, lambda *_: None)
     assert last.chosen == "learning rate 100 × 1"
-    with ruined.search_with(bench, last) as (_, vectors):
-        assert np.abs(vectors - bench.queries.vectors).max() > 0.1
+    with ruined.search_with(data, last) as (_, vectors):
+        assert np.abs(vectors - data.queries.vectors).max() > 0.1

@@ -61,7 +61,7 @@ def test_deeper_judging_finds_at_most_what_the_ranks_before_gave() -> None:
     took = MeasuredCosts(depths=[seen | each, last | each, below | each], per_call=0.01)
     (row,) = judge_deeper(took)
     assert (row["amount"], row["money"]) == (200, 2.0)
-    assert "finds 10 positives at most" in row["said"]
+    assert "finds at most 10 positives" in row["said"]
     assert "20.0 calls (10.0 to ?)" in row["said"]
     assert "a positive takes 8.0 calls at a new query" in row["said"]
     assert judge_deeper(MeasuredCosts()) == []

@@ -5,17 +5,18 @@ import pytest
 from scipy.optimize import curve_fit
 from scipy.stats import laplace
 
+from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws.curve_fitting import HUBER, fit, huber
-from darklode.pipeline.laws.functional_forms import JOINT, PARAMETERS, SIZE, STARTED, Floats, FunctionalForm, LawPoints
+from darklode.pipeline.laws.functional_forms import JOINT, PARAMETERS, SIZE, STARTED, FunctionalForm, LawPoints
 
 SIZES = 2.0 ** np.arange(7, 14)
 
 
-def points(size: Floats, value: Floats, parameters: Floats | None = None) -> LawPoints:
+def points(size: Doubles, value: Doubles, parameters: Doubles | None = None) -> LawPoints:
     return LawPoints(size, np.full(len(size), np.nan) if parameters is None else parameters, value)
 
 
-def grid() -> tuple[Floats, Floats]:
+def grid() -> tuple[Doubles, Doubles]:
     sizes, models = np.meshgrid(2.0 ** np.arange(9, 15), 4.0 ** np.arange(9, 13))
     return sizes.ravel(), models.ravel()
 
@@ -28,7 +29,7 @@ def grid() -> tuple[Floats, Floats]:
         (STARTED, [600, 0.7, 900, 0.8], (600 / (SIZES + 900)) ** 0.7 + 0.8),
     ],
 )
-def test_exact_points_give_the_planted_constants(form: FunctionalForm, planted: list[float], value: Floats) -> None:
+def test_exact_points_give_the_planted_constants(form: FunctionalForm, planted: list[float], value: Doubles) -> None:
     found = fit(form, points(SIZES, value))
     assert list(found.constants.values()) == pytest.approx(planted, rel=1e-5)
     assert found.n_optima >= 1

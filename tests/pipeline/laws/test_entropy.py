@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.laws.entropy import NEGATIVES, sample_negatives
-from darklode.pipeline.train.data.dataset import Labels
+from darklode.pipeline.train.data.labels import Labels
 
 N = 400
 PAIRS = np.array([0, 0, 1]), np.array([7, 3, 9])

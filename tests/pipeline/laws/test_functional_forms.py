@@ -13,7 +13,7 @@ from darklode.pipeline.laws.functional_forms import (
     DataScale,
     FunctionalForm,
     LawPoints,
-    fitting,
+    fitting_forms,
 )
 
 
@@ -23,11 +23,11 @@ def points(sizes: list[float], models: list[float] | None = None) -> LawPoints:
 
 
 def test_what_varies_says_which_laws_can_be_told() -> None:
-    assert fitting(points([1, 2, 4])) == [SIZE, STARTED]
-    assert fitting(points([0, 1, 2])) == [STARTED]  # Eq. 8 is infinite at D = 0
-    assert fitting(points([8, 8, 8], [1, 2, 4])) == [PARAMETERS]
-    assert fitting(points([1, 2, 4], [1, 2, 4])) == [JOINT, ADDITIVE]
-    assert fitting(points([1, 2, 4], [1, 2, np.nan])) == [SIZE, STARTED]
+    assert fitting_forms(points([1, 2, 4])) == [SIZE, STARTED]
+    assert fitting_forms(points([0, 1, 2])) == [STARTED]  # Eq. 8 is infinite at D = 0
+    assert fitting_forms(points([8, 8, 8], [1, 2, 4])) == [PARAMETERS]
+    assert fitting_forms(points([1, 2, 4], [1, 2, 4])) == [JOINT, ADDITIVE]
+    assert fitting_forms(points([1, 2, 4], [1, 2, np.nan])) == [SIZE, STARTED]
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.laws.grid_point import _hold_out, prefix
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.labels import Labels
 
 
 def asked(groups: list[str]) -> Any:

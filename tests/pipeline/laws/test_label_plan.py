@@ -79,7 +79,7 @@ def test_where_no_law_stands_it_says_what_to_label_first() -> None:
     (row,) = plan_laws(found_of(rows("nDCG@10", 0.002, SIZES[:3])), PlanRequest(budget=600, per_label=0.6), 0)
     assert (row["choice"], row["amount"]) == ("label first", 3584)
     assert "not identifiable yet" in row["said"]
-    assert "label 3,584 queries more, and train at sizes 1,024, 2,048, 4,096 first" in row["said"]
+    assert "label 3,584 more queries, and train at sizes 1,024, 2,048, 4,096 first" in row["said"]
 
 
 def test_labels_that_teach_nothing_are_not_asked_for() -> None:
@@ -87,14 +87,14 @@ def test_labels_that_teach_nothing_are_not_asked_for() -> None:
     flat = flat.set_column(flat.schema.get_field_index("value"), flat.schema.field("value"), pa.array([0.5] * 18))
     (row,) = plan_laws(found_of(flat), PlanRequest(budget=600, per_label=0.6), 0)
     assert row["amount"] == 0
-    assert "no law says what more of these labels would bring" in row["said"]
+    assert "no law predicts what more of these labels would bring" in row["said"]
 
 
 def test_what_more_than_four_times_the_size_would_take_has_no_amount() -> None:
     step, target = plan_laws(found_of(rows("nDCG@10", 0.002)), PlanRequest(target=0.92), 0)
     assert step["amount"] is not None
     assert target["amount"] is None
-    assert "more than 12,288 queries more" in target["said"]
+    assert "more than 12,288 more queries" in target["said"]
 
 
 def test_prices_are_those_said_or_of_people_or_of_the_judge() -> None:

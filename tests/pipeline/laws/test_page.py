@@ -20,7 +20,7 @@ def test_a_verdict_is_a_sentence(tmp_path: Path) -> None:
     run = Run(str(tmp_path / "laws"))
     put(run, "law_verdicts", pa.Table.from_pylist(rows, schema=LAW_VERDICTS.schema))
     assert law_sentences(run.tables("law_verdicts")) == [
-        "nDCG@10, a: law. The largest size is missed by 1.2%, by 5.0% if nothing changed.",
+        "nDCG@10, a: law. The error at the largest size is 1.2%; the naive forecast's is 5.0%.",
         "nDCG@10, b: not identifiable yet, too few.",
-        "nDCG@10, c: no law, it breaks. The largest size is missed by 20.0%.",
+        "nDCG@10, c: no law, it breaks. The error at the largest size is 20.0%.",
     ]

@@ -84,7 +84,7 @@ def test_a_row_that_is_no_point_is_named(row: str, tmp_path: Path) -> None:
 
 def test_columns_that_lack_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("size,loss\n10,2\n")
-    with pytest.raises(InputError, match="lacks the columns value"):
+    with pytest.raises(InputError, match="misses the columns value"):
         read(tmp_path / "a.csv", tmp_path)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import SettingsError
-from darklode.pipeline.laws.grid_point import GridPoint, prefix
+from darklode.pipeline.laws.grid_point import prefix
 from darklode.pipeline.laws.tower_trainer import DualTowerTrainer
-from darklode.pipeline.laws.trainer import UNTRAINED
+from darklode.pipeline.laws.trainer import UNTRAINED, PointKey
 from darklode.schemas.laws import LawSettings
 from helpers.runs import read
 from helpers.tiny_bert import tiny_bert
@@ -45,23 +45,24 @@ def test_the_same_cells_elsewhere_give_the_same_bytes(towers: Grid, tmp_path: Pa
 
 @pytest.mark.slow
 def test_texts_are_searched_by_the_trained_document_tower(towers: Grid) -> None:
-    bench = towers.bench()
-    trainer, cell = DualTowerTrainer(DUAL, LORA), GridPoint(bench.desk, "labels", 20, 0, "")
-    task = bench.training_task("labels", 0).with_queries(prefix(bench.training_task("labels", 0).train, 20, 0))
-    found = trainer.train(bench, task, cell, lambda *_: None)
-    text = int(np.flatnonzero(np.array(bench.task.frozen.texts["text_id"]) == "test-003#0")[0])
-    place = bench.task.frozen.position_of[[text]]
+    evaluator = towers.evaluator()
+    trainer, point, data = DualTowerTrainer(DUAL, LORA), PointKey("labels", 20, 0), evaluator.data
+    whole = evaluator.training_task("labels", 0)
+    task = whole.with_queries(prefix(whole.train, 20, 0))
+    found = trainer.train(data, task, point, lambda *_: None)
+    text = int(np.flatnonzero(np.array(data.task.frozen.texts["text_id"]) == "test-003#0")[0])
+    place = data.task.frozen.position_of[[text]]
     vectors = []
     for one in (UNTRAINED, found):
-        with trainer.search_with(bench, one) as (frozen, queries):
-            assert len(frozen) == len(bench.task.frozen)
-            assert queries.shape == (len(bench.queries), 8)
+        with trainer.search_with(data, one) as (frozen, queries):
+            assert len(frozen) == len(data.task.frozen)
+            assert queries.shape == (len(data.queries), 8)
             vectors.append(frozen.take(place))
-            again = trainer._initial_towers(bench)
+            again = trainer._initial_towers(data)
             if one.weights:
                 again.restore(one.weights)
-            words = next(bench.desk.base.sources[0].iterate_hashes("acme"))
-            hashes = bench.task.frozen.texts["content_hash"]
+            words = next(data.base.sources[0].iterate_hashes("acme"))
+            hashes = data.task.frozen.texts["content_hash"]
             said = words[1][words[0].index(hashes[text].as_py()).as_py()].as_py()
             assert vectors[-1] == pytest.approx(again.encode([said], queries=False), abs=2e-3)  # kept in float16
     assert np.abs(vectors[0] - vectors[1]).max() > 0.01
@@ -70,11 +71,12 @@ def test_texts_are_searched_by_the_trained_document_tower(towers: Grid) -> None:
 def test_validation_stops_training_where_it_is_large_enough(towers: Grid) -> None:
     """With a rate that ruins the towers the best look is that before the first step."""
     ruinous = DUAL.model_copy(update={"learning_rates": (3.0, 2.0)})
-    bench = replace(towers.bench(DualTowerTrainer(ruinous, LORA)), chooses=True)
-    trainer, cell = DualTowerTrainer(ruinous, LORA), GridPoint(bench.desk, "shuffled", 20, 0, "")
-    task = bench.training_task("shuffled", 0).with_queries(prefix(bench.task.train, 20, 0))
+    evaluator = towers.evaluator(DualTowerTrainer(ruinous, LORA))
+    data = replace(evaluator.data, can_select=True)
+    trainer, point = DualTowerTrainer(ruinous, LORA), PointKey("shuffled", 20, 0)
+    task = evaluator.training_task("shuffled", 0).with_queries(prefix(data.task.train, 20, 0))
     looks: list[str] = []
-    found = trainer.train(bench, task, cell, lambda _step, _steps, said: looks.append(said))
+    found = trainer.train(data, task, point, lambda _step, _steps, said: looks.append(said))
     reached = [float(said.rpartition(" ")[2]) for said in looks]
     assert {said.split(":")[0] for said in looks} == {
         f"shuffled, 20, seed 0, learning rate {rate}, τ 0.05" for rate in (3, 2)
@@ -86,7 +88,7 @@ def test_validation_stops_training_where_it_is_large_enough(towers: Grid) -> Non
 def test_few_validation_queries_choose_between_no_settings(towers: Grid, tmp_path: Path) -> None:
     two = towers.settings.model_copy(update={"dual": DUAL.model_copy(update={"temperatures": (0.05, 0.1)})})
     out = Run(str(tmp_path / "laws"))
-    with pytest.raises(SettingsError, match=r"10 validation queries choose no setting .* --set dual.learning_rates"):
+    with pytest.raises(SettingsError, match=r"only 10 validation queries; at least 100 .* --set dual.learning_rates"):
         worked([towers.base], two, out)
 
 

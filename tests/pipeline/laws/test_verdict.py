@@ -5,12 +5,13 @@ import re
 import numpy as np
 import pytest
 
+from darklode.pipeline.base.types import Doubles
 from darklode.pipeline.laws import verdict
 from darklode.pipeline.laws.curve_fitting import Fit
 from darklode.pipeline.laws.fit_stage import CHANCE
-from darklode.pipeline.laws.functional_forms import ADDITIVE, DataScale, Floats, LawPoints
+from darklode.pipeline.laws.functional_forms import ADDITIVE, DataScale, LawPoints
 from darklode.pipeline.laws.points import ENTROPY
-from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, LawResult, judge, largest, prediction_error
+from darklode.pipeline.laws.verdict import LAW, NO_LAW, UNKNOWN, LawResult, find_law, largest, prediction_error
 
 # A bag of embeddings trained from scratch, at six sizes of data and at seven of the model; a head on a frozen encoder.
 BY_SIZE = [250, 500, 1000, 2000, 4000, 8000], [5.29, 5.24, 5.05, 4.69, 4.40, 3.94]
@@ -23,10 +24,10 @@ SIZES = np.repeat(2.0 ** np.arange(7, 14), 3)
 def judged(size: object, value: object, parameters: object = None, resamples: int = 30) -> LawResult:
     sizes, values = np.asarray(size, float), np.asarray(value, float)
     models = np.full(len(sizes), np.nan) if parameters is None else np.asarray(parameters, float)
-    return judge(LawPoints(sizes, models, values), CHANCE[ENTROPY], resamples, 0)
+    return find_law(LawPoints(sizes, models, values), CHANCE[ENTROPY], resamples, 0)
 
 
-def noisy(exact: Floats, spread: float) -> Floats:
+def noisy(exact: Doubles, spread: float) -> Doubles:
     return exact * np.exp(np.random.default_rng(1).normal(0, spread, len(exact)))
 
 
@@ -34,7 +35,7 @@ def test_a_curve_that_leaves_chance_late_is_not_identifiable() -> None:
     found = judged(*BY_SIZE)
     assert (found.verdict, found.claimed) == (UNKNOWN, False)
     assert found.plateau.sum() == 3
-    assert "3 points near to chance are left out" in found.reason
+    assert "3 points near chance are left out" in found.reason
 
 
 def test_a_curve_with_an_r2_of_997_is_not_identifiable_and_misses_the_largest() -> None:
@@ -71,7 +72,7 @@ def test_a_law_that_breaks_at_the_largest_is_taken_back() -> None:
     value = (600 / SIZES) ** 0.4 + 0.8
     found = judged(SIZES, np.where(SIZES.max() == SIZES, value * 1.08, value))
     assert (found.verdict, found.claimed) == (NO_LAW, True)
-    assert "one was claimed" in found.reason
+    assert "a law was claimed" in found.reason
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.1])
@@ -97,7 +98,7 @@ def test_a_width_is_told_finer_than_what_is_wanted(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(verdict, "WIDE", 0.001)
     found = judged(SIZES, noisy((600 / SIZES) ** 0.4 + 0.8, 0.003))
     assert found.verdict == UNKNOWN
-    assert re.search(r"known to [1-9]?\d\.\d% to a side only", found.reason)
+    assert re.search(r"is ±[1-9]?\d\.\d%; at most", found.reason)
 
 
 def test_a_model_that_is_missed_is_not_hidden_by_sizes_that_are_not() -> None:

@@ -103,5 +103,5 @@ def test_a_damaged_copy_is_not_gone_back_to(shipped: Path, tmp_path: Path) -> No
 
 def test_an_id_that_leads_elsewhere_is_refused(shipped: Path, tmp_path: Path) -> None:
     hostile = again(shipped / "adapter", tmp_path / "hostile", "../../elsewhere")
-    with pytest.raises(ArtifactError, match="is no adapter's id"):
+    with pytest.raises(ArtifactError, match="is not an adapter id"):
         released(tmp_path / "registry", hostile, shipped / "run")

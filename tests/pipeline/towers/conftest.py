@@ -10,7 +10,7 @@ from darklode.flows.jobs.train_towers import hand_over, steps
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.towers.stage import DISTIL
 from darklode.pipeline.towers.teacher_student import TeacherPair
-from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.schemas.settings import Settings
 from darklode.schemas.towers import TowerSettings
 from helpers.adapted import base_for, build_to_adapt, settings_for, word

@@ -12,10 +12,10 @@ from .conftest import Distilled
 @pytest.mark.slow
 def test_the_card_tells_all_of_it(distilled: Distilled) -> None:
     page = (Path(distilled.out.store.url) / "README.md").read_text()
-    for title in ("What the student keeps", "How near it is", "Size and speed", "What was tried", "How it went"):
+    for title in ("Retained quality", "Distance to the teacher", "Size and speed", "Trials", "Training history"):
         assert f"## {title}" in page
     assert "Student: 1 layers" in page
-    assert "it keeps" in page
+    assert "it retains" in page
     teacher, student = speeds(distilled.out).to_pylist()
     assert (teacher["tower"], student["tower"]) == ("teacher", "student")
     assert student["megabytes"] > 0

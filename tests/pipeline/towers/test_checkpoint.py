@@ -13,9 +13,9 @@ import torch
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers import checkpoint
 from darklode.pipeline.towers.checkpoint import Checkpoints, NoCheckpoints
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
 from darklode.pipeline.towers.stage import DISTIL
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.fit.trial import TrainingHistory
+from darklode.pipeline.train.types import Weights
 from helpers.environment import with_paths
 
 from .conftest import Distilled
@@ -107,11 +107,11 @@ def test_what_is_kept_is_all_that_a_next_step_hangs_on(monkeypatch: pytest.Monke
     first, memory = Learner(), Memory()
     for _ in range(3):
         first.step()
-    course = MonitorHistory([Look(0, 0.5), Look(3, 1.0)], {"number": np.array([2.0], np.float32)})
-    checkpoints(memory, first).write(course)
-    second, found = Learner(), MonitorHistory[Look]()
+    history = TrainingHistory([Look(0, 0.5), Look(3, 1.0)], {"number": np.array([2.0], np.float32)})
+    checkpoints(memory, first).write(history)
+    second, found = Learner(), TrainingHistory[Look]()
     assert checkpoints(memory, second).resume(found, Look) == 3
-    assert (found.eval_points, found.best_weights) == (course.eval_points, course.best_weights)
+    assert (found.eval_points, found.best_weights) == (history.eval_points, history.best_weights)
     for _ in range(2):
         first.step()
         second.step()
@@ -120,6 +120,6 @@ def test_what_is_kept_is_all_that_a_next_step_hangs_on(monkeypatch: pytest.Monke
 
 def test_a_checkpoint_waits_until_it_is_worth_its_price() -> None:
     memory, learner = Memory(), Learner()
-    checkpoints(memory, learner).write(MonitorHistory([Look(0, 0.5)], learner.state()))
+    checkpoints(memory, learner).write(TrainingHistory([Look(0, 0.5)], learner.state()))
     assert memory.data is None
-    assert checkpoints(memory, learner).resume(MonitorHistory[Look](), Look) == 0
+    assert checkpoints(memory, learner).resume(TrainingHistory[Look](), Look) == 0

@@ -8,16 +8,16 @@ import transformers
 
 from darklode.pipeline.towers.distillation import (
     DECAY,
-    DistillationBatches,
     DistillationEval,
     DistillationTask,
     distances,
     train_student,
 )
-from darklode.pipeline.towers.loss import distillation, parts
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory
+from darklode.pipeline.towers.loss import distillation, distillation_parts
 from darklode.pipeline.towers.stage import query_set
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.batches import ShuffledRows
+from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.schemas.towers import TowerSettings
 
 from .conftest import Distilled
@@ -26,44 +26,44 @@ SHORT = TowerSettings(layers=1, steps=12, batch=16)
 
 
 @pytest.fixture(scope="module")
-def lesson(distilled: Distilled) -> DistillationTask:
+def task(distilled: Distilled) -> DistillationTask:
     texts = pa.array(
         [f"how {one}" for one in "badu befi kuma lopa nidu rasi tepo vinu zoka mela hido pagu".split()] * 3
     )
     return DistillationTask(texts, distilled.pair, query_set(distilled.out.tables(), distilled.pair, "validation"))
 
 
-def course_of(distilled: Distilled, lesson: DistillationTask, seed: int) -> MonitorHistory[DistillationEval]:
+def history_of(distilled: Distilled, task: DistillationTask, seed: int) -> TrainingHistory[DistillationEval]:
     with deterministic(seed):
-        return train_student(lesson, SHORT, 3e-3, distilled.pair.open(), seed, lambda *_: None)
+        return train_student(task, SHORT, 3e-3, distilled.pair.open(), seed, lambda *_: None)
 
 
 @pytest.mark.slow
-def test_the_trainers_steps_are_those_of_a_plain_loop(distilled: Distilled, lesson: DistillationTask) -> None:
+def test_the_trainers_steps_are_those_of_a_plain_loop(distilled: Distilled, task: DistillationTask) -> None:
     """Order of queries, Eq. 15, AdamW with its decay, warm-up and fall, and the cut of gradients, written out."""
-    course = course_of(distilled, lesson, 1)
+    history = history_of(distilled, task, 1)
     with deterministic(1):
-        student, turns = distilled.pair.open(), DistillationBatches(len(lesson.texts), SHORT.batch, 1)
+        student, turns = distilled.pair.open(), ShuffledRows(len(task.texts), SHORT.batch, 1)
         student.loaded.train()
         optimiser = torch.optim.AdamW(student.parameters(), lr=3e-3, weight_decay=DECAY, fused=True)
         schedule = transformers.get_linear_schedule_with_warmup(optimiser, 1, SHORT.steps)
-        for _ in range(course.step):
-            texts = lesson.texts_at(turns.next().tolist())
+        for _ in range(history.step):
+            texts = task.texts_at(turns.next().tolist())
             found = student.unit(student.loaded(student.features(texts))["sentence_embedding"])
-            loss = distillation(*parts(torch.from_numpy(distilled.pair.queries(texts)), found))
+            loss = distillation(*distillation_parts(torch.from_numpy(distilled.pair.queries(texts)), found))
             optimiser.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(list(student.parameters()), 1.0)
             optimiser.step()
             schedule.step()
-    assert course.step > 6
+    assert history.step > 6
     for name, one in student.state().items():
-        np.testing.assert_allclose(course.best_weights[name], one, atol=1e-5)
+        np.testing.assert_allclose(history.best_weights[name], one, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_bytes(distilled: Distilled, lesson: DistillationTask) -> None:
-    first, again, other = (course_of(distilled, lesson, seed) for seed in (1, 1, 2))
+def test_the_same_seed_gives_the_same_bytes(distilled: Distilled, task: DistillationTask) -> None:
+    first, again, other = (history_of(distilled, task, seed) for seed in (1, 1, 2))
     assert [one.tobytes() for one in first.best_weights.values()] == [
         one.tobytes() for one in again.best_weights.values()
     ]
@@ -75,10 +75,10 @@ def test_the_same_seed_gives_the_same_bytes(distilled: Distilled, lesson: Distil
 
 
 def test_each_query_has_its_turn_in_each_round() -> None:
-    turns = DistillationBatches(10, 4, 3)
+    turns = ShuffledRows(10, 4, 3)
     seen = np.concatenate([turns.next() for _ in range(5)])
     assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
-    assert DistillationBatches(3, 4, 3).size == 3
+    assert ShuffledRows(3, 4, 3).size == 3
 
 
 def test_the_distance_is_that_of_the_bound() -> None:

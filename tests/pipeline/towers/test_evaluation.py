@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.towers.evaluation import BATCH, TESTED, measure_speed, overlap
-from darklode.pipeline.towers.stage import graduate, query_set
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.towers.stage import load_best_student, query_set
+from darklode.pipeline.train.fit.determinism import deterministic
 from helpers.adapted import SIDES
 from helpers.runs import read
 
@@ -22,7 +22,7 @@ def test_the_health_figure_is_the_mean_distance_of_each_side(distilled: Distille
     rows = {row["split"]: row for row in read(distilled.out, "tower_health")}
     assert set(rows) == {"validation", "unseen", "test"}
     with deterministic(0):
-        student = graduate(distilled.out.tables(), distilled.pair)
+        student = load_best_student(distilled.out.tables(), distilled.pair)
         held = query_set(distilled.out.tables(), distilled.pair, "unseen")
         far = np.linalg.norm(held.vectors - student.vectors(held), axis=1)
     assert rows["unseen"]["distance"] == pytest.approx(far.mean(), abs=1e-6)

@@ -16,11 +16,11 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.towers.folder import STUDENT, save, sentence
-from darklode.pipeline.towers.stage import graduate
+from darklode.pipeline.towers.stage import load_best_student
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.adapter import FOLDER, Adapter
-from darklode.pipeline.train.release.folder import assemble
+from darklode.pipeline.train.release.folder import assemble_model
 from darklode.pipeline.train.release.identity import weights_hash
 from darklode.schemas.settings import Settings
 from helpers.adapted import TENANT, model_in, refused
@@ -46,7 +46,7 @@ def test_a_fresh_process_without_darklode_gets_the_students_vectors(distilled: D
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     with deterministic(0):
-        student = graduate(distilled.out.tables(), distilled.pair)
+        student = load_best_student(distilled.out.tables(), distilled.pair)
         wanted = student.vectors(QuerySet.from_texts(["how badu", "how befi"], distilled.pair))
     np.testing.assert_allclose(np.load(to), wanted, atol=1e-5)
     assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == 1
@@ -89,7 +89,7 @@ def test_a_student_that_was_changed_or_put_aside_is_refused(ready: tuple[Path, P
     config.write_text(config.read_text() + " ")
     assert "files of the adapter" in refused(student, index)
     shutil.rmtree(student / FOLDER)
-    base = assemble(load_model(distilled.pair.teacher, "cpu"), distilled.pair.teacher, [])
+    base = assemble_model(load_model(distilled.pair.teacher, "cpu"), distilled.pair.teacher, [])
     base.save_pretrained(str(student / FOLDER), create_model_card=False)
     facts = json.loads((student / "adapter.json").read_text())
     facts["weights"] = weights_hash(Run(str(student)).store)
@@ -107,6 +107,6 @@ def test_another_models_index_is_refused(ready: tuple[Path, Path], distilled: Di
 
 def test_what_is_said_of_it_names_what_it_keeps(distilled: Distilled) -> None:
     said = sentence(distilled.out.tables())
-    assert said.startswith("it keeps ")
+    assert said.startswith("it retains ")
     assert "of R@100" in said
     assert Adapter.open(distilled.out.store.url).facts["reason"] == said

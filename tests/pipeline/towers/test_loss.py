@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from darklode.pipeline.towers.loss import distillation, parts
+from darklode.pipeline.towers.loss import distillation, distillation_parts
 
 
 def literal(teacher: np.ndarray, student: np.ndarray, weight: float) -> float:  # type: ignore[type-arg]
@@ -25,7 +25,7 @@ def test_the_loss_is_eq_15_plus_its_weight(weight: float, unit: bool) -> None:
     teacher, student = draws.standard_normal((2, 7, 5))
     if unit:
         teacher, student = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (teacher, student))
-    found = distillation(*parts(torch.from_numpy(teacher), torch.from_numpy(student)), weight)
+    found = distillation(*distillation_parts(torch.from_numpy(teacher), torch.from_numpy(student)), weight)
     assert found.item() == pytest.approx(literal(teacher, student, weight) + weight)
 
 
@@ -33,7 +33,7 @@ def test_its_gradient_is_that_of_eq_15() -> None:
     draws = np.random.default_rng(4)
     teacher, student = draws.standard_normal((2, 3, 4))
     learning = torch.from_numpy(student).requires_grad_()
-    distillation(*parts(torch.from_numpy(teacher), learning)).backward()  # type: ignore[no-untyped-call]
+    distillation(*distillation_parts(torch.from_numpy(teacher), learning)).backward()  # type: ignore[no-untyped-call]
     assert learning.grad is not None
     for row in range(3):
         for column in range(4):
@@ -45,5 +45,5 @@ def test_its_gradient_is_that_of_eq_15() -> None:
 
 def test_a_student_that_is_its_teacher_loses_nothing() -> None:
     same = torch.nn.functional.normalize(torch.randn(4, 6, generator=torch.Generator().manual_seed(1)), dim=1)
-    squared, cosine = parts(same, same)
+    squared, cosine = distillation_parts(same, same)
     assert (squared.item(), cosine.item()) == (0.0, pytest.approx(0.0, abs=1e-6))

@@ -117,7 +117,7 @@ def test_all_spellings_of_a_logs_test_query_are_of_the_test(tmp_path: Path) -> N
 
 def test_a_run_of_test_queries_alone_is_refused(tmp_path: Path) -> None:
     run = build_to_adapt(tmp_path / "run", {"train": 1, "validation": 0, "test": 1})
-    with pytest.raises(ArtifactError, match="no query to learn from that is not near"):
+    with pytest.raises(ArtifactError, match="no training query that does not nearly duplicate"):
         gathered(Run(str(tmp_path / "out")), [source_of(run)], [])
 
 

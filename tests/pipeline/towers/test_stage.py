@@ -8,7 +8,7 @@ import pytest
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.towers.queries import QUERIES
-from darklode.pipeline.towers.stage import best, graduate
+from darklode.pipeline.towers.stage import best, load_best_student
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
 
@@ -58,7 +58,7 @@ def test_the_best_look_is_kept_and_of_equals_the_first(distilled: Distilled, tmp
     run = Run(str(tmp_path))
     put(run, "distillation_trials", pa.Table.from_pylist(rows, schema=TABLES["distillation_trials"].schema))
     assert best(run.tables())["trial"] == 1
-    student = graduate(distilled.out.tables(), distilled.pair)
+    student = load_best_student(distilled.out.tables(), distilled.pair)
     assert student.loaded[0].auto_model.config.num_hidden_layers == 1
 
 

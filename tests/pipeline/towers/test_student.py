@@ -13,7 +13,7 @@ from darklode.pipeline.towers.distillation import distances
 from darklode.pipeline.towers.student import Student, evenly_spaced, keep_layers
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from helpers.tiny_bert import tiny_bert
 
 from .conftest import Distilled

@@ -11,11 +11,12 @@ import pytest
 
 from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables
-from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.stage import TRAIN
-from darklode.pipeline.train.fit.weights import Weights, as_rows
+from darklode.pipeline.train.fit.weights import as_rows
 from darklode.pipeline.train.release.verdict import VERDICT
+from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darklode.pipeline.base.memory.keys import KeyIndex, Keys, first_of_each, from_bytes, hash_of, keys_of, to_bytes
+from darklode.pipeline.base.memory.keys import KeyIndex, first_of_each, from_bytes, hash_of, keys_of, to_bytes
+from darklode.pipeline.base.types import Keys
 from helpers.hash_encoder import content_hash
 
 NUMBERS = st.lists(st.integers(0, 40), max_size=60)

@@ -11,8 +11,8 @@ import pytest
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory import parts
-from darklode.pipeline.base.memory.keys import Keys
 from darklode.pipeline.base.memory.parts import Damaged, PartFiles, PartIndex
+from darklode.pipeline.base.types import Keys
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from darklode.flows.jobs.train_both_towers import hand_over, steps, topical
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.stage import DualInputs
-from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.schemas.settings import Settings
 from darklode.schemas.towers import DualSettings
 from helpers.adapted import base_for, settings_for

@@ -10,7 +10,7 @@ from .conftest import Trained
 @pytest.mark.slow
 def test_the_card_tells_all_of_it(both: Trained) -> None:
     page = (Path(both.out.store.url) / "README.md").read_text()
-    for title in ("What they reach", "What was tried", "How it went", "How to use it", "What it does not say"):
+    for title in ("Scores", "Trials", "Training history", "How to use it", "Limits"):
         assert f"## {title}" in page
     assert "39 triplets, 1 without a title, 1 without a negative" in page
     assert "the three-view\nform, which is not ScalingNote's" in page

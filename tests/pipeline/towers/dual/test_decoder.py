@@ -12,13 +12,15 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from darklode.pipeline.base.errors import SettingsError
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.towers.dual.decoder import CONTENT, TITLE, is_causal
 from darklode.pipeline.towers.dual.stage import validation_sample_of
-from darklode.pipeline.towers.dual.towers import DualTowers, Floats
-from darklode.pipeline.towers.dual.training import DualTrial, train_towers
-from darklode.pipeline.towers.dual.triplet_batches import Stream
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.towers.dual.towers import DualTowers
+from darklode.pipeline.towers.dual.training import train_towers
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.tiny_bert import tiny_bert
 from helpers.tiny_decoder import Family, tiny_decoder
@@ -120,8 +122,10 @@ def learned(both: Trained, family: Family, method: str, folder: Path) -> tuple[F
         towers.initialize(TEXTS, ["one", "two"])
         before = towers.encode(TEXTS, queries=False)
         seen = validation_sample_of(tables, both.base.sources, 4, 0)
-        course = train_towers(Stream(tables, 8, 1), seen, towers, dual, DualTrial(1e-2, 0.05, 1), lambda *_: None)
-        assert all(look.contrastive is not None and np.isfinite(look.contrastive) for look in course.eval_points[1:])
+        history = train_towers(
+            TripletStream(tables, 8, 1), seen, towers, dual, TrialSettings(1e-2, 0.05, 1), lambda *_: None
+        )
+        assert all(look.contrastive is not None and np.isfinite(look.contrastive) for look in history.eval_points[1:])
         wanted, asked = towers.encode(TEXTS, queries=False), towers.encode(TEXTS, queries=True)
         assert np.abs(wanted - before).max() > 1e-3
         towers.merged_query_tower().save_pretrained(str(folder))

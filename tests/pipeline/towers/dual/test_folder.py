@@ -13,7 +13,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder
 from darklode.pipeline.towers.dual.folder import FOLDER, save, sentence
 from darklode.pipeline.towers.dual.stage import best_towers
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 
 from .conftest import QUICK, Trained
 

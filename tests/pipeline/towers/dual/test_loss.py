@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard_margin
 
 N, NESTED, TAU, MARGIN = 6, (2, 4, 8), 0.05, 0.2
 Floats = NDArray[np.float64]
@@ -57,7 +57,7 @@ def test_it_is_the_papers() -> None:
     one = batch()
     q, right, wrong = (part.numpy() for part in (one.queries, one.positives, one.negatives))
     assert float(contrastive(one, NESTED, TAU)) == pytest.approx(literal_contrastive(q, right), rel=1e-10)
-    assert float(hard(one, NESTED, MARGIN)) == pytest.approx(literal_hard(q, right, wrong), rel=1e-10)
+    assert float(hard_margin(one, NESTED, MARGIN)) == pytest.approx(literal_hard(q, right, wrong), rel=1e-10)
 
 
 def test_a_view_that_is_not_there_is_no_term() -> None:
@@ -77,7 +77,9 @@ def test_a_view_that_is_not_there_is_no_term() -> None:
     assert float(contrastive(lacking, NESTED, TAU)) == pytest.approx(expected, rel=1e-10)
     five = ContrastiveBatch(*(part[..., kept, :] for part in (one.queries, one.positives, one.negatives)),
                     there[:, kept], one.against[:, kept], one.allowed[:5, :5])  # fmt: skip
-    assert float(hard(lacking, NESTED, MARGIN)) == pytest.approx(float(hard(five, NESTED, MARGIN)), rel=1e-12)
+    assert float(hard_margin(lacking, NESTED, MARGIN)) == pytest.approx(
+        float(hard_margin(five, NESTED, MARGIN)), rel=1e-12
+    )
 
 
 def test_another_positive_of_a_query_is_no_negative_in_either_direction() -> None:
@@ -100,7 +102,7 @@ def test_nothing_to_learn_from_is_no_nan() -> None:
     one = batch()
     nothing = torch.zeros_like(one.has_view)
     empty = replace(one, has_view=nothing, against=nothing, positives=torch.zeros_like(one.positives).requires_grad_())
-    loss = contrastive(empty, NESTED, TAU) + hard(empty, NESTED, MARGIN)
+    loss = contrastive(empty, NESTED, TAU) + hard_margin(empty, NESTED, MARGIN)
     loss.backward()  # type: ignore[no-untyped-call]
     assert loss.item() == 0
     assert empty.positives.grad is not None
@@ -114,4 +116,4 @@ def test_a_hard_negative_without_the_view_is_no_term_of_the_margin_loss() -> Non
     kept = torch.tensor([0, 1, 3, 4, 5])
     rows = [part[..., kept, :].numpy() for part in (one.queries, one.positives, one.negatives)]
     wanted = literal_hard(*rows) * N / len(kept)  # it divides by N
-    assert float(hard(replace(one, against=against), NESTED, MARGIN)) == pytest.approx(wanted, rel=1e-10)
+    assert float(hard_margin(replace(one, against=against), NESTED, MARGIN)) == pytest.approx(wanted, rel=1e-10)

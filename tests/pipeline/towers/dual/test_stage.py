@@ -13,7 +13,7 @@ from darklode.flows.jobs.train_both_towers import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.towers.dual.stage import TRAINED, best_towers, validation_sample_of
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from helpers.environment import with_paths
 from helpers.runs import put, read
 

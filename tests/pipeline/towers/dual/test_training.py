@@ -9,20 +9,15 @@ import pytest
 import torch
 
 from darklode.pipeline.towers.distillation import DECAY, schedule
-from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard_margin
 from darklode.pipeline.towers.dual.stage import validation_sample_of
 from darklode.pipeline.towers.dual.towers import DualTowers
-from darklode.pipeline.towers.dual.training import (
-    DualCollator,
-    DualEval,
-    DualLoss,
-    DualTrial,
-    ValidationSample,
-    train_towers,
-)
-from darklode.pipeline.towers.dual.triplet_batches import Stream
-from darklode.pipeline.towers.periodic_evaluation import MonitorHistory, Tell
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.towers.dual.training import DualCollator, DualEval, DualLoss, ValidationSample, train_towers
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream
+from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.fit.trial import TrainingHistory
+from darklode.pipeline.train.types import OnStep
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
 from helpers.environment import with_paths
@@ -37,21 +32,21 @@ def looked(both: Trained) -> ValidationSample:
     return validation_sample_of(both.out.tables(), both.base.sources, 10, 0)
 
 
-def course_of(
-    both: Trained, dual: DualSettings = SHORT, rate: float = RATE, tell: Tell = lambda *_: None
-) -> MonitorHistory[DualEval]:
+def history_of(
+    both: Trained, dual: DualSettings = SHORT, rate: float = RATE, tell: OnStep = lambda *_: None
+) -> TrainingHistory[DualEval]:
     with deterministic(1):
-        towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
-        return train_towers(stream, looked(both), towers, dual, DualTrial(rate, 0.05, 1), tell)
+        towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), TripletStream(both.out.tables(), 8, 1)
+        return train_towers(stream, looked(both), towers, dual, TrialSettings(rate, 0.05, 1), tell)
 
 
 @pytest.mark.slow
 def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
     """Batches, loss, AdamW, its rate and the cut of gradients, written out."""
-    course = course_of(both)
-    assert [look.step for look in course.eval_points] == [0, 1, 2, 3, 4, 5]
+    history = history_of(both)
+    assert [look.step for look in history.eval_points] == [0, 1, 2, 3, 4, 5]
     with deterministic(1):
-        towers, stream = DualTowers(both.encoder, SHORT, AdaptSettings()), Stream(both.out.tables(), 8, 1)
+        towers, stream = DualTowers(both.encoder, SHORT, AdaptSettings()), TripletStream(both.out.tables(), 8, 1)
         loss = DualLoss(towers.model, stream, SHORT, 0.05, seen := [])
         tokens, optimiser = (
             DualCollator(stream, towers),
@@ -71,17 +66,17 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(both: Trained) -> None:
             optimiser.step()
             rates.step()
             values.append(looked(both).score(towers))
-    assert [look.contrastive for look in course.eval_points[1:]] == pytest.approx(
+    assert [look.contrastive for look in history.eval_points[1:]] == pytest.approx(
         [float(one[0]) for one in seen], rel=1e-4
     )
-    assert [look.margin for look in course.eval_points[1:]] == pytest.approx([float(one[1]) for one in seen], rel=1e-4)
-    assert [look.validation for look in course.eval_points] == pytest.approx(values)
+    assert [look.margin for look in history.eval_points[1:]] == pytest.approx([float(one[1]) for one in seen], rel=1e-4)
+    assert [look.validation for look in history.eval_points] == pytest.approx(values)
 
 
 @pytest.mark.slow
 def test_training_twice_gives_the_same_bytes(both: Trained) -> None:
     told: list[tuple[int, str]] = []
-    first, again = course_of(both, tell=lambda *line: told.append(line)), course_of(both)
+    first, again = history_of(both, tell=lambda *line: told.append(line)), history_of(both)
     assert [step for step, _ in told] == [look.step for look in first.eval_points]
     assert told[0][1] == f"L^con –, L^hard –, validation {first.eval_points[0].validation:.4f}"
     assert told[-1][1].startswith(
@@ -99,14 +94,14 @@ def test_layers_that_are_computed_again_give_the_same_gradients(both: Trained) -
     for wanted in (False, True):
         dual = SHORT.model_copy(update={"checkpointing": wanted, "steps": 1})
         with deterministic(1):
-            towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), Stream(both.out.tables(), 8, 1)
+            towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), TripletStream(both.out.tables(), 8, 1)
             gradients, calls = dict[str, torch.Tensor](), list[int]()
             for name, one in towers.trained.items():
                 one.register_hook(lambda given, name=name, to=gradients: to.update({name: given.clone()}))
             layer = towers.document[0].auto_model.get_submodule("encoder.layer.0.attention")
             layer.register_forward_hook(lambda *_, calls=calls: calls.append(1) if torch.is_grad_enabled() else None)
-            course = train_towers(stream, looked(both), towers, dual, DualTrial(RATE, 0.05, 1), lambda *_: None)
-        found.append((len(calls), gradients, course.eval_points[1].contrastive))
+            history = train_towers(stream, looked(both), towers, dual, TrialSettings(RATE, 0.05, 1), lambda *_: None)
+        found.append((len(calls), gradients, history.eval_points[1].contrastive))
     (once, plain, loss), (twice, again, same) = found
     assert (once, twice) == (1, 2)
     assert loss == pytest.approx(same, rel=1e-6)
@@ -132,7 +127,8 @@ import numpy as np
 import torch
 import torch.distributed as processes
 from darklode.pipeline.towers.dual.training import gather
-from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive
+from darklode.pipeline.towers.dual.loss import hard_margin
 
 processes.init_process_group("gloo")
 draws = torch.Generator().manual_seed(1)
@@ -143,7 +139,7 @@ parts = given[:, mine] @ weight
 there = gather(every[:, mine], 1)
 allowed = torch.ones(8, 8, dtype=torch.bool)
 batch = ContrastiveBatch(gather(parts[0]), gather(parts[1:4], 1), gather(parts[4:], 1), there, every, allowed)
-(contrastive(batch, (2, 4), 0.05) + hard(batch, (2, 4), 0.2)).backward()
+(contrastive(batch, (2, 4), 0.05) + hard_margin(batch, (2, 4), 0.2)).backward()
 processes.all_reduce(weight.grad)
 if processes.get_rank() == 0:
     np.savez(sys.argv[1], found=weight.grad / 2, given=given, weight=weight.detach())
@@ -167,7 +163,7 @@ def test_gradients_of_two_processes_are_those_of_one_with_twice_the_batch(tmp_pa
     given, weight = torch.from_numpy(found["given"]), torch.from_numpy(found["weight"]).requires_grad_()
     parts, every = given @ weight, torch.ones(3, 8, dtype=torch.bool)
     batch = ContrastiveBatch(parts[0], parts[1:4], parts[4:], every, every, torch.ones(8, 8, dtype=torch.bool))
-    loss = contrastive(batch, (2, 4), 0.05) + hard(batch, (2, 4), 0.2)
+    loss = contrastive(batch, (2, 4), 0.05) + hard_margin(batch, (2, 4), 0.2)
     loss.backward()  # type: ignore[no-untyped-call]
     assert weight.grad is not None
     np.testing.assert_allclose(found["found"], weight.grad.numpy(), rtol=1e-4, atol=1e-5)
@@ -180,12 +176,14 @@ import numpy as np
 from pathlib import Path
 from darklode.flows.jobs.train_both_towers import topical
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.towers.dual.training import DualTrial, train_towers
-from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive, hard
+from darklode.pipeline.towers.dual.training import train_towers
+from darklode.pipeline.towers.dual.trial_settings import TrialSettings
+from darklode.pipeline.towers.dual.loss import ContrastiveBatch, contrastive
+from darklode.pipeline.towers.dual.loss import hard_margin
 from darklode.pipeline.towers.dual.stage import validation_sample_of
-from darklode.pipeline.towers.dual.triplet_batches import Stream
+from darklode.pipeline.towers.dual.triplet_batches import TripletStream
 from darklode.pipeline.towers.dual.towers import DualTowers
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.towers import DualSettings
 from helpers.adapted import base_for
@@ -194,11 +192,11 @@ root, run, source, settings, to = sys.argv[1:]
 base, dual = topical(base_for(Run(source), root=Path(root))), DualSettings.model_validate_json(settings)
 tables = Run(run).tables()
 with deterministic(1):
-    towers, stream = DualTowers(base.encoder, dual, AdaptSettings()), Stream(tables, 8, 1)
+    towers, stream = DualTowers(base.encoder, dual, AdaptSettings()), TripletStream(tables, 8, 1)
     looked = validation_sample_of(tables, base.sources, 10, 0)
-    course = train_towers(stream, looked, towers, dual, DualTrial(1e-3, 0.05, 1), lambda *_: None)
+    history = train_towers(stream, looked, towers, dual, TrialSettings(1e-3, 0.05, 1), lambda *_: None)
 if os.environ["RANK"] == "0":
-    np.savez(to, losses=[look.contrastive for look in course.eval_points[1:]], **towers.state())
+    np.savez(to, losses=[look.contrastive for look in history.eval_points[1:]], **towers.state())
 """
 
 
@@ -208,5 +206,5 @@ def test_two_processes_take_the_steps_of_one_with_twice_the_batch(both: Trained,
     dual, to = SHORT.model_copy(update={"method": "lora"}), str(tmp_path / "found.npz")
     source = both.base.sources[0].run.store.url
     in_two(tmp_path / "shared.py", SHARED, str(both.root), both.out.store.url, source, dual.model_dump_json(), to)
-    course, found = course_of(both, dual, 1e-3), np.load(to)
-    np.testing.assert_allclose(found["losses"], [look.contrastive for look in course.eval_points[1:]], rtol=1e-4)
+    history, found = history_of(both, dual, 1e-3), np.load(to)
+    np.testing.assert_allclose(found["losses"], [look.contrastive for look in history.eval_points[1:]], rtol=1e-4)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.towers.dual.triplet_batches import HELD, Stream, allowed_pairs
+from darklode.pipeline.towers.dual.triplet_batches import N_BUFFERED, TripletStream, allowed_pairs
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute
 
@@ -29,32 +29,32 @@ def streamed(folder: object, *parts: pa.Table) -> Tables:
     return run.tables("tower_triplets")
 
 
-def asked(stream: Stream, batches: int) -> list[str]:
+def asked(stream: TripletStream, batches: int) -> list[str]:
     return [one for _ in range(batches) for one in stream.rows(stream.next().tolist())["query_id"].to_pylist()]
 
 
 def test_a_pass_has_each_row_once_and_the_next_another_order(tmp_path: object) -> None:
     tables = streamed(f"{tmp_path}/run", rows(0, 30), rows(30, 30))
-    found = asked(Stream(tables, 10, 1), 12)
+    found = asked(TripletStream(tables, 10, 1), 12)
     first, second = found[:60], found[60:]
     assert sorted(first) == sorted(second) == sorted(f"q{n}" for n in range(60))
     assert first != second
-    assert found == asked(Stream(tables, 10, 1), 12) != asked(Stream(tables, 10, 2), 12)
+    assert found == asked(TripletStream(tables, 10, 1), 12) != asked(TripletStream(tables, 10, 2), 12)
 
 
 def test_what_is_skipped_is_as_if_it_had_been_read(tmp_path: object) -> None:
     """Across parts, and across passes."""
     tables = streamed(f"{tmp_path}/run", rows(0, 30), rows(30, 33))
-    every = asked(Stream(tables, 10, 1), 20)
+    every = asked(TripletStream(tables, 10, 1), 20)
     for batches in (0, 1, 3, 7, 12):
-        stream = Stream(tables, 10, 1)
+        stream = TripletStream(tables, 10, 1)
         stream.skip(batches)
         assert asked(stream, 20 - batches) == every[batches * 10 :]
 
 
 def test_a_batch_is_held_while_others_are_under_way(tmp_path: object) -> None:
-    stream = Stream(streamed(f"{tmp_path}/run", rows(0, 64)), 8, 1)
-    turns = [stream.next().tolist() for _ in range(HELD)]
+    stream = TripletStream(streamed(f"{tmp_path}/run", rows(0, 64)), 8, 1)
+    turns = [stream.next().tolist() for _ in range(N_BUFFERED)]
     assert sorted(slot for turn in turns for slot in turn) == list(range(stream.slots))
     assert stream.rows(turns[0][2:4]).num_rows == 2
     kept = stream.rows(turns[1])
@@ -64,9 +64,9 @@ def test_a_batch_is_held_while_others_are_under_way(tmp_path: object) -> None:
 
 def test_runs_are_mixed_and_few_rows_are_one_batch(tmp_path: object) -> None:
     parts = [rows(number * 4, 4) for number in range(4)] + [rows(100 + number * 4, 4, run=1) for number in range(2)]
-    found = asked(Stream(streamed(f"{tmp_path}/run", *parts), 4, 1), 6)
+    found = asked(TripletStream(streamed(f"{tmp_path}/run", *parts), 4, 1), 6)
     assert ["1" if len(one) > 3 else "0" for one in found[::4]] == ["0", "1", "0", "0", "1", "0"]
-    assert Stream(streamed(f"{tmp_path}/few", rows(0, 3)), 32, 1).size == 3
+    assert TripletStream(streamed(f"{tmp_path}/few", rows(0, 3)), 32, 1).size == 3
 
 
 def test_no_other_answer_of_a_query_is_its_negative() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.train.data.dataset import Labels, Probabilities, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.labels import Labels, Probabilities
 from helpers.adapted import SIDES
 from helpers.runs import read
 
@@ -50,13 +51,13 @@ def test_some_of_the_queries_are_numbered_anew_with_all_that_is_known_of_them() 
         np.array([0, 1, 2]),
         np.array([1, 2, 3]),
         labels=of([0, 1, 2], [1, 2, 3]),
-        refused=of([0, 1], [4, 0]),
+        non_relevant=of([0, 1], [4, 0]),
         siblings=of([1, 2], [3, 4]),
     )
     some = whole.with_queries(np.array([2, 0]))
     assert (some.pair_query.tolist(), some.pair_position.tolist()) == ([1, 0], [1, 3])
     assert some.labels.keys.tolist() == of([0, 1], [3, 1]).keys.tolist()
-    assert some.refused.keys.tolist() == of([1], [4]).keys.tolist()
+    assert some.non_relevant.keys.tolist() == of([1], [4]).keys.tolist()
     assert some.siblings is not None
     assert some.siblings.keys.tolist() == of([0], [4]).keys.tolist()
     assert replace(whole, siblings=None).with_queries(np.array([1])).siblings is None
@@ -66,9 +67,9 @@ def test_pairs_known_and_refused_are_those_of_the_labels(adapted: Adapted) -> No
     frozen = adapted.base.open(adapted.out.tables())
     task = Task.from_tables(adapted.out.tables(), frozen, same_document=False)
     n = SIDES["train"] - 1
-    assert len(task.train) == len(task.pair_query) == len(task.refused.keys) == n
+    assert len(task.train) == len(task.pair_query) == len(task.non_relevant.keys) == n
     assert task.labels.contains(task.pair_query, task.pair_position).all()
-    assert not task.refused.contains(task.pair_query, task.pair_position).any()
+    assert not task.non_relevant.contains(task.pair_query, task.pair_position).any()
     assert task.siblings is not None
     assert task.siblings.contains(task.pair_query, task.pair_position).all()
     assert Task.from_tables(adapted.out.tables(), frozen, same_document=True).siblings is None

@@ -10,8 +10,9 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.generated import GeneratedQueries, generated_in
+from darklode.pipeline.train.data.labels import Labels
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.tables import TABLES
 from helpers.runs import put

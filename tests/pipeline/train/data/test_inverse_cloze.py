@@ -23,7 +23,7 @@ def test_each_sentence_is_of_the_text_that_it_asks_for_and_no_label_is_left(adap
     assert all(sentence in text for sentence, text in zip(found.train.texts, words, strict=True))
     assert len(set(rows.tolist())) == len(rows)
     np.testing.assert_array_equal(found.train.vectors, frozen.encode(found.train.texts))
-    assert (len(found.refused.keys), found.siblings, found.probabilities, found.train.labels.num_rows) == (
+    assert (len(found.non_relevant.keys), found.siblings, found.probabilities, found.train.labels.num_rows) == (
         0,
         None,
         None,

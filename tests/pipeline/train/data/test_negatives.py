@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.data.nearest import nearest
 from darklode.pipeline.train.data.negatives import Negatives, mine_negatives
-from darklode.pipeline.train.data.vectors import Floats, Ints
 from darklode.schemas.adaptation import AdaptSettings
 
 N = 8

@@ -43,7 +43,7 @@ def test_what_is_learned_from_is_of_train_alone(adapted: Adapted) -> None:
 
 def test_probability_and_source_decide_what_is_learned_from(adapted: Adapted, tmp_path: Path) -> None:
     for given in ({"min_probability": 0.95}, {"sources": ["click_one_hop"]}):
-        with pytest.raises(ArtifactError, match="no query of the runs' train split has a positive to learn from"):
+        with pytest.raises(ArtifactError, match="no query of the runs' train split has a training positive"):
             gathered(tmp_path / "none", adapted.source, **given)
     kept = gathered(tmp_path / "some", adapted.source, min_probability=0.9, sources=["pooled"])
     assert sum(bool(row["learned"]) for row in read(kept, "adaptation_labels")) == SIDES["train"] - 1
@@ -60,7 +60,7 @@ def test_ids_of_two_runs_do_not_meet(adapted: Adapted, tmp_path: Path) -> None:
 
 def test_two_tenants_need_a_name(adapted: Adapted, tmp_path: Path) -> None:
     other = build_to_adapt(tmp_path / "other", {"train": 3, "validation": 2, "test": 2}, tenant="b/irch")
-    with pytest.raises(ArtifactError, match=r"the tenants acme, b/irch, and an adapter is one tenant's"):
+    with pytest.raises(ArtifactError, match=r"the tenants acme, b/irch; an adapter belongs to one"):
         gathered(tmp_path / "both", adapted.source, other)
     with pytest.raises(ArtifactError, match="no run has triplets of the tenant c"):
         gathered(tmp_path / "both", adapted.source, other, tenant="c")

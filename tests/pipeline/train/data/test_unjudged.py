@@ -11,7 +11,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.unjudged import HOLES, NOBODY, UnjudgedJudges, format_unjudged, judge_unjudged
+from darklode.pipeline.train.data.unjudged import HOLES, NO_JUDGES, UnjudgedJudges, format_unjudged, judge_unjudged
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
@@ -108,7 +108,7 @@ def test_nobody_is_asked_where_the_budget_is_0_or_no_judge_labelled_the_run(
     put(human.run, "qrels", rows.set_column(place, rows.schema.field(place), pa.repeat("human", rows.num_rows)))
     people = UnjudgedJudges(((human, Judges.from_settings(Settings())),))
     log = UnjudgedJudges(((replace(source, mined=True), Judges.from_settings(Settings())),))
-    for number, (who, budget) in enumerate([(judges, 0), (people, 9), (log, 9), (NOBODY, 9)]):
+    for number, (who, budget) in enumerate([(judges, 0), (people, 9), (log, 9), (NO_JUDGES, 9)]):
         run = asked(tmp_path / f"out{number}", source)
         assert filled(run, who, budget) == {}
         before = [row for row in read(run, "adaptation_labels") if str(row["query_id"]).startswith("test")]
@@ -146,4 +146,4 @@ def test_what_it_will_take_is_told_before_training(
     rows = [{"system": "base", "measure": "Judged@10", "value": share, "queries": 12}]
     put(run, "headroom", pa.Table.from_pylist(rows, schema=TABLES["headroom"].schema))
     assert told in format_unjudged(run, judges, 100)
-    assert format_unjudged(run, judges, 0) == format_unjudged(run, NOBODY, 100) == ""
+    assert format_unjudged(run, judges, 0) == format_unjudged(run, NO_JUDGES, 100) == ""

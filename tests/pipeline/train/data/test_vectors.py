@@ -13,7 +13,7 @@ from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.train.data import vectors as vectors_module
 from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.data.vectors import spans
+from darklode.pipeline.train.data.vectors import concat_ranges
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import base_for, build_to_adapt
@@ -99,4 +99,4 @@ def test_a_query_of_no_index_is_near_to_nothing(adapted: Adapted) -> None:
 
 
 def test_ranges_follow_one_another() -> None:
-    assert spans(np.array([3, 5, 9]), np.array([5, 5, 10])).tolist() == [3, 4, 9]
+    assert concat_ranges(np.array([3, 5, 9]), np.array([5, 5, 10])).tolist() == [3, 4, 9]

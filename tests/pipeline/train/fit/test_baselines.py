@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.data.dataset import Labels, QuerySet, Task
+from darklode.pipeline.train.data.dataset import QuerySet, Task
+from darklode.pipeline.train.data.labels import Labels
 from darklode.pipeline.train.fit.baselines import Bm25Baseline, baselines, derange, reference_systems, shuffle_labels
 from helpers.adapted import SIDES
 
@@ -32,10 +33,10 @@ def test_the_controls_are_of_the_first_trained_method(adapted: Adapted, task: Ta
         "ffn, labels: sentences of the texts",
         "ffn, labels: shuffled",
     ]
-    assert [one.drawn for one in found] == [False, True, True, True, True, True, True]
+    assert [one.is_random for one in found] == [False, True, True, True, True, True, True]
     assert {one.settings.method for one in found[3:]} == {"ffn"}
     assert found[3].settings.refresh_steps == QUICK.steps
-    assert [one.drawn for one in baselines(QUICK, ["closed_form", "whitened"], words)] == [False, False]
+    assert [one.is_random for one in baselines(QUICK, ["closed_form", "whitened"], words)] == [False, False]
 
 
 def test_shuffled_labels_are_the_same_texts_at_other_queries_and_the_true_ones_are_forgotten(task: Task) -> None:
@@ -47,7 +48,7 @@ def test_shuffled_labels_are_the_same_texts_at_other_queries_and_the_true_ones_a
     assert (found.pair_position != shuffle_labels(task, 4).pair_position).any()
     assert found.labels.contains(found.pair_query, found.pair_position).all()
     assert not found.labels.contains(task.pair_query, task.pair_position).all()
-    assert (len(found.refused.keys), found.siblings, found.probabilities) == (0, None, None), (
+    assert (len(found.non_relevant.keys), found.siblings, found.probabilities) == (0, None, None), (
         "a judge's word is a label, too"
     )
 

@@ -9,15 +9,15 @@ from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.fit import batched_heads
 from darklode.pipeline.train.fit.batched_heads import StackedTrial
 from darklode.pipeline.train.fit.heads import Head
-from darklode.pipeline.train.fit.loop import TrainingHistory
+from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.schemas.adaptation import AdaptSettings
 
 from ..conftest import QUICK, Adapted
 
 
 def trained(task: Task, settings: AdaptSettings, seed: int = 1) -> TrainingHistory:
-    (course,) = batched_heads.train_stacked([StackedTrial(task, 3e-3, seed, lambda *_: None)], settings)
-    return course
+    (history,) = batched_heads.train_stacked([StackedTrial(task, 3e-3, seed, lambda *_: None)], settings)
+    return history
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +41,16 @@ def test_training_twice_gives_the_same_bytes_and_another_seed_others(adapted: Ad
 
 
 def test_negatives_are_replaced_on_the_way(task: Task) -> None:
-    course = trained(task, QUICK.model_copy(update={"steps": 150}))
-    assert [one.step for one in course.eval_points] == [0, 50, 100, 150]
-    assert course.eval_points[0].replaced is None
-    assert any(one.replaced for one in course.eval_points[1:])
+    history = trained(task, QUICK.model_copy(update={"steps": 150}))
+    assert [one.step for one in history.eval_points] == [0, 50, 100, 150]
+    assert history.eval_points[0].replaced is None
+    assert any(one.replaced for one in history.eval_points[1:])
 
 
 def test_the_loss_falls_on_fixed_negatives(task: Task) -> None:
     fixed = QUICK.model_copy(update={"steps": 150, "refresh_steps": 1000})
-    course = trained(task, fixed)
-    losses = [one.loss for one in course.eval_points[1:] if one.loss is not None]
+    history = trained(task, fixed)
+    losses = [one.loss for one in history.eval_points[1:] if one.loss is not None]
     assert losses[-1] < losses[0]
 
 
@@ -80,8 +80,8 @@ def test_a_head_among_others_is_the_one_trained_alone(task: Task, method: str, m
         StackedTrial(few, 3e-3, 3, lambda *_: None),
     ]
     alone = [batched_heads.train_stacked([one], settings)[0] for one in trials]
-    for bytes_at_once in (batched_heads.TOGETHER, 1):
-        monkeypatch.setattr(batched_heads, "TOGETHER", bytes_at_once)
+    for bytes_at_once in (batched_heads.MAX_STACK_BYTES, 1):
+        monkeypatch.setattr(batched_heads, "MAX_STACK_BYTES", bytes_at_once)
         for one, other in zip(alone, batched_heads.train_stacked(trials, settings), strict=True):
             assert one.eval_points == other.eval_points
             assert {name: value.tobytes() for name, value in one.best_weights.items()} == {
@@ -92,7 +92,8 @@ def test_a_head_among_others_is_the_one_trained_alone(task: Task, method: str, m
 def test_who_has_stopped_keeps_what_it_had_while_the_others_go_on(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = QUICK.model_copy(update={"steps": 200})
     monkeypatch.setattr(
-        "darklode.pipeline.train.fit.loop.has_collapsed", lambda looks: len(looks) == 2 and looks[-1].loss < stop
+        "darklode.pipeline.train.fit.adaptation_trial.has_collapsed",
+        lambda looks: len(looks) == 2 and looks[-1].loss < stop,
     )
     wild, mild = StackedTrial(task, 3e-3, 1, lambda *_: None), StackedTrial(task, 3e-3, 2, lambda *_: None)
     stop = float("inf")

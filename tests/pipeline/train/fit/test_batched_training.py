@@ -8,8 +8,8 @@ import pytest
 from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.fit import batched_training
 from darklode.pipeline.train.fit.batched_heads import StackedTrial
-from darklode.pipeline.train.fit.batched_training import BatchedTraining, trainer
-from darklode.pipeline.train.fit.loop import TrainingHistory
+from darklode.pipeline.train.fit.batched_training import BatchedTraining, current_trainer
+from darklode.pipeline.train.fit.trial import TrainingHistory
 
 from ..conftest import QUICK, Adapted
 
@@ -27,7 +27,9 @@ def asked(task: Task, wanted: list[int]) -> list[list[TrainingHistory]]:
 
     def works(place: int) -> list[TrainingHistory]:
         with shared.working():
-            return [trainer()(StackedTrial(task, 1e-3, place, lambda *_: None), SHORT) for _ in range(wanted[place])]
+            return [
+                current_trainer()(StackedTrial(task, 1e-3, place, lambda *_: None), SHORT) for _ in range(wanted[place])
+            ]
 
     with ThreadPoolExecutor(len(wanted)) as threads:
         waiting = [threads.submit(copy_context().run, works, place) for place in range(len(wanted))]

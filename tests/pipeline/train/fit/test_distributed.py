@@ -27,28 +27,28 @@ def test_alone_one_leads_and_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert distributed.is_leader()
-    assert not distributed.several()
-    distributed.broadcast_order((1, "x"))
+    assert not distributed.is_distributed()
+    distributed.broadcast_work_item((1, "x"))
     distributed.wait_for_all()
-    assert distributed.mine(["cuda:0", "cuda:1"]) == "cuda:0"
+    assert distributed.own_device(["cuda:0", "cuda:1"]) == "cuda:0"
 
 
 def test_the_others_have_devices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, value)
     assert not distributed.is_leader()
-    assert distributed.several()
-    assert distributed.mine(["cuda:0", "cuda:1"]) == "cuda:1"
-    assert distributed.mine(["cpu"]) == "cpu"
+    assert distributed.is_distributed()
+    assert distributed.own_device(["cuda:0", "cuda:1"]) == "cuda:1"
+    assert distributed.own_device(["cpu"]) == "cpu"
 
 
 @pytest.mark.parametrize("name", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
 def test_models_that_no_process_holds_whole_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "false")
-    distributed.demand_whole()
+    distributed.require_unsharded()
     monkeypatch.setenv(name, "true")
-    with pytest.raises(SettingsError, match="each process holds both towers whole"):
-        distributed.demand_whole()
+    with pytest.raises(SettingsError, match="each process needs both towers in full"):
+        distributed.require_unsharded()
 
 
 @pytest.mark.slow

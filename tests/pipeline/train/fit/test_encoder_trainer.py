@@ -11,9 +11,12 @@ import torch
 
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.train.data.dataset import Task
+from darklode.pipeline.train.fit.adaptation_trial import AdaptationTrial
+from darklode.pipeline.train.fit.batches import PairSampler
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.encoder_trainer import train_encoder
-from darklode.pipeline.train.fit.loop import BatchSampler, TrainingHistory, TrainingLoop, deterministic
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
+from darklode.pipeline.train.fit.trial import TrainingHistory
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
 
@@ -27,7 +30,7 @@ def encoder_of(adapted: Adapted, settings: AdaptSettings) -> TrainableEncoder:
     return TrainableEncoder(load_model(model, "cpu"), model, settings)
 
 
-def course_of(adapted: Adapted, task: Task, settings: AdaptSettings, seed: int = 1) -> TrainingHistory:
+def history_of(adapted: Adapted, task: Task, settings: AdaptSettings, seed: int = 1) -> TrainingHistory:
     with deterministic(seed):
         return train_encoder(task, settings, 3e-3, encoder_of(adapted, settings), seed, lambda *_: None)
 
@@ -41,7 +44,7 @@ def task(adapted: Adapted) -> Task:
 def test_training_twice_gives_the_same_bytes_and_documents_stay(adapted: Adapted, task: Task) -> None:
     every = np.arange(len(task.frozen))
     before = task.frozen.take(every).tobytes()
-    first, again, other = (course_of(adapted, task, SHORT, seed) for seed in (1, 1, 2))
+    first, again, other = (history_of(adapted, task, SHORT, seed) for seed in (1, 1, 2))
     assert [one.tobytes() for one in first.best_weights.values()] == [
         one.tobytes() for one in again.best_weights.values()
     ]
@@ -59,40 +62,40 @@ def test_training_twice_gives_the_same_bytes_and_documents_stay(adapted: Adapted
 def test_the_trainers_steps_are_those_of_a_plain_loop(adapted: Adapted, task: Task, method: str) -> None:
     """Mining, draws, loss, AdamW, cosine and the cut of gradients, written out."""
     settings = SHORT.model_copy(update={"method": method, "top_layers": 1, "steps": 25})
-    course = course_of(adapted, task, settings)
+    history = history_of(adapted, task, settings)
     with deterministic(1):
         encoder = encoder_of(adapted, settings)
         encoder.loaded.train()
-        lesson, batches = TrainingLoop(task, settings, 1, encoder, lambda *_: None), BatchSampler(task, settings, 1)
+        trial, batches = AdaptationTrial(task, settings, 1, encoder, lambda *_: None), PairSampler(task, settings, 1)
         optimiser = torch.optim.AdamW(encoder.parameters(), lr=3e-3, weight_decay=0.0)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 25)
         step = 0
-        while lesson.evaluate_step(step):
+        while trial.after_step(step):
             pairs = batches.next()
             texts = [task.train.texts[query] for query in task.pair_query[pairs]]
-            loss = lesson.loss(encoder.unit(encoder.loaded(encoder.features(texts))["sentence_embedding"]), pairs)
+            loss = trial.loss(encoder.unit(encoder.loaded(encoder.features(texts))["sentence_embedding"]), pairs)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(list(encoder.parameters()), 1.0)
             optimiser.step()
             schedule.step()
-            lesson.losses.append(loss.detach())
+            trial.losses.append(loss.detach())
             step += 1
-    assert [look.loss for look in lesson.course.eval_points[1:]] == pytest.approx(
-        [look.loss for look in course.eval_points[1:]]
+    assert [look.loss for look in trial.history.eval_points[1:]] == pytest.approx(
+        [look.loss for look in history.eval_points[1:]]
     )
-    for name, one in course.best_weights.items():
-        np.testing.assert_allclose(one, lesson.course.best_weights[name], atol=1e-5)
+    for name, one in history.best_weights.items():
+        np.testing.assert_allclose(one, trial.history.best_weights[name], atol=1e-5)
 
 
 def test_a_collapse_stops_it(adapted: Adapted, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darklode.pipeline.train.fit.loop.LOOK", 2)
+    monkeypatch.setattr("darklode.pipeline.train.fit.adaptation_trial.EVALUATION_STEPS", 2)
     values = iter([0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
     monkeypatch.setattr("darklode.pipeline.train.data.dataset.QuerySet.ndcg", lambda *_: next(values))
-    monkeypatch.setattr("darklode.pipeline.train.fit.loop.has_collapsed", lambda looks: len(looks) == 4)
-    course = course_of(adapted, task, SHORT)
-    assert (course.eval_points[-1].step, course.step) == (6, 0)
-    assert course.stopped == "validation fell 3 times in a row while the loss fell"
+    monkeypatch.setattr("darklode.pipeline.train.fit.adaptation_trial.has_collapsed", lambda looks: len(looks) == 4)
+    history = history_of(adapted, task, SHORT)
+    assert (history.eval_points[-1].step, history.step) == (6, 0)
+    assert history.stopped == "validation fell 3 times in a row while the loss fell"
 
 
 SHARED = """
@@ -102,7 +105,7 @@ import numpy as np
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
-from darklode.pipeline.train.fit.loop import deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.data.dataset import Task
 from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 from darklode.schemas.adaptation import AdaptSettings
@@ -115,16 +118,16 @@ task = Task.from_tables(tables, base_for(Run(source), root=Path(root)).open(tabl
 adapt = AdaptSettings.model_validate_json(settings)
 with deterministic(1):
     encoder = TrainableEncoder(load_model(model, "cpu"), model, adapt)
-    course = train_encoder(task, adapt, 3e-3, encoder, 1, lambda *_: None)
+    history = train_encoder(task, adapt, 3e-3, encoder, 1, lambda *_: None)
 if os.environ["RANK"] == "0":
-    np.savez(to, losses=[look.loss for look in course.eval_points[1:]], **course.best_weights)
+    np.savez(to, losses=[look.loss for look in history.eval_points[1:]], **history.best_weights)
 """
 
 
 @pytest.mark.slow
 def test_two_processes_take_the_steps_of_one(adapted: Adapted, task: Task, tmp_path: Path) -> None:
     """torchrun on the CPU: each encodes half of every batch."""
-    course, script = course_of(adapted, task, SHORT), tmp_path / "shared.py"
+    history, script = history_of(adapted, task, SHORT), tmp_path / "shared.py"
     script.write_text(SHARED)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     given = [str(adapted.root), adapted.out.store.url, adapted.source.store.url, SHORT.model_dump_json()]
@@ -135,6 +138,6 @@ def test_two_processes_take_the_steps_of_one(adapted: Adapted, task: Task, tmp_p
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     found = np.load(tmp_path / "found.npz")
-    np.testing.assert_allclose(found["losses"], [look.loss for look in course.eval_points[1:]], rtol=1e-5)
-    for name, one in course.best_weights.items():
+    np.testing.assert_allclose(found["losses"], [look.loss for look in history.eval_points[1:]], rtol=1e-5)
+    for name, one in history.best_weights.items():
         np.testing.assert_allclose(found[name], one, atol=1e-5)

@@ -5,8 +5,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from darklode.pipeline.train.fit.heads import Floats, Head, Layers, dense, layers_of
+from darklode.pipeline.base.types import Floats
+from darklode.pipeline.train.fit.heads import Head, dense, layers_of
 from darklode.pipeline.train.fit.weights import as_rows, from_rows
+from darklode.pipeline.train.types import Layers
 
 
 def vectors(n: int = 5, dimensions: int = 8) -> Floats:

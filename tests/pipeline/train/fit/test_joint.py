@@ -10,9 +10,10 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.train.data.dataset import QuerySet, Task
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.fit.ablation import COMPARED, compare
+from darklode.pipeline.train.fit.adaptation_trial import EVALUATION_STEPS
 from darklode.pipeline.train.fit.baselines import Bm25Baseline, baselines
-from darklode.pipeline.train.fit.joint import JointMethod, JointTraining, passage_texts
-from darklode.pipeline.train.fit.loop import LOOK, deterministic
+from darklode.pipeline.train.fit.determinism import deterministic
+from darklode.pipeline.train.fit.joint import JointMethod, JointTrial, passage_texts
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.runs import execute, read
 
@@ -67,19 +68,19 @@ def test_a_step_has_gradients_of_documents_whatever_their_number(adapted: Adapte
 
 def test_looks_and_minings_are_among_the_moved_texts(adapted: Adapted, task: Task) -> None:
     encoder = JointMethod(FAST, adapted.base)._open()
-    settings = FAST.model_copy(update={"steps": LOOK + 10, "refresh_steps": 30})
-    lesson = JointTraining(task, settings, 0, encoder, lambda *_: None)
-    lesson.texts = passage_texts(adapted.base, task.frozen)
-    lesson.evaluate_step(0)
-    assert lesson.task is task
-    lesson.evaluate_step(1)
-    assert lesson.task is task, "nothing is due"
-    for due in (30, LOOK, LOOK + 10):  # a refresh, a look, the last step
+    settings = FAST.model_copy(update={"steps": EVALUATION_STEPS + 10, "refresh_steps": 30})
+    trial = JointTrial(task, settings, 0, encoder, lambda *_: None)
+    trial.texts = passage_texts(adapted.base, task.frozen)
+    trial.after_step(0)
+    assert trial.task is task
+    trial.after_step(1)
+    assert trial.task is task, "nothing is due"
+    for due in (30, EVALUATION_STEPS, EVALUATION_STEPS + 10):  # a refresh, a look, the last step
         with torch.no_grad():
             for one in encoder.parameters():
                 one.add_(torch.randn(one.shape) * 0.1)
-        lesson.evaluate_step(due)
-        assert (lesson.task.frozen.take(np.arange(3)) == encoder.document_vectors(lesson.texts)[:3]).all()
+        trial.after_step(due)
+        assert (trial.task.frozen.take(np.arange(3)) == encoder.document_vectors(trial.texts)[:3]).all()
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ import pytest
 
 from darklode.pipeline.train.fit.encoder_methods import EncoderMethod
 from darklode.pipeline.train.fit.head_methods import ClosedFormMethod, HeadMethod, WhiteningMethod
-from darklode.pipeline.train.fit.methods import PerTaskCache, method_of
+from darklode.pipeline.train.fit.method_registry import create_method
+from darklode.pipeline.train.fit.methods import PerTaskCache
 from darklode.schemas.adaptation import AdaptSettings
 
 from ..conftest import Adapted
@@ -16,7 +17,7 @@ KINDS = {"linear": HeadMethod, "ffn": HeadMethod, "closed_form": ClosedFormMetho
 
 @pytest.mark.parametrize("name", ["linear", "ffn", "closed_form", "whitened", "lora", "top_n", "full"])
 def test_each_name_is_a_method_with_settings_to_try(adapted: Adapted, name: str) -> None:
-    method = method_of(AdaptSettings.model_validate({"method": name}), adapted.base)
+    method = create_method(AdaptSettings.model_validate({"method": name}), adapted.base)
     assert type(method) is KINDS.get(name, EncoderMethod)
     assert len(method.hyperparameters) >= 3
     assert max(method.shares) >= 1

@@ -93,7 +93,7 @@ def test_means_are_over_queries_not_over_folds() -> None:
 
 def test_the_last_training_is_on_all_train_queries(task: Task) -> None:
     assert full_training(task).train is task.train
-    assert full_training(task).is_complete
+    assert full_training(task).keep_last
     assert len(full_training(Task(**{**vars(task), "validation": task.validation.take(np.arange(0))})).validation)
 
 

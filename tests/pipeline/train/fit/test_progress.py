@@ -1,6 +1,6 @@
 """A trial in one line."""
 
-from darklode.pipeline.train.fit.loop import EvalPoint
+from darklode.pipeline.train.fit.eval_point import EvalPoint
 from darklode.pipeline.train.fit.progress import WIDTH, format_history, sparkline
 
 

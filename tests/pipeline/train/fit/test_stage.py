@@ -11,7 +11,7 @@ from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.agreement import FOLDS
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.train.fit.model_selection import ENOUGH
+from darklode.pipeline.train.fit.model_selection import MIN_VALIDATION
 from darklode.pipeline.train.fit.stage import TRAIN, chosen
 from darklode.pipeline.train.fit.weights import as_rows
 from darklode.schemas.tables import TABLES
@@ -92,18 +92,18 @@ def test_the_best_on_validation_is_chosen_and_of_equals_the_nearest_to_the_base(
 
 
 def test_enough_validation_queries_choose_alone(adapted: Adapted, tmp_path: Path) -> None:
-    source = build_to_adapt(tmp_path / "run", {"train": 20, "validation": ENOUGH, "test": 3})
+    source = build_to_adapt(tmp_path / "run", {"train": 20, "validation": MIN_VALIDATION, "test": 3})
     out, base = Run(str(tmp_path / "out")), base_for(source, root=adapted.root)
     told = redo(steps(base, adapted.settings)[:3], out)
     assert {note.partition(":")[0] for note in told} == {"learning rate 0.0001", "learning rate 0.0003"}
     rows = read(out, "adaptation_trials")
-    assert {(row["queries"], row["folds"]) for row in rows} == {(ENOUGH, None)}
+    assert {(row["queries"], row["folds"]) for row in rows} == {(MIN_VALIDATION, None)}
     assert {row["trial"] for row in read(out, "adapter_weights")} == {0, 1}
 
 
 @pytest.mark.slow
 def test_one_below_is_too_few_and_without_any_the_train_queries_do(adapted: Adapted, tmp_path: Path) -> None:
-    for validation in (ENOUGH - 1, 0):
+    for validation in (MIN_VALIDATION - 1, 0):
         source = build_to_adapt(tmp_path / f"run{validation}", {"train": 20, "validation": validation, "test": 3})
         out, base = Run(str(tmp_path / f"out{validation}")), base_for(source, root=adapted.root)
         redo(steps(base, adapted.settings)[:3], out)

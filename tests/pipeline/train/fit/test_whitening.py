@@ -13,7 +13,7 @@ from darklode.pipeline.train.fit import whitening
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
 from darklode.pipeline.train.fit.head_methods import HeadMethod, WhiteningMethod
 from darklode.pipeline.train.fit.heads import Head
-from darklode.pipeline.train.fit.methods import method_of
+from darklode.pipeline.train.fit.method_registry import create_method
 from darklode.pipeline.train.fit.whitening import POWERS, best_whitening, whiten, whitenings
 from darklode.schemas.adaptation import AdaptSettings
 
@@ -74,7 +74,7 @@ def test_no_label_of_a_training_query_is_read(adapted: Adapted) -> None:
         WhiteningMethod(settings, adapted.base).fit(one, 0.5, 0, lambda *_: None).best_weights for one in (task, bare)
     ]
     assert found[0]["0.weight"].tobytes() == found[1]["0.weight"].tobytes()
-    vectors = method_of(settings, adapted.base).vectors(found[0], 1.0, task.validation)
+    vectors = create_method(settings, adapted.base).vectors(found[0], 1.0, task.validation)
     np.testing.assert_allclose(vectors, whiten(task.validation.vectors, dict(whitenings(task))[0.5]), atol=1e-5)
 
 
@@ -82,11 +82,11 @@ def test_a_head_begins_as_the_map_and_is_anchored_to_it(adapted: Adapted) -> Non
     task, (_, weight) = task_of(adapted), next(whitenings(task_of(adapted)))
     settings = QUICK.model_copy(update={"steps": 50, "anchor": 1e4})
     start = Head.mapping(weight).weights()
-    (course,) = train_stacked([StackedTrial(task, 1e-9, 0, lambda *_: None, start, anchored=True)], settings)
+    (history,) = train_stacked([StackedTrial(task, 1e-9, 0, lambda *_: None, start, anchored=True)], settings)
     began = task.validation.ndcg(task.frozen, whiten(task.validation.vectors, weight))
-    assert course.eval_points[0].validation == began
-    assert course.eval_points[1].loss is not None
-    assert course.eval_points[1].loss < 10, "the anchor lies where training began, not at the base"
+    assert history.eval_points[0].validation == began
+    assert history.eval_points[1].loss is not None
+    assert history.eval_points[1].loss < 10, "the anchor lies where training began, not at the base"
 
 
 def test_it_begins_where_validation_is_best(adapted: Adapted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,5 +110,5 @@ def test_the_setting_says_where_it_begins(
     weight = np.eye(8, dtype=np.float32)[::-1].copy()
     monkeypatch.setattr("darklode.pipeline.train.fit.head_methods.best_whitening", lambda _: weight)
     settings = QUICK.model_copy(update={"start": start, "method": method, "steps": 1})
-    course = HeadMethod(settings, adapted.base).fit(task_of(adapted), 1e-9, 0, lambda *_: None)
-    assert moved == bool(np.abs(course.best_weights["0.weight"]).max() > 0.5)
+    history = HeadMethod(settings, adapted.base).fit(task_of(adapted), 1e-9, 0, lambda *_: None)
+    assert moved == bool(np.abs(history.best_weights["0.weight"]).max() > 0.5)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.train.release.card import card, headroom_told
+from darklode.pipeline.train.release.card import card, format_headroom
 from darklode.pipeline.train.release.folder import save
 from darklode.pipeline.train.release.headroom import detectable
 from helpers.adapted import model_in
@@ -24,8 +24,10 @@ def test_the_card_tells_verdict_intervals_trials_and_licence(adapted: Adapted, t
     page = card(run, adapted.settings, encoder, ["runs/<first>"]).decode()
     assert page.startswith("---\nlibrary_name: sentence-transformers\nlicense: apache-2.0\n---\n")
     assert "**base**: " in page
-    assert "72 numbers, chosen by cross-validation, 5 folds of clusters, on 51 train and validation queries" in page
-    assert "were asked once" in page
+    assert (
+        "72 parameters, selected by cross-validation, 5 folds of clusters, on 51 train and validation queries" in page
+    )
+    assert "were ranked once" in page
     assert "| own positive | nDCG@10 |" in page
     assert "runs/&lt;first>" in page
     assert "0.0003 | 0.25 |" in page
@@ -33,7 +35,7 @@ def test_the_card_tells_verdict_intervals_trials_and_licence(adapted: Adapted, t
 
 @pytest.mark.slow
 def test_the_headroom_in_a_sentence(adapted: Adapted) -> None:
-    assert headroom_told(adapted.out) == (
+    assert format_headroom(adapted.out) == (
         "16 test, 39 train, 12 validation; 39 labelled train clusters. 15 test queries in 15 clusters decide: a lift "
         "of about 0.303 or more is released 4 times of 5."
     )
@@ -46,7 +48,7 @@ def test_queries_of_too_few_clusters_decide_nothing(adapted: Adapted, tmp_path: 
     facts = manifest.facts | {"sides": sides, "deciding": 40, "detectable": detectable(9)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "manifest", lambda *_: replace(manifest, facts=facts))
-        assert headroom_told(run).endswith(
-            ". Too few clusters to decide: the 40 test queries fall into 9, at least 10 are needed; label test queries "
-            "of other clusters."
+        assert format_headroom(run).endswith(
+            ". Too few clusters to decide: the 40 test queries are in 9 clusters, at least 10 are needed; label test "
+            "queries of other clusters."
         )

@@ -9,7 +9,8 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.measures import compute_measures
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired, holm
-from darklode.pipeline.train.release.comparison import SUMMED, by_system, comparison, deciding, explain_controls
+from darklode.pipeline.train.release.comparison import SUMMED, comparison
+from darklode.pipeline.train.release.comparison_page import by_system, deciding, explain_controls
 from darklode.pipeline.train.release.evaluation import MEASURES
 from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import TABLES

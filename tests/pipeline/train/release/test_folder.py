@@ -14,12 +14,13 @@ from peft import PeftModel
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.base.models.precision import rounding
+from darklode.pipeline.base.types import Floats
 from darklode.pipeline.train.data.dataset import QuerySet
-from darklode.pipeline.train.fit.heads import Floats, Head
+from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.trainable_encoder import START, TrainableEncoder
 from darklode.pipeline.train.fit.whitening import whiten
-from darklode.pipeline.train.release.adapter import ALONE as ADAPTER
-from darklode.pipeline.train.release.adapter import FOLDER, SAVED
+from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER as ADAPTER
+from darklode.pipeline.train.release.adapter import FOLDER, SAVED_RECORD
 from darklode.pipeline.train.release.folder import recorded_difference, require_reproducible, save
 from darklode.schemas.adaptation import AdaptSettings
 from helpers.adapted import model_in
@@ -83,7 +84,7 @@ def test_half_precision_is_handed_over_and_checked_before_training(
     if dtype == "bfloat16":
         assert recorded_difference(run) > rounding("float32")
     other = model.model_copy(update={"query_prompt": "something else "})
-    with pytest.raises(DarklodeError, match="as it would be saved gives other vectors than it gives now"):
+    with pytest.raises(DarklodeError, match="gives other vectors when saved"):
         require_reproducible(base, other, run.tables("adaptation_queries"))
 
 
@@ -99,11 +100,11 @@ def test_the_base_is_handed_over_as_it_is(adapted: Adapted, tmp_path: Path) -> N
 def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted, tmp_path: Path) -> None:
     run = decided(adapted, tmp_path / "out", moved(1).state())
     save(run, adapted.base, model_in(adapted.root), QUICK)
-    names = json.loads(run.store.read(SAVED) or b"")["files"]
+    names = json.loads(run.store.read(SAVED_RECORD) or b"")["files"]
     before = {name: run.store.read(name) for name in names}
-    written = (tmp_path / "out" / SAVED).stat().st_mtime_ns
+    written = (tmp_path / "out" / SAVED_RECORD).stat().st_mtime_ns
     save(run, adapted.base, model_in(adapted.root), QUICK)
-    assert (tmp_path / "out" / SAVED).stat().st_mtime_ns == written
+    assert (tmp_path / "out" / SAVED_RECORD).stat().st_mtime_ns == written
     run.store.delete(f"{FOLDER}/modules.json")
     save(run, adapted.base, model_in(adapted.root), QUICK)
     assert {name: run.store.read(name) for name in names} == before

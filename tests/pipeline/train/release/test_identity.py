@@ -58,7 +58,7 @@ def test_an_index_has_one_name_in_whatever_order_its_texts_come() -> None:
 
 
 def test_a_folder_without_a_record_is_no_adapter(tmp_path: Path, run: Run) -> None:
-    with pytest.raises(ArtifactError, match="holds no finished adapter"):
+    with pytest.raises(ArtifactError, match="contains no finished adapter"):
         Adapter.open(str(tmp_path))
     run.store.write("adapter.json", b"{ broken")
     assert read_record(run.store) == {}

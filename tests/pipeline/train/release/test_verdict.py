@@ -10,7 +10,7 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import NoLift
 from darklode.pipeline.train.fit.heads import Head
 from darklode.pipeline.train.fit.weights import as_rows
-from darklode.pipeline.train.release.verdict import VERDICT, demand_lift, read_verdict, verdict
+from darklode.pipeline.train.release.verdict import VERDICT, decide_release, read_verdict, require_lift
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put
 
@@ -49,7 +49,7 @@ def decided(
     for name, rows in (("test_queries", queries), ("adaptation_trials", trials), ("evaluation_pairs", pairs)):
         put(run, name, pa.Table.from_pylist(rows, schema=TABLES[name].schema))
     put(run, "adapter_weights", as_rows(0, Head(4, 1).state()))
-    execute(run, VERDICT, verdict)
+    execute(run, VERDICT, decide_release)
     return run
 
 
@@ -57,15 +57,17 @@ def test_a_lift_on_unseen_positives_is_shipped(tmp_path: Path) -> None:
     run = decided(tmp_path)
     row = read_verdict(run.tables())
     assert (row["shipped"], row["part"], row["queries"], row["difference"]) == ("adapted", "own positive", 50, 0.04)
-    assert demand_lift(run).endswith(
+    assert require_lift(run).endswith(
         "query_encoder is adapted: nDCG@10 +0.040 (+0.020 to +0.060) on 50 test queries whose clusters and positives "
-        "training never saw. Its setting was chosen on 1,200 validation queries."
+        "are not in training. Its setting was chosen on 1,200 validation queries."
     )
 
 
 def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
     run = decided(tmp_path, folds=5)
-    assert demand_lift(run).endswith("by cross-validation, 5 folds of clusters, on 1,200 train and validation queries.")
+    assert require_lift(run).endswith(
+        "by cross-validation, 5 folds of clusters, on 1,200 train and validation queries."
+    )
     row = read_verdict(run.tables())
     assert (row["validation_queries"], row["folds"]) == (1200, 5)
 
@@ -73,15 +75,18 @@ def test_how_a_setting_was_chosen_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"share": 0.0}, "no setting did better than the base when chosen on 1,200 validation queries"),
+        ({"share": 0.0}, "no setting was better than the base, selected on 1,200 validation queries"),
         ({"share": 0.0, "folds": 5}, "than the base when chosen by cross-validation, 5 folds of clusters, on 1,200"),
         ({"own": 0}, "every test query shares a positive with training"),
-        ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can show 0.131; label about 237 more"),
-        ({"low": 0.001, "p": 0.06}, "undecided: .* which can show 0.101; label about 92 more"),
-        ({"bounded_low": -0.001}, "undecided: .*; a loss too rare to be among them could outweigh it; label about"),
-        ({"difference": -0.01, "low": -0.05}, "no lift is seen"),
-        ({"difference": -0.05, "low": -0.07, "high": -0.02}, "it does harm"),
-        ({"clusters": 9}, "too few clusters to decide: the 50 test queries fall into 9, at least 10 are needed"),
+        ({"low": -0.01, "detectable": 0.08}, r"undecided: .* which can detect 0.131; label about 237 more"),
+        ({"low": 0.001, "p": 0.06}, "undecided: .* which can detect 0.101; label about 92 more"),
+        (
+            {"bounded_low": -0.001},
+            "undecided: .*; a rare loss that these queries do not show could outweigh it; label about",
+        ),
+        ({"difference": -0.01, "low": -0.05}, "no gain"),
+        ({"difference": -0.05, "low": -0.07, "high": -0.02}, "it is worse"),
+        ({"clusters": 9}, "too few clusters to decide: the 50 test queries are in 9 clusters, at least 10 are needed"),
         ({"clusters": 1, "low": None, "high": None, "detectable": None}, "too few clusters to decide"),
     ],
 )
@@ -89,5 +94,5 @@ def test_the_base_is_shipped_and_the_reason_said(tmp_path: Path, given: dict[str
     run = decided(tmp_path, **given)
     assert read_verdict(run.tables())["shipped"] == "base"
     with pytest.raises(NoLift, match=reason) as error:
-        demand_lift(run)
+        require_lift(run)
     assert error.value.code == 3

@@ -13,8 +13,8 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit, NoLift, SettingsError
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.train.fit.heads import Head, add_residual, dense
-from darklode.pipeline.train.fit.warm_start import start_from
 from darklode.pipeline.train.release.adapter import RECORD, Adapter
+from darklode.pipeline.train.release.warm_start import load_initial_head
 from helpers.adapted import TENANT, model_in
 from helpers.runs import read
 
@@ -73,11 +73,11 @@ def test_a_held_out_query_that_was_learned_before_decides_nothing(shipped: Path,
 
 def test_what_cannot_be_begun_with_is_refused(shipped: Path) -> None:
     adapter, encoder = Adapter.open(str(shipped / "adapter")), model_in(shipped)
-    with pytest.raises(SettingsError, match=r"adapt\.method lora begins with its base"):
-        start_from(adapter, TENANT, encoder, "lora")
+    with pytest.raises(SettingsError, match=r"adapt\.method lora always starts from the base"):
+        load_initial_head(adapter, TENANT, encoder, "lora")
     with pytest.raises(SettingsError, match="is no ffn head"):
-        start_from(adapter, TENANT, encoder, "ffn")
-    with pytest.raises(DoesNotFit, match="is the tenant acme's, and nothing for other"):
-        start_from(adapter, "other", encoder, "linear")
+        load_initial_head(adapter, TENANT, encoder, "ffn")
+    with pytest.raises(DoesNotFit, match="belongs to the tenant acme, not to other"):
+        load_initial_head(adapter, "other", encoder, "linear")
     with pytest.raises(DoesNotFit, match="has another base: query prompt"):
-        start_from(adapter, TENANT, encoder.model_copy(update={"query_prompt": "find "}), "linear")
+        load_initial_head(adapter, TENANT, encoder.model_copy(update={"query_prompt": "find "}), "linear")

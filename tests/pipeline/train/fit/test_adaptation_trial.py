@@ -5,25 +5,41 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from darklode.pipeline.train.data.dataset import Labels, Probabilities
+from darklode.pipeline.base.types import Floats, Ints
+from darklode.pipeline.train.data.labels import Labels, Probabilities
 from darklode.pipeline.train.data.nearest import nearest
-from darklode.pipeline.train.data.vectors import Floats, Ints
-from darklode.pipeline.train.fit.heads import Head
-from darklode.pipeline.train.fit.loop import (
-    EvalPoint,
-    TrainingHistory,
-    TrainingLoop,
-    allowed_candidates,
-    has_collapsed,
-    target_distribution,
-    vector_spread,
-)
-from darklode.pipeline.train.fit.weights import Weights
+from darklode.pipeline.train.fit.adaptation_trial import AdaptationTrial, collapse_reason, vector_spread
+from darklode.pipeline.train.fit.batches import allowed_candidates, target_distribution
+from darklode.pipeline.train.fit.eval_point import EvalPoint, has_collapsed
+from darklode.pipeline.train.fit.trial import EarlyStopping, KeepBestWeights, TrainingHistory, Trial
+from darklode.pipeline.train.types import Weights
 from darklode.schemas.adaptation import AdaptSettings
 
 
-def look(step: int, loss: float | None, validation: float) -> EvalPoint:
+def point(step: int, loss: float | None, validation: float) -> EvalPoint:
     return EvalPoint(step, loss, validation, None, 0.0, 0.0, 0.5)
+
+
+class Replayed(Trial[EvalPoint]):
+    """Gives evaluations that are known before; the weights are the step."""
+
+    def __init__(self, points: list[EvalPoint]) -> None:
+        self.points = iter(points)
+        callbacks = [KeepBestWeights(), EarlyStopping(collapse_reason)]
+        super().__init__(points[-1].step, 1, SimpleNamespace(state=self.state), callbacks)
+
+    def state(self) -> Weights:
+        return {"step": np.array([self.history.eval_points[-1].step], np.float32)}
+
+    def evaluate(self, _step: int) -> EvalPoint:
+        return next(self.points)
+
+
+def history_of(points: list[EvalPoint]) -> TrainingHistory[EvalPoint]:
+    trial = Replayed(points)
+    for point in points:
+        trial.after_step(point.step)
+    return trial.history
 
 
 def test_own_negatives_count_and_others_in_the_batch_but_no_known_positive() -> None:
@@ -51,18 +67,16 @@ def test_the_judges_probabilities_are_what_is_aimed_at() -> None:
 
 
 def test_falling_validation_at_falling_loss_is_a_collapse() -> None:
-    course = [look(0, None, 0.5), look(1, 3.0, 0.4), look(2, 2.0, 0.3), look(3, 1.0, 0.2)]
-    assert has_collapsed(course)
-    assert not has_collapsed(course[:3])
-    assert not has_collapsed([*course[:3], look(3, 3.5, 0.2)])
-    assert not has_collapsed([*course[:3], look(3, 1.0, 0.35)])
+    history = [point(0, None, 0.5), point(1, 3.0, 0.4), point(2, 2.0, 0.3), point(3, 1.0, 0.2)]
+    assert has_collapsed(history)
+    assert not has_collapsed(history[:3])
+    assert not has_collapsed([*history[:3], point(3, 3.5, 0.2)])
+    assert not has_collapsed([*history[:3], point(3, 1.0, 0.35)])
 
 
 def test_the_best_step_is_kept_when_a_trial_is_stopped() -> None:
-    course, head = TrainingHistory(), Head(8, 1)
-    for number, value in enumerate([0.5, 0.6, 0.4, 0.3, 0.2]):
-        course.add(look(number, 5.0 - number, value), head)
-    assert (course.step, course.stopped) == (1, "validation fell 3 times in a row while the loss fell")
+    history = history_of([point(number, 5.0 - number, value) for number, value in enumerate([0.5, 0.6, 0.4, 0.3, 0.2])])
+    assert (history.step, history.stopped) == (1, "validation fell 3 times in a row while the loss fell")
 
 
 def test_spread_is_none_where_all_vectors_are_one() -> None:
@@ -71,10 +85,9 @@ def test_spread_is_none_where_all_vectors_are_one() -> None:
 
 
 def test_of_equally_good_steps_the_first_is_kept() -> None:
-    course, head = TrainingHistory(), Head(8, 1)
-    for step, validation in [(0, 0.5), (50, 0.7), (100, 0.7), (150, 0.6)]:
-        course.add(look(step, None, validation), head)
-    assert course.step == 50
+    history = history_of([point(step, None, value) for step, value in [(0, 0.5), (50, 0.7), (100, 0.7), (150, 0.6)]])
+    assert history.step == 50
+    assert history.best_weights["step"].item() == 50
 
 
 class TurningQuery:
@@ -104,7 +117,7 @@ class Circle:
         return self.vectors[positions]
 
 
-def lesson_of(model: TurningQuery, anchor: Floats | None = None) -> TrainingLoop:
+def trial_of(model: TurningQuery, anchor: Floats | None = None) -> AdaptationTrial:
     """The text at angle 0 is the positive; all others were judged as not relevant."""
     none, others = np.zeros(0, np.int64), np.arange(1, len(ANGLES))
     task = SimpleNamespace(
@@ -114,36 +127,36 @@ def lesson_of(model: TurningQuery, anchor: Floats | None = None) -> TrainingLoop
         pair_query=np.zeros(1, np.int64),
         pair_position=np.zeros(1, np.int64),
         labels=Labels.from_pairs(np.zeros(1, np.int64), np.zeros(1, np.int64), len(ANGLES)),
-        refused=Labels.from_pairs(np.zeros(len(others), np.int64), others, len(ANGLES)),
+        non_relevant=Labels.from_pairs(np.zeros(len(others), np.int64), others, len(ANGLES)),
         siblings=Labels.from_pairs(none, none, len(ANGLES)),
         probabilities=None,
-        is_complete=False,
+        keep_last=False,
     )
     settings = AdaptSettings(steps=12, refresh_steps=4, negatives=1, draw=1, soft_targets=False)
-    return TrainingLoop(task, settings, 0, model, lambda *_: None, anchor)  # type: ignore[arg-type]
+    return AdaptationTrial(task, settings, 0, model, lambda *_: None, anchor)  # type: ignore[arg-type]
 
 
-def hard_negatives(lesson: TrainingLoop, model: TurningQuery) -> list[int]:
+def hard_negatives(trial: AdaptationTrial, model: TurningQuery) -> list[int]:
     """The text that the query is held against at each step; it turns by a tenth of the circle of texts each time."""
     found = []
     for step in range(12):
         model.angle = 0.3 * step / 2
-        assert lesson.evaluate_step(step)
-        found.append(int(lesson.candidates(np.zeros(1, np.int64))[1]))
+        assert trial.after_step(step)
+        found.append(int(trial.candidates(np.zeros(1, np.int64))[1]))
     return found
 
 
 def test_negatives_are_mined_anew_at_each_refresh_and_only_then() -> None:
     model = TurningQuery()
-    assert hard_negatives(lesson_of(model), model) == [1] * 4 + [2] * 4 + [4] * 4
+    assert hard_negatives(trial_of(model), model) == [1] * 4 + [2] * 4 + [4] * 4
 
 
 @pytest.mark.parametrize("anchor", [None, np.array([[0, 1]], np.float32)])
 def test_the_anchor_stays_where_training_began_though_negatives_are_refreshed(anchor: Floats | None) -> None:
     model = TurningQuery()
-    lesson, began = lesson_of(model, anchor), model.vectors(None)
-    hard_negatives(lesson, model)
+    trial, began = trial_of(model, anchor), model.vectors(None)
+    hard_negatives(trial, model)
     pairs = np.zeros(1, np.int64)
     np.testing.assert_array_equal(
-        lesson.turn(pairs, lesson.candidates(pairs)).start, began if anchor is None else anchor
+        trial.batch(pairs, trial.candidates(pairs)).anchor, began if anchor is None else anchor
     )

@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from darklode.pipeline.base.errors import DoesNotFit, SettingsError
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.train.data.base_encoder import InitialHead
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.identity import identity
 
 if TYPE_CHECKING:
-    from darklode.pipeline.train.fit.heads import Layers
+    pass
 
 METHODS = ("linear", "ffn")
-SAME = ("encoder", "weights", "pooling", "query prompt", "tokens", "cut")
+COMPARED_FACTS = ("encoder", "weights", "pooling", "query prompt", "tokens", "cut")
 
 
-@dataclass(frozen=True)
-class InitialMap:
-    """The initial model.
-
-    Attributes:
-        url: the adapter's folder.
-        weights: hash of its files.
-        layers: of its head; None: it is the base.
-        learned: queries that it and its predecessors were trained on: they must not test its successors.
-    """
-
-    url: str
-    weights: str
-    layers: Layers | None
-    learned: Sequence[str]
-
-
-def demand_head(method: str) -> None:
+def require_head_method(method: str) -> None:
     """Check that a method can be warm-started.
 
     Raises:
         SettingsError: it cannot.
     """
     if method not in METHODS:
-        raise SettingsError(f"adapt.method {method} begins with its base; --warm-start is for {' and '.join(METHODS)}")
+        raise SettingsError(
+            f"adapt.method {method} always starts from the base; --warm-start supports {' and '.join(METHODS)}"
+        )
 
 
-def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> InitialMap:
+def load_initial_head(adapter: Adapter, tenant: str, encoder: SentenceTransformersSettings, method: str) -> InitialHead:
     """Initialize from an adapter.
 
     Args:
@@ -60,17 +44,17 @@ def start_from(adapter: Adapter, tenant: str, encoder: SentenceTransformersSetti
     """
     from darklode.pipeline.train.fit.heads import LAYERS, add_residual
 
-    demand_head(method)
+    require_head_method(method)
     if adapter.tenant != tenant:
-        raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
+        raise DoesNotFit(f"{adapter.store.url} belongs to the tenant {adapter.tenant}, not to {tenant}")
     base_identity, theirs = identity(encoder), adapter.facts["base"]
-    other = [name for name in SAME if base_identity[name] != theirs[name]]
+    other = [name for name in COMPARED_FACTS if base_identity[name] != theirs[name]]
     if other:
         raise DoesNotFit(
             f"{adapter.store.url} has another base: {other[0]} is {theirs[other[0]]}, not {base_identity[other[0]]}"
         )
     layers = adapter.layers if adapter.ships else []
     if adapter.ships and len(layers) != LAYERS[method]:
-        raise SettingsError(f"{adapter.store.url} is no {method} head: {method} cannot begin with it")
+        raise SettingsError(f"{adapter.store.url} is not a {method} head, so {method} cannot start from it")
     learned = adapter.facts.get("learned", [])
-    return InitialMap(adapter.store.url, adapter.facts["weights"], add_residual(layers) if layers else None, learned)
+    return InitialHead(adapter.store.url, adapter.facts["weights"], add_residual(layers) if layers else None, learned)
