@@ -22,7 +22,7 @@ import pyarrow as pa
 from benchmarks.adapt import MINILM, ONLY, run_of
 from benchmarks.collections_io import COLLECTIONS
 from benchmarks.report import RESULTS, machine, write
-from darklode.flows.jobs.compare_adapters import compared_settings
+from darklode.flows.jobs.compare_adapters import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.card import to_markdown
 from darklode.pipeline.train.data.sources import TrainingSource
@@ -74,7 +74,7 @@ def compared(plan: Plan, source: Run, out: Run, cache: str) -> Run:
     base = BaseEncoder(
         MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(source, 0, False, 0),)
     )
-    for step in compared_settings(base, Settings(adapt=AdaptSettings(**plan.adapt)), list(plan.methods), plan.seeds):
+    for step in steps(base, Settings(adapt=AdaptSettings(**plan.adapt)), list(plan.methods), plan.seeds):
         made = step.plan(out)
         if not made.is_up_to_date:
             out.execute(made, step.execute)

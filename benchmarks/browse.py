@@ -157,7 +157,7 @@ def make(out: Path, queries: int) -> Run:
             sql = sql.replace(f"i // {DEEP}", f"i % {lists} // {DEEP}")
         fill(run, table, sql, rows.get(table, PER_QUERY * queries))
     run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
-    run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
+    run.store.write("inputs.json", b'{"kind": "benchmark", "docs": "docs", "queries": "queries"}')
     return run
 
 

@@ -21,7 +21,7 @@ import psutil
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.config import load_settings
 from darklode.flows.jobs import build_benchmark, mine_logs
-from darklode.flows.stage_runner import stages
+from darklode.flows.jobs.job import stages
 from darklode.pipeline.base.artifacts import Run
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "collections"

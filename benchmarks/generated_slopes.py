@@ -31,7 +31,7 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.flows.jobs import generate_queries
 from darklode.flows.jobs.plan_laws import plan_laws
 from darklode.flows.jobs.run_laws import steps
-from darklode.flows.runs import GENERATED, LAWS, note, record
+from darklode.flows.runs import write_inputs, write_run
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.segmentation import longest_sentence
 from darklode.pipeline.generate.kinds.copied_words import CopiedWordsSettings
@@ -44,6 +44,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.laws import LawSettings
 from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.run_inputs import BenchmarkInputs, GeneratedInputs, LawsInputs
 from darklode.schemas.settings import CacheSettings, Settings
 
 DOCS = "opensearch-docs"
@@ -124,7 +125,7 @@ def _of(given: Given, side: str) -> list[str]:
 def generated(run: Run, root: Path, settings: Settings, say: str) -> Run:
     """Queries for the run's texts, through every filter but language; BM25 alone finds them again."""
     out, writer = Run(str(root)), settings.generate.writer(settings)  # type: ignore[attr-defined]
-    note(out, {GENERATED: run.store.url})
+    write_inputs(out, GeneratedInputs(source=run.store.url))
     for step in generate_queries.steps(TrainingSource(run, 0, False, 0), writer, settings):
         done(out, step, say)
     return out
@@ -152,7 +153,9 @@ def measure(name: str, collections: Path, cache: str, work: Path, seeds: int) ->
     folders = {str(work / name / kind): kind for kind in made if kind == LEARNED}
     rivals = () if name == DOCS else ("bm25", "ict")
     sources = ("labels", *rivals, *folders, "shuffled")
-    record(run, {"docs": str(collections / name), "queries": str(collections / name)}, Settings())  # a plan asks it
+    write_run(
+        run, BenchmarkInputs(docs=str(collections / name), queries=str(collections / name)), Settings()
+    )  # a plan asks it
     base = BaseEncoder(
         MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
     )
@@ -182,7 +185,7 @@ def written(run: Run, folder: Path, kind: Any, cache: str) -> dict[str, int]:
 def laws_of(base: BaseEncoder, cells: LawSettings, root: Path, say: str, *, fitted: bool = True) -> Run:
     """A folder of laws."""
     out = Run(str(root))
-    note(out, {LAWS: [base.sources[0].run.store.url]})
+    write_inputs(out, LawsInputs(runs=[base.sources[0].run.store.url]))
     for step in steps([base], Settings(adapt=HEAD, laws=cells)):
         if fitted or step.stage is not FIT:
             done(out, step, say)

@@ -34,7 +34,7 @@ from benchmarks.click_log import FIRST, write_day, write_documents
 from benchmarks.report import machine, markdown_table, write
 from darklode.flows.config import load_settings
 from darklode.flows.jobs.mine_logs import steps
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.flows.stage_runner import finish
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.tables import scratch
@@ -42,6 +42,7 @@ from darklode.pipeline.base.relations import materialize
 from darklode.pipeline.mine.evidence import EVIDENCE, evidence
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.schemas.mining import ClickSettings, LogSettings
+from darklode.schemas.run_inputs import MinedInputs
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = 40_000
@@ -102,7 +103,7 @@ def mine(work: Path, out: Path, first: int, last: int) -> Mined:
     lying = _lying(out)
     settings = load_settings(assignments=["relevance.ranker=none"])
     logs, docs = str(work / "log"), str(work / "docs.parquet")
-    record(run, {"logs": logs, "docs": docs}, settings)
+    write_run(run, MinedInputs(logs=logs, docs=docs), settings)
     job = steps(run, logs, docs, settings, [FIRST + timedelta(number) for number in range(first, last + 1)])
     for step in job:
         before = time.process_time()

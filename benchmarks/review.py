@@ -122,7 +122,7 @@ def make(out: Path, chunks: int, pairs: int) -> Run:
     fill(run, "verdicts", "", 0)
     fill(run, "review_sample", SAMPLE.format_map(given), pairs, steps(run, load_settings())[0].plan(run))
     run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
-    run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
+    run.store.write("inputs.json", b'{"kind": "benchmark", "docs": "docs", "queries": "queries"}')
     return run
 
 

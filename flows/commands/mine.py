@@ -89,7 +89,7 @@ def mine(
         from darklode.flows.jobs.night_summary import days
 
         wish = DecisionRequest(accept_days or (), discard_days or (), reason)
-        return preflight.of_mine(logs, docs, out, settings, days(begin, end), wish)
+        return preflight.mining_checks(logs, docs, out, settings, days(begin, end), wish)
 
     if not check_before(checks, only=check):
         return

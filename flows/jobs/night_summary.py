@@ -1,12 +1,13 @@
-"""What a night of mining says of the log: what came, which days are held back, and what is learned anew."""
+"""Messages and decisions of a night of mining: new days, days held back, and what is fitted again."""
 
 from datetime import UTC, date, datetime, timedelta
 
 from darklode.flows.executor import executor
+from darklode.flows.mining_history import mining_inputs
 from darklode.flows.prefect.naming import run_name
 from darklode.flows.prefect.notifications import build_message, post_message
 from darklode.flows.prefect.progress import reporter
-from darklode.flows.runs import note, read_notes
+from darklode.flows.runs import update_inputs
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, HeldBack
 from darklode.pipeline.mine.admission.admitted_log import WITHOUT
@@ -16,45 +17,43 @@ from darklode.pipeline.mine.history import History
 from darklode.pipeline.triplets.placement import MISPLACED, has_old_layout, misplaced_triplets
 from darklode.schemas.settings import Settings
 
-NAMED = 5
-LEARN, TOLD = "learn", "told"
-"""What is noted of a run: through which day to learn, and on which day (UTC) somebody was told of days held back."""
+N_NAMED = 5
 
 
 def report_new_days(before: Manifest | None, after: Manifest) -> None:
-    """Say which partitions of the log are new, or that none is."""
+    """Report which partitions of the log are new or changed."""
     earlier_sources = before.facts["sources"] if before else {}
     new = [name for name, basis in after.facts["sources"].items() if earlier_sources.get(name) != basis]
     if not new:
-        reporter().say(f"nothing new in the log: its {len(earlier_sources):,} partitions were read before")
+        reporter().say(f"no new days in the log: its {len(earlier_sources):,} partitions were read before")
     elif before:
-        day_list = ", ".join(new[:NAMED]) + (" …" if len(new) > NAMED else "")
-        reporter().say(f"new in the log, or changed: {day_list}")
+        day_list = ", ".join(new[:N_NAMED]) + (" …" if len(new) > N_NAMED else "")
+        reporter().say(f"new or changed in the log: {day_list}")
 
 
-def tell_misplaced(run: Run) -> None:
-    """Warn of triplets that an earlier version wrote to another tenant's folder; this night writes all of them anew."""
+def warn_of_misplaced(run: Run) -> None:
+    """Warn of triplets that an earlier version wrote to another tenant's folder; this night rewrites all of them."""
     if not has_old_layout(run):
         return
     try:
         files = list(misplaced_triplets(run))
-    except ArtifactError:  # a damaged file, of which nothing can be told but that it is written anew
+    except ArtifactError:  # a damaged file is rewritten, too
         return
     if files:
         n = sum(file.misplaced for file in files)
         reporter().say(
-            f"an earlier version of Darklode wrote {n:,} triplets that {MISPLACED}; they are written anew now. Make "
-            "exports, adapters and towers from this run again"
+            f"an earlier version of Darklode wrote {n:,} triplets that {MISPLACED}; they are rewritten now. Redo "
+            "exports, adapters and towers made from this run"
         )
 
 
-def decide(run: Run, history: History, wish: DecisionRequest) -> None:
-    """Note which days somebody accepts or discards.
+def decide(run: Run, history: History, request: DecisionRequest) -> None:
+    """Record accepted and discarded days.
 
     Raises:
-        SettingsError: the log does not hold one of them.
+        SettingsError: the log does not have one of them.
     """
-    Decisions(run.store).add(wish.decisions(history.marks()))
+    Decisions(run.store).add(request.decisions(history.marks()))
 
 
 HELD = """
@@ -66,7 +65,7 @@ HELD = """
 
 
 def report_held_days(run: Run) -> None:
-    """Show the days that are held back and undecided; the run is complete without them.
+    """Report days that are held back without a decision; the run is complete without them.
 
     Raises:
         HeldBack: there is one.
@@ -77,14 +76,13 @@ def report_held_days(run: Run) -> None:
     rows = run.tables("log_days").sql(HELD)
     if not rows.num_rows:
         return
-    shown = rows.drop_columns(["name"])
-    reporter().table("Days held back", shown)
-    reasons_text = "; ".join(f"{row['name']} ({row['reasons']})" for row in rows.to_pylist()[:NAMED])
-    more = f" and {rows.num_rows - NAMED} more" if rows.num_rows > NAMED else ""
+    reporter().table("Days held back", rows.drop_columns(["name"]))
+    reasons = "; ".join(f"{row['name']} ({row['reasons']})" for row in rows.to_pylist()[:N_NAMED])
+    more = f" and {rows.num_rows - N_NAMED} more" if rows.num_rows > N_NAMED else ""
     error = HeldBack(
-        f"held back, everything else is published: {reasons_text}{more}. Look into the log: --accept-day takes a day "
-        "in, --discard-day leaves it out for good (deployments: accept_days, discard_days); a file that replaces it is "
-        "judged anew",
+        f"days held back: {reasons}{more}; everything else is published. Inspect the log, then use --accept-day to "
+        "include a day or --discard-day to leave it out for good (deployments: accept_days, discard_days); a day whose "
+        "file is replaced is checked again",
         days=rows["name"].to_pylist(),
     )
     _notify_held(run, error)
@@ -92,42 +90,36 @@ def report_held_days(run: Run) -> None:
 
 
 def _notify_held(run: Run, error: HeldBack) -> None:
-    """Tell whoever waits of a night that had nothing to do, and so no flow; once a day."""
+    """Post to the webhook, at most once a day, if no Prefect flow does: a night without work starts none."""
     now = datetime.now(UTC)
-    before = read_notes(run).get(TOLD)
-    note(run, {TOLD: now.date().isoformat()})
-    if not executor().shows_progress and before != now.date().isoformat():
+    before = mining_inputs(run).notified_on
+    update_inputs(run, notified_on=now.date())
+    if not executor().shows_progress and before != now.date():
         name = run_name({"out": run.store.url}, now)
         post_message(build_message("mine-logs", name, "held", str(error)), lambda message: reporter().say(message))
 
 
-def ask_to_learn(run: Run, history: History) -> None:
-    """Note the wish that planner and click model learn from all that is settled by now."""
+def request_refit(run: Run, history: History) -> None:
+    """Record that planner and click model are to be fitted again, on all days admitted so far."""
     if days := history.admitted_days():
-        note(run, {LEARN: max(days)})
+        update_inputs(run, refit_through=date.fromisoformat(max(days)))
 
 
-def testing_on(history: History, settings: Settings, count: int) -> Settings:
-    """Settings by which so many days at the end of what is admitted are test data."""
+def with_test_days(history: History, settings: Settings, count: int) -> Settings:
+    """Settings whose test data are the last `count` days up to the last admitted one."""
     admitted = history.admitted_days()
     first = date.fromisoformat(max(admitted)) - timedelta(count - 1) if admitted else None
     return settings.model_copy(update={"mining": settings.mining.model_copy(update={"test_from": first})})
 
 
-def is_learning_requested(run: Run) -> date | None:
-    """The log's last day when somebody asked to learn anew; None: nobody did."""
-    requested = read_notes(run).get(LEARN)
-    return date.fromisoformat(requested) if requested else None
-
-
 def days(first: date | None, last: date | None) -> list[date] | None:
-    """All days from the first to the last; None: whatever there is.
+    """All days from the first to the last; None if neither is given.
 
     Raises:
-        CommandLineError: only one of them is given, or the last is before the first.
+        CommandLineError: only one is given, or the last is before the first.
     """
     if first is None and last is None:
         return None
     if first is None or last is None or last < first:
-        raise CommandLineError(f"name a first and a last day, the first not after the last (got {first} and {last})")
+        raise CommandLineError(f"give both a first and a last day, the first not after the last (got {first}, {last})")
     return [first + timedelta(number) for number in range((last - first).days + 1)]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from darklode.flows import cli, error_messages
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import CONTROL, DARKLODE, Call, free_port, run_inside
 from helpers.finished_run import finished_run
@@ -175,7 +176,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in files.items():
         (root / name).write_bytes(content.encode() if isinstance(content, str) else content)
     _numbers(root / "numbers.parquet")
-    record(finished_run(str(root / "run")), {"docs": str(root / "docs"), "queries": str(root / "q.csv")}, Settings())
+    write_run(
+        finished_run(str(root / "run")),
+        BenchmarkInputs(docs=str(root / "docs"), queries=str(root / "q.csv")),
+        Settings(),
+    )
     return root
 
 

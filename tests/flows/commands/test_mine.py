@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from darklode.flows.config import load_settings
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.run_inputs import BenchmarkInputs
 from helpers.commands import (
     DARKLODE,
     Call,
@@ -151,7 +152,7 @@ def test_a_benchmark_and_mined_triplets_do_not_share_a_folder(
     assert refused.err == f"error: {copied} holds triplets made by `darklode mine`; choose another --out\n"
     assert tables_of(copied) == before
     benchmark = tmp_path / "benchmark"
-    record(Run(str(benchmark)), {"docs": str(SAMPLE), "queries": str(SAMPLE)}, load_settings())
+    write_run(Run(str(benchmark)), BenchmarkInputs(docs=str(SAMPLE), queries=str(SAMPLE)), load_settings())
     refused = run_inside(mine_command(benchmark), served)
     assert refused.code == 1
     assert refused.err == f"error: {benchmark} holds a benchmark made by `darklode build`; choose another --out\n"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from darklode.flows.jobs.validate_benchmark import draw_sample
-from darklode.flows.runs import read_inputs
+from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from helpers.commands import DARKLODE, Environment, Outcome, SampleRun, build_command, built, run_inside
@@ -39,7 +39,7 @@ def copied(reviewed: Path, tmp_path: Path) -> Path:
 
 
 def review(run: Run) -> None:
-    draw_sample(run, read_inputs(run).settings)
+    draw_sample(run, read_run(run).settings)
     chance, journal = np.random.default_rng(0), AnswerJournal(run.store)
     joined = "FROM review_sample s JOIN verdicts v USING (tenant, query_id, chunk_id)"
     said = run.tables("review_sample", "verdicts").sql(f"SELECT s.*, v.relevant {joined} ORDER BY position")

@@ -8,8 +8,8 @@ from darklode.flows.config import load_settings
 from darklode.flows.jobs import build_benchmark
 from darklode.flows.jobs.adapt_encoder import pairs_step
 from darklode.flows.jobs.generate_queries import generate_queries
-from darklode.flows.jobs.registry import write_report
-from darklode.flows.runs import read_inputs
+from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.generate.realism import COVERED
@@ -77,7 +77,7 @@ def test_the_report_tells_how_they_are_like_real_ones_and_what_nobody_reached(ro
     (row,) = tables.sql("SELECT count(*) FILTER (NOT reached) AS never FROM generation_documents").to_pylist()
     assert row["never"] == never
     before = (root / "out" / "report.html").read_bytes()
-    write_report(Run(str(root / "out")))
+    write_report_of(Run(str(root / "out")))
     assert (root / "out" / "report.html").read_bytes() == before
 
 
@@ -90,7 +90,7 @@ def test_again_it_does_nothing_and_says_the_same(root: Path) -> None:
 
 def test_adapt_learns_from_run_and_queries_together(root: Path) -> None:
     run, out = Run(str(root / "run")), Run(str(root / "out"))
-    assert not read_inputs(out).is_mined
+    assert not read_run(out).is_mined
     found = Run(str(root / "pairs"))
     step = pairs_step(base_for(run, out, root=root), Settings())
     found.execute(step.plan(found), step.execute)

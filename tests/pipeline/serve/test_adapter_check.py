@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darklode.flows.runs import read_inputs
+from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
@@ -74,7 +74,7 @@ def test_an_adapter_that_is_not_applied_is_noticed(shipped: Path, adapter: Path)
 
 def test_vectors_of_another_model_under_the_same_name_are_noticed(shipped: Path, adapter: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(shipped / "run", tmp_path / "run"))
-    settings = read_inputs(Run(str(run))).settings
+    settings = read_run(Run(str(run))).settings
     other = tmp_path / "cache"
     text = (run / "settings.yaml").read_text().replace(str(settings.cache.root), str(other))
     (run / "settings.yaml").write_text(text)
