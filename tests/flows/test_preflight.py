@@ -65,7 +65,7 @@ def test_a_day_that_the_run_has_read_may_be_decided_when_its_file_is_gone(run: R
     (tmp_path / "log" / "2026-04-01.csv").write_text("timestamp,query,doc_id,clicked\n2026-04-01T10:00:00,how,a.md,1\n")
     given = (str(tmp_path / "log"), str(SAMPLE), run.store.url, load_settings())
     for day, errors in ((FIRST, 0), (date(2026, 4, 1), 0), (date(2026, 4, 2), 1)):
-        checks = mining_checks(*given, wish=DecisionRequest(discard=[day.isoformat()]))
+        checks = mining_checks(*given, decisions=DecisionRequest(discard=[day.isoformat()]))
         assert len([one for one in run_checks(checks).errors if "holds no day" in str(one)]) == errors
 
 
@@ -113,7 +113,7 @@ def test_kept_answers_spare_the_server(tmp_path: Path) -> None:
     found = build_of(tmp_path, *given)
     assert found.errors == []
     assert "no server answers" in found.notes[0]
-    assert "answers that were kept need none" in found.notes[0]
+    assert "cached answers do not need it" in found.notes[0]
 
 
 def test_what_a_preset_lacks_is_listed_whole(call: Call, tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def questions(file: Path, **copies: int) -> Path:
 @pytest.mark.parametrize(
     ("copies", "settings", "said"),
     [
-        ({"de": 2}, [], ["100% de, and clean.language keeps en alone", "clean.language=de,"]),
-        ({"de": 1}, [], ["% de, and clean.language keeps en alone"]),
+        ({"de": 2}, [], ["100% de among the queries, but clean.language keeps only en", "clean.language=de,"]),
+        ({"de": 1}, [], ["% de among the queries, but clean.language keeps only en"]),
         ({"de": 2, "en": 2}, [], ["clean.language=[en, de], or null for every language"]),
         ({"de": 2, "en": 2}, ["clean.language=[de, en]"], []),
         ({"de": 2}, ["clean.language=null"], []),
@@ -184,7 +184,12 @@ def test_a_place_that_cannot_be_written_to_is_named_and_hides_nothing(tmp_path: 
     settings = load_settings(assignments=["cache.root=/proc/cache", f"split.generated={tmp_path}/none"])
     nowhere = str(tmp_path / "nowhere")
     found = [str(error) for error in run_checks(build_checks(nowhere, nowhere, "/proc/run", settings)).errors]
-    starts = [nowhere, "--out /proc/run cannot be made", f"{tmp_path}/none", "cache.root /proc/cache cannot be made"]
+    starts = [
+        nowhere,
+        "--out /proc/run cannot be created",
+        f"{tmp_path}/none",
+        "cache.root /proc/cache cannot be created",
+    ]
     assert len(found) == len(starts)
     assert all(error.startswith(start) for error, start in zip(found, starts, strict=True)), found
     assert not any("tmp/tmp" in error or "/proc/tmp" in error for error in found)

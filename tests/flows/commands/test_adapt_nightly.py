@@ -12,7 +12,7 @@ pytestmark = pytest.mark.server
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tenants", "all", "--share-with", "birch"], "each of the tenants has a head of its own"),
+        (["--tenants", "all", "--share-with", "birch"], "each tenant gets its own head"),
         (["--set", "adapt.method=lora"], "adapt.method lora begins with its base; --warm-start is for linear and ffn"),
         ([], "say where mined is, or name a config file with paths.mined"),
     ],

@@ -73,8 +73,8 @@ def test_a_run_that_nobody_reviewed_says_how_to(sample_run: SampleRun, served: E
     shown = validate(out, served)
     assert shown.code == 1
     assert re.fullmatch(
-        rf"error: no pair of the sample of {out} has a human label yet; label some with `darklode review {out}`, "
-        r"then validate again\n",
+        rf"error: no pair of the review sample of {out} has a human label; label some with `darklode review {out}`, "
+        r"then run this again\n",
         shown.err,
     )
     assert not (out / "tables" / "validation").exists(), "nothing is computed of no answer"
@@ -109,7 +109,7 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
     assert "[red]so[/] �[31mit is" in shown.out
     (row,) = rows(copied, "FROM validation WHERE tenant IS NULL AND retriever IS NULL")
     assert f"{row['kappa']:.3f} ({row['kappa_low']:.3f}–{row['kappa_high']:.3f})" in shown.out
-    assert shown.out.rstrip().endswith("what was asked for stands in brackets.")
+    assert shown.out.rstrip().endswith("limits in parentheses.")
     assert f"{copied} may be published: kappa is {row['kappa']:.3f} (0.2)" in shown.out
     done = last_flow_run(served)
     assert (done["state"]["name"], "may be published" in done["state"]["message"]) == ("Completed", True)

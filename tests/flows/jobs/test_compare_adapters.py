@@ -115,7 +115,7 @@ def files(folder: Path) -> dict[str, int]:
 
 
 def test_an_unknown_method_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"there is no method luck; there are linear, ffn.*, joint"):
+    with pytest.raises(SettingsError, match=r"unknown method luck; choose from linear, ffn.*, joint"):
         compare_adapters([str(tmp_path)], "model", str(tmp_path / "out"), None, ("luck",))
 
 

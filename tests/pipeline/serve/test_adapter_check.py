@@ -91,7 +91,7 @@ def test_vectors_of_another_model_under_the_same_name_are_noticed(shipped: Path,
 
 def test_another_tenants_index_is_refused(shipped: Path, tmp_path: Path) -> None:
     build_to_adapt(tmp_path / "run", tenant="other")
-    with pytest.raises(DoesNotFit, match=r"is the tenant acme's, of whom .*run holds nothing"):
+    with pytest.raises(DoesNotFit, match=r"is for tenant acme, and .*run has no such tenant"):
         refused(shipped / "adapter", tmp_path / "run")
 
 
