@@ -112,6 +112,6 @@ def test_only_models_in_use_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_an_estimate_is_for_judges_that_cost_something(run: Run) -> None:
     with pytest.raises(
-        SettingsError, match=r"--estimate needs a judge with a price per call, .* judge\.kind is embedded"
+        SettingsError, match=r"--estimate needs a judge with a price .* judge\.kind is embedded"
     ):
         judge_estimates(settings(), run.tables())

@@ -59,7 +59,7 @@ def test_base_is_what_the_adapter_beside_it_or_the_only_encoder_says() -> None:
 def test_what_cannot_be_searched_is_refused(shipped: Path, tmp_path: Path, call: Call) -> None:
     run, adapter = shipped / "run", shipped / "adapter"
     one_line(call("search", tmp_path / "gone", "x"), "holds no run")
-    one_line(call("search", adapter, "x"), "holds an adapted encoder (`darklode adapt`), not a run")
+    one_line(call("search", adapter, "x"), r"holds an adapted encoder \(`darklode adapt`\), not a run")
     one_line(call("search", run, " "), "nothing to search for", 2)
     one_line(call("search", run, "x", "--retriever", "bm26"), "unknown retriever bm26; did you mean bm25", 2)
     one_line(call("search", run, "x", "--encoder", "base", "--encoder", "base"), "none twice", 2)

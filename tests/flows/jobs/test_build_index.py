@@ -170,5 +170,5 @@ def test_an_adapter_of_another_encoder_is_refused(shipped: Path, tmp_path: Path)
 
 def test_a_folder_of_something_else_is_refused(indexed: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
-    with pytest.raises(ArtifactError, match="holds mine.txt and no run"):
+    with pytest.raises(ArtifactError, match=r"holds mine\.txt and no run"):
         build_index(str(indexed / "vectors.parquet"), str(indexed / "model"), str(tmp_path), settings_in(indexed))
