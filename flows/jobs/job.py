@@ -58,7 +58,9 @@ class Job:
     def exit_codes(self) -> dict[int, str]:
         """Exit codes of the command and their meaning."""
         codes = {0: "complete", 1: "failed", 2: "wrong settings or options", 130: "interrupted"}
-        return codes | {error.code: error.__name__ for error in self.refusals}
+        for code in sorted({error.code for error in self.refusals}):
+            codes[code] = " or ".join(error.__name__ for error in self.refusals if error.code == code)
+        return codes
 
     def stages(self, run: Run, inputs: FolderInputs, settings: Settings) -> dict[str, bool]:
         """Stage names in data order, and whether the settings enable each."""

@@ -9,7 +9,8 @@ from typing import Any
 from darklode.flows import factories
 from darklode.flows.config import load_settings, read_project
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
-from darklode.flows.jobs.night_summary import (
+from darklode.flows.mining_history import history_of
+from darklode.flows.night_summary import (
     days,
     decide,
     report_held_days,
@@ -18,7 +19,6 @@ from darklode.flows.jobs.night_summary import (
     warn_of_misplaced,
     with_test_days,
 )
-from darklode.flows.mining_history import history_of
 from darklode.flows.paths import Place
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.preflight import check_flow, mining_checks

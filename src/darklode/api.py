@@ -239,7 +239,7 @@ def mine(  # noqa: PLR0913 (the options of the command)
     )
     from darklode.flows import preflight
     from darklode.flows.jobs.mine_logs import mine_logs
-    from darklode.flows.jobs.night_summary import days
+    from darklode.flows.night_summary import days
 
     preflight.run_checks(preflight.mining_checks(log, documents, target, resolved, days(first, last))).raise_errors()
     values = resolved.model_dump(mode="json")

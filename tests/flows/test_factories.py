@@ -111,7 +111,5 @@ def test_only_models_in_use_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_estimate_is_for_judges_that_cost_something(run: Run) -> None:
-    with pytest.raises(
-        SettingsError, match=r"--estimate needs a judge with a price .* judge\.kind is embedded"
-    ):
+    with pytest.raises(SettingsError, match=r"--estimate needs a judge with a price .* judge\.kind is embedded"):
         judge_estimates(settings(), run.tables())

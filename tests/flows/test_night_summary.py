@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from darklode.flows.executor import InProcess, executing
-from darklode.flows.jobs.night_summary import (
+from darklode.flows.mining_history import mining_inputs
+from darklode.flows.night_summary import (
     N_NAMED,
     decide,
     report_held_days,
@@ -14,7 +15,6 @@ from darklode.flows.jobs.night_summary import (
     request_refit,
     warn_of_misplaced,
 )
-from darklode.flows.mining_history import mining_inputs
 from darklode.flows.prefect.progress import SilentReporter, reporting
 from darklode.flows.runs import update_inputs, write_inputs
 from darklode.pipeline.base.artifacts import Manifest, Run
