@@ -91,10 +91,9 @@ def write_inputs(run: Run, inputs: Inputs) -> None:
     """Write `inputs.json`; the state fields of inputs of the same kind are kept."""
     from darklode.schemas.run_inputs import dump_inputs
 
-    state: dict[str, Any] = {}
-    if inputs.state and folder_kind(run) == inputs.kind:
-        before = dump_inputs(read_inputs(run))
-        state = {name: before[name] for name in inputs.state if name in before}
+    before = run.store.read_object(INPUTS) if inputs.state else {}
+    same_kind = before.get("kind") == inputs.kind
+    state = {name: before[name] for name in inputs.state if same_kind and name in before}
     run.store.write(INPUTS, seal(state | dump_inputs(inputs)))
 
 
@@ -181,13 +180,16 @@ def read_run(run: Run) -> RunRecord:
     Raises:
         ArtifactError: the folder holds no run, or its inputs or settings are invalid.
     """
+    from darklode.flows.config import recorded_settings
+
     inputs = read_inputs(run)
     if inputs.kind not in {"benchmark", "mined", "generated"}:
         raise ArtifactError(f"{run.store.url} holds {inputs.description} (`{inputs.command}`), not a run")
-    if run.store.size(SETTINGS) is None:
+    data = run.store.read(SETTINGS)
+    if data is None:
         raise no_run(run)
     try:
-        settings = read_settings(run)
+        settings = recorded_settings(data)
     except SettingsError as error:  # not an error of the command line
         raise ArtifactError(f"{run.store.path(SETTINGS)}: {error}; {AGAIN}") from error
     return RunRecord(run, inputs, settings)
@@ -222,9 +224,10 @@ def output_run(url: str, inputs: type[FolderInputs]) -> Run:
         ArtifactError: it holds something else.
     """
     run = Run(url)
-    if folder_kind(run) == inputs.kind_name():
+    content = run.store.read_object(INPUTS)
+    if content.get("kind") == inputs.kind_name():
         return run
-    if folder_kind(run) is not None or len(run.store.read_object(INPUTS)):
+    if content:
         holds = read_inputs(run)
         raise ArtifactError(f"{run.store.url} holds {holds.description} (`{holds.command}`); choose another --out")
     if names := run.store.root_names():
