@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-KEYLESS = "^(?![A-Za-z0-9]+://[^/]*[@:])"
+WITHOUT_CREDENTIALS = "^(?![A-Za-z0-9]+://[^/]*[@:])"
 
-Place = Annotated[str, Field(json_schema_extra={"pattern": KEYLESS})]
+FlowPath = Annotated[str, Field(json_schema_extra={"pattern": WITHOUT_CREDENTIALS})]
 """A path or an address without user name and password; the server rejects any other before storing it."""

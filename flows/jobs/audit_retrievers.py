@@ -4,14 +4,14 @@ from typing import Any
 
 from darklode.flows.jobs.build_benchmark import steps
 from darklode.flows.jobs.job import Job
-from darklode.flows.paths import Place
+from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.audit import AUDIT
 
 
-def audit_retrievers(out: Place, settings: dict[str, Any] | None = None) -> None:
+def audit_retrievers(out: FlowPath, settings: dict[str, Any] | None = None) -> None:
     """Audit the retrievers of a run, and update its card and report.
 
     Args:

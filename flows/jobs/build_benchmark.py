@@ -7,7 +7,7 @@ from darklode.flows import factories
 from darklode.flows.config import load_settings, read_project
 from darklode.flows.executor import executor
 from darklode.flows.jobs.job import RUN_SECTIONS, Job
-from darklode.flows.paths import Place
+from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.preflight import build_checks, check_flow
@@ -40,14 +40,14 @@ from darklode.schemas.settings import Settings
 
 
 def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
-    docs: Place | None = None,
-    queries: Place | None = None,
-    out: Place | None = None,
+    docs: FlowPath | None = None,
+    queries: FlowPath | None = None,
+    out: FlowPath | None = None,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
     estimate: bool = False,
     *,
-    config: Place | None = None,
+    config: FlowPath | None = None,
 ) -> None:
     """Build a labelled dataset; a second run redoes only what changed.
 

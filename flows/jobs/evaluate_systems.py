@@ -7,7 +7,7 @@ from typing import Any
 from darklode.flows import factories
 from darklode.flows.jobs.job import Job
 from darklode.flows.jobs.registry import steps_of
-from darklode.flows.paths import Place
+from darklode.flows.paths import FlowPath
 from darklode.flows.preflight import check_flow, evaluation_checks
 from darklode.flows.runs import read_run, write_run
 from darklode.flows.stage_runner import finish, run_step
@@ -28,7 +28,7 @@ from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.schemas.settings import Settings
 
 
-def evaluate_systems(out: Place, settings: dict[str, Any] | None = None) -> None:
+def evaluate_systems(out: FlowPath, settings: dict[str, Any] | None = None) -> None:
     """Evaluate systems on the test queries of a finished run, and update its card and report.
 
     Args:

@@ -19,7 +19,7 @@ from darklode.flows.night_summary import (
     warn_of_misplaced,
     with_test_days,
 )
-from darklode.flows.paths import Place
+from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.preflight import check_flow, mining_checks
 from darklode.flows.runs import output_run, write_run
@@ -61,9 +61,9 @@ BOTS = "bot_queries_per_minute", "bot_click_share"
 
 
 def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
-    logs: Place | None = None,
-    docs: Place | None = None,
-    out: Place | None = None,
+    logs: FlowPath | None = None,
+    docs: FlowPath | None = None,
+    out: FlowPath | None = None,
     *,
     first: date | None = None,
     last: date | None = None,
@@ -74,7 +74,7 @@ def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
     test_days: int | None = None,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
-    config: Place | None = None,
+    config: FlowPath | None = None,
 ) -> None:
     """Mine search logs into triplets; a second run reads only new and changed days.
 

@@ -10,7 +10,7 @@ from darklode.flows.jobs.adapt_encoder import adapt_encoder
 from darklode.flows.jobs.adapt_tenants import adapt_tenants
 from darklode.flows.jobs.job import Job
 from darklode.flows.jobs.mine_logs import mine_logs
-from darklode.flows.paths import Place
+from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.progress import reporter
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, DoesNotFit, HeldBack, NoLift, SettingsError
@@ -24,18 +24,18 @@ ADAPTED = "SELECT folder FROM adapted_tenants WHERE shipped = 'adapted' ORDER BY
 
 def nightly_adapt(  # noqa: PLR0913 (the parameters of the Prefect flow)
     encoder: str,
-    out: Place,
-    registry: Place,
-    logs: Place | None = None,
-    docs: Place | None = None,
-    mined: Place | None = None,
+    out: FlowPath,
+    registry: FlowPath,
+    logs: FlowPath | None = None,
+    docs: FlowPath | None = None,
+    mined: FlowPath | None = None,
     *,
     tenants: list[str] | None = None,
     share_with: list[str] | None = None,
     test_days: int = 7,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
-    config: Place | None = None,
+    config: FlowPath | None = None,
 ) -> str:
     """Mine, adapt and release; refusals are raised after all three.
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from darklode.flows.jobs import build_benchmark
 from darklode.flows.jobs.job import Job
-from darklode.flows.paths import Place
+from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
@@ -21,7 +21,7 @@ from darklode.pipeline.validate.stage import VALIDATE, validate
 from darklode.schemas.settings import Settings, ValidationSettings
 
 
-def validate_benchmark(out: Place, settings: dict[str, Any] | None = None) -> str:
+def validate_benchmark(out: FlowPath, settings: dict[str, Any] | None = None) -> str:
     """Compare the judge with human reviews, update card and report, and check the release limits.
 
     Args:

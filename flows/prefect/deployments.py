@@ -27,14 +27,14 @@ FLOWS: Mapping[str, Flow[..., Any]] = {"queries": orchestration.build_benchmark,
 
 
 @dataclass(frozen=True)
-class Deployed:
+class Deployment:
     """A deployment: `name` as for `prefect deployment run`; `cron` is empty without a schedule."""
 
     name: str
     cron: str = ""
 
 
-def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) -> Iterator[Deployed]:
+def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) -> Iterator[Deployment]:
     """Deploy the flows that a settings file has paths for: the benchmark, the mining of the log, or both.
 
     Args:
@@ -67,7 +67,7 @@ def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) 
                 entrypoint_type=EntrypointType.MODULE_PATH,
             )
             cast(RunnerDeployment, runner_deployment).apply()
-            yield Deployed(f"{FLOWS[path].name}/{name}", f"{cron} {timezone}" if schedules else "")
+            yield Deployment(f"{FLOWS[path].name}/{name}", f"{cron} {timezone}" if schedules else "")
 
 
 @contextmanager
