@@ -101,7 +101,7 @@ def _contents(inputs: PlanInputs) -> dict[str, str]:
     runs = {f"the run {source.run.store.url}": source.content() for source in inputs.sources}
     for source in inputs.sources:
         tables = all_tables(source.run)
-        runs[f"what {source.run.store.url} knows besides"] = key_of([tables.content(name) for name in READS])
+        runs[f"other tables of {source.run.store.url}"] = key_of([tables.content(name) for name in READS])
     journals = {
         f"the review of {source.run.store.url}": key_of(sorted(source.run.store.sizes(JOURNAL)))
         for source in inputs.judged
