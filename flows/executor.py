@@ -1,4 +1,4 @@
-"""Run the stages of a flow: in this process, or as Prefect tasks (`darklode.flows.prefect.orchestration`)."""
+"""How stages are run: in this process, or as Prefect tasks (`darklode.flows.prefect.orchestration`)."""
 
 from __future__ import annotations
 
@@ -11,92 +11,71 @@ from darklode.flows import interrupt
 from darklode.flows.prefect.progress import reporter
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from darklode.flows.preflight import Check
     from darklode.pipeline.base.artifacts import Manifest, Run, Step
 
 Progress = Callable[[int, int | None, str], None]
+"""Takes units done, units in total (None: unknown) and what is going on."""
 
 
 class Executor(Protocol):
-    """Runs stages, and shows what came of them.
+    """Runs stages and publishes their results.
 
     Attributes:
-        shows_progress: how a flow ends is told to whoever waits for it, by Prefect's hooks.
-        skips_checks: no command looked for obstacles before the flow began, so the flow does.
+        shows_progress: progress and the result are visible outside this process, on a Prefect server.
+        needs_preflight: no command checked the inputs before the flow started, so the flow has to.
     """
 
     @property
     def shows_progress(self) -> bool: ...
 
     @property
-    def skips_checks(self) -> bool: ...
+    def needs_preflight(self) -> bool: ...
 
     def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
-        """Run a step unless its result stands; `delays` are the seconds before each new try."""
+        """Run a step unless it is up to date; `delays` are the seconds before each retry."""
 
     def show(self, run: Run, page: Callable[[], str]) -> None:
-        """Show a page on the run, in Markdown, to whoever follows it from elsewhere; not made where there is nobody."""
+        """Publish a Markdown page on the run; `page` is not called if nobody can see it."""
 
 
 class InProcess:
-    """This process alone: nothing is tried again, and nobody looks on from elsewhere."""
+    """Runs stages in this process, without retries."""
 
     shows_progress = False
-    skips_checks = False
+    needs_preflight = False
 
     def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
         execute(run, step, lambda: report_progress(step.stage.name))
 
     def show(self, run: Run, page: Callable[[], str]) -> None:
-        """See `Executor`."""
+        pass
 
 
 class StageIsDue(Exception):
-    """A stage has to run, where only standing ones were expected."""
+    """A dry run reached a stage that is not up to date."""
 
 
 class DryRun(InProcess):
-    """Goes through stages whose results stand."""
+    """Passes over stages that are up to date."""
 
     def run(self, run: Run, step: Step, _delays: Sequence[float]) -> None:
-        """See `Executor`.
+        """Report the step.
 
         Raises:
-            StageIsDue: the step's result does not stand; nothing was done.
+            StageIsDue: the step is not up to date; nothing was done.
         """
 
-        def has_work() -> Progress:
+        def raise_due() -> Progress:
             raise StageIsDue(step.stage.name)
 
-        execute(run, step, has_work)
-
-
-def preflight(checks: Callable[[ModuleType], Sequence[Check]]) -> None:
-    """Find all that would stop a flow before it begins, unless the command that started it has done so.
-
-    Args:
-        checks: gives the checks; its argument is `darklode.flows.preflight`, which takes a moment to load.
-
-    Raises:
-        DarklodeError: something is in the way.
-    """
-    if not executor().skips_checks:
-        return
-    from darklode.flows import preflight
-
-    problems = preflight.run_checks(checks(preflight))
-    for note in problems.notes:
-        reporter().say(note)
-    problems.insist()
+        execute(run, step, raise_due)
 
 
 def execute(run: Run, step: Step, progress: Callable[[], Progress]) -> tuple[Manifest, bool]:
-    """Run a step unless its result stands, and report it.
+    """Run a step unless it is up to date, and report it.
 
     Args:
-        progress: makes what the stage reports its progress to; called where it has to run.
+        progress: makes the progress callback; called only if the step has to run.
 
     Returns:
         Its manifest, and whether it ran.
@@ -108,21 +87,21 @@ def execute(run: Run, step: Step, progress: Callable[[], Progress]) -> tuple[Man
         run.delete_old_parts(manifest)
         reporter().finish(name, manifest, redone=False)
         return manifest, False
-    follow = progress()
+    on_progress = progress()
     reporter().start(name, plan.reason or "")
-    manifest = run.execute(plan, step.execute, follow)
+    manifest = run.execute(plan, step.execute, on_progress)
     reporter().finish(name, manifest, redone=True)
     return manifest, True
 
 
 def report_progress(stage: str) -> Progress:
-    """Progress for the reporter; between two steps Ctrl-C is looked for."""
+    """A callback that reports a stage's progress, and stops on Ctrl-C."""
 
-    def tell(done: int, total: int | None, note: str) -> None:
+    def report(done: int, total: int | None, note: str) -> None:
         interrupt.check()
         reporter().progress(stage, done, total, note)
 
-    return tell
+    return report
 
 
 _current: ContextVar[Executor] = ContextVar("executor", default=InProcess())  # noqa: B039 (it holds no state)
@@ -135,7 +114,7 @@ def executor() -> Executor:
 
 @contextmanager
 def executing(on: Executor) -> Iterator[None]:
-    """Let flows that run inside the block run their stages on `on`."""
+    """Run the stages of all flows inside the block on `on`."""
     token = _current.set(on)
     try:
         yield

@@ -1,4 +1,4 @@
-"""From settings to the real parts behind the ports: retrievers and judges."""
+"""Retrievers, encoders, judges and rankers from settings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from darklode.flows.runs import STAGE, read_notes
+from darklode.flows.runs import folder_kind, read_inputs
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.base.kinds import as_kind
@@ -22,29 +22,30 @@ from darklode.pipeline.towers.dual import FOLDER as BOTH
 from darklode.schemas.judging import JUDGES, JudgeSettings
 from darklode.schemas.kinds import OfKind, UnknownKind, nearest
 from darklode.schemas.pooling import RETRIEVERS
+from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.settings import Settings
 
 Builder = RetrieverKind | NeuralBuilder
 
 
 def retrievers(settings: Settings) -> Mapping[str, Builder]:
-    """The retrievers that `pool.retrievers` names, in its order: embedded ones, or encoders of the settings.
+    """The retrievers in `pool.retrievers`, in order.
 
     Raises:
-        SettingsError: no name, an unknown one, or one twice.
+        SettingsError: no name, an unknown one, or a duplicate.
     """
     return _select_systems(settings.pool.retrievers, "pool.retrievers", settings)
 
 
 def ranker(settings: Settings, through: date | None) -> Ranker:
-    """Who ranks documents for the log's queries: a judge, and the retrievers that `relevance.retrievers` names.
+    """The ranker of documents for a log's queries: a judge, and the retrievers in `relevance.retrievers`.
 
     Args:
-        settings: relevance, judge and what they need.
-        through: the last settled day of the log; the ranker sees the documents of that time until the next one.
+        settings: in force.
+        through: the last settled day of the log; the ranker sees the documents of that day until it is fitted again.
 
     Raises:
-        SettingsError: no name, an unknown one, or one twice.
+        SettingsError: no name, an unknown one, or a duplicate.
     """
     names = ranking_retrievers(settings)
     judges, chunks = _ranking_settings(settings), settings.chunk.model_dump(mode="json")
@@ -53,7 +54,7 @@ def ranker(settings: Settings, through: date | None) -> Ranker:
 
 
 def ranking_retrievers(settings: Settings) -> Mapping[str, Builder]:
-    """The retrievers whose lists are ranked.
+    """The retrievers in `relevance.retrievers`, whose results are ranked.
 
     Raises:
         SettingsError: as for `ranker`.
@@ -62,7 +63,7 @@ def ranking_retrievers(settings: Settings) -> Mapping[str, Builder]:
 
 
 def _ranking_settings(settings: Settings) -> Judges:
-    """The judges whose probability ranks: those of the section `judge`, or a cross-encoder of its own."""
+    """The judges whose probability ranks: those of the section `judge`, or the cross-encoder of `relevance`."""
     if settings.relevance.ranker != "cross_encoder":
         return Judges.from_settings(settings)
     kind: Any = OfKind(JUDGES, JudgeSettings).section("cross_encoder")
@@ -73,11 +74,11 @@ def _ranking_settings(settings: Settings) -> Judges:
 
 
 def systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
-    """See `named_systems`; models are fetched.
+    """The systems to evaluate, as `named_systems`; models are downloaded.
 
     Raises:
-        SettingsError: an unknown name, or one twice.
-        MissingPart: a model cannot be had.
+        SettingsError: an unknown name, or a duplicate.
+        MissingPart: a model cannot be downloaded.
     """
     selected = named_systems(settings, mined=mined)
     for builder in selected.values():
@@ -87,29 +88,29 @@ def systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
 
 
 def named_systems(settings: Settings, *, mined: bool) -> Mapping[str, Builder]:
-    """The retrievers that `evaluate.systems` names, or else those that made the run.
+    """The retrievers in `evaluate.systems`; by default those of the run, or none if there are `evaluate.run_files`.
 
     Raises:
-        SettingsError: an unknown name, or one twice.
+        SettingsError: an unknown name, or a duplicate.
     """
-    usual = settings.relevance.retrievers if mined else settings.pool.retrievers
-    names = settings.evaluate.systems or (() if settings.evaluate.run_files else usual)
+    default = settings.relevance.retrievers if mined else settings.pool.retrievers
+    names = settings.evaluate.systems or (() if settings.evaluate.run_files else default)
     return _select_systems(names, "evaluate.systems", settings) if names else {}
 
 
 def _select_systems(names: Sequence[str], where: str, settings: Settings) -> Mapping[str, Builder]:
     if not names or len(set(names)) < len(names):
-        raise SettingsError(f"{where} must name at least one retriever, and none twice")
+        raise SettingsError(f"{where} must name at least one retriever, without duplicates")
     return {name: retriever(name, where, settings) for name in names}
 
 
 def retriever(name: str, where: str, settings: Settings) -> Builder:
-    """One by its name: a kind, one of the section `retrievers`, or an encoder of the settings.
+    """A retriever by name: a built-in kind, one of the section `retrievers`, or an encoder of the settings.
 
     Args:
-        name: as it was given.
-        where: it was, for the error.
-        settings: what it is configured by.
+        name: of the retriever.
+        where: setting or option with the name, for the error.
+        settings: with its configuration.
 
     Raises:
         SettingsError: an unknown name.
@@ -123,40 +124,37 @@ def retriever(name: str, where: str, settings: Settings) -> Builder:
     except UnknownKind as error:
         names = [*RETRIEVERS.names(), *settings.retrievers, *settings.encoders]
         hint = nearest(name, names) if name not in RETRIEVERS.names() else str(error)
-        raise SettingsError(f"{where}: there is no retriever {name}; {hint}") from error
+        raise SettingsError(f"{where}: unknown retriever {name}; {hint}") from error
 
 
 def encoder(name: str, settings: Settings) -> EncoderKind:
-    """An encoder of the settings by its name, a folder of both towers, or a sentence-transformers model.
+    """An encoder by name: of the settings, a folder of both towers, or a sentence-transformers model.
 
     Args:
-        name: of the settings, a folder of `train-towers --stage 1`, or a model: its name, its folder, `package:NAME`.
+        name: in the settings, a folder of `train-towers --stage 1`, or a model (its name, its folder, `package:NAME`).
         settings: with encoders.
 
     Raises:
-        SettingsError: both towers lie in a bucket.
+        SettingsError: the towers are in a bucket.
     """
-    settings_found = settings.encoders.get(name)
-    return (
-        as_kind(settings_found, EncoderKind)
-        if settings_found
-        else both_towers(name) or SentenceTransformersSettings(model=name)
-    )
+    section = settings.encoders.get(name)
+    if section:
+        return as_kind(section, EncoderKind)
+    return both_towers(name) or SentenceTransformersSettings(model=name)
 
 
 def both_towers(name: str) -> SentenceTransformersSettings | None:
-    """The towers in a folder of `train-towers --stage 1`, with their own prompts; None where it is no such folder.
+    """The towers in a folder of `train-towers --stage 1`, with their prompts; None for any other folder.
 
     Raises:
         SettingsError: the folder is in a bucket.
     """
     run = Run(name)
-    if read_notes(run).get(STAGE) != 1:
+    inputs = read_inputs(run) if folder_kind(run) == "towers" else None
+    if not isinstance(inputs, TowersInputs) or inputs.stage != 1:
         return None
     if run.store.local is None:
-        raise SettingsError(
-            f"copy {run.store.path(BOTH)} to this machine, and name the copy: models are read from here"
-        )
+        raise SettingsError(f"models are loaded from local folders: copy {run.store.path(BOTH)} and name the copy")
     prompts = json.loads(run.store.read(f"{BOTH}/config_sentence_transformers.json") or b"{}").get("prompts", {})
     return SentenceTransformersSettings(
         model=str(run.store.local / BOTH),
@@ -166,10 +164,10 @@ def both_towers(name: str) -> SentenceTransformersSettings | None:
 
 
 def fetch_models(settings: Settings) -> None:
-    """Download the models of the retrievers and judges in use that are not on this machine.
+    """Download models of retrievers and judges that are not on this machine.
 
     Raises:
-        MissingPart: one cannot be had.
+        MissingPart: one cannot be downloaded.
     """
     for name in settings.pool.retrievers:
         if name in settings.encoders:
@@ -179,42 +177,40 @@ def fetch_models(settings: Settings) -> None:
 
 
 def identities(factories: Mapping[str, Builder]) -> dict[str, Any]:
-    """What names each retriever in fingerprints."""
+    """Identities of retrievers, for fingerprints."""
     return {name: factory.identity for name, factory in factories.items()}
 
 
 def fetch_ranker(settings: Settings) -> None:
-    """Download the models of who ranks for a log's queries, before hours of mining end at their want.
+    """Download the ranker's models before mining starts, since they are needed hours later.
 
     Raises:
-        MissingPart: one cannot be had.
+        MissingPart: one cannot be downloaded.
     """
     for member in ranking_judges(settings):
         try:
             member.fetch()
         except MissingPart as error:
-            hint = (
-                "--set relevance.model=NAME takes another model or a folder, --set relevance.ranker=none does without"
-            )
+            hint = "use another model or folder with --set relevance.model=NAME, or --set relevance.ranker=none"
             raise MissingPart(f"{error}; {hint}") from error
 
 
 def verifies(settings: Settings) -> bool:
-    """Whether the judge looks at a log's pairs: where nobody says so, any but the embedded one does."""
+    """Whether the judge verifies pairs mined from a log; by default every judge except the embedded one does."""
     share = settings.mining.verify_share
     return settings.judge.kind != "embedded" if share is None else share > 0
 
 
 def ranking_judges(settings: Settings) -> list[JudgeKind]:
-    """Who ranks for a log's queries; nobody where `relevance.ranker` is none."""
+    """The judges that rank for a log's queries; empty if `relevance.ranker` is none."""
     return members(_ranking_settings(settings).settings) if settings.relevance.ranker != "none" else []
 
 
 def judge_estimates(settings: Settings, tables: Tables) -> dict[str, pa.Table]:
-    """What judging a run's pool will take, by judge: of a panel, all that are paid by the call.
+    """Estimated time and cost of judging a run's pool, for each judge with a price per call.
 
     Raises:
-        SettingsError: the judge costs nothing but time.
+        SettingsError: no judge has one.
     """
     judge_settings, estimates = settings.judge, dict[str, pa.Table]()
     for number, member in enumerate((judge_settings, *judge_settings.panel), 1):
@@ -229,6 +225,6 @@ def judge_estimates(settings: Settings, tables: Tables) -> dict[str, pa.Table]:
             )
     if not estimates:
         raise SettingsError(
-            f"--estimate is for a judge that is paid by the call, as kind llm is, not for {judge_settings.kind}"
+            f"--estimate needs a judge with a price per call, such as kind llm; judge.kind is {judge_settings.kind}"
         )
     return estimates

@@ -1,8 +1,7 @@
-"""Ctrl-C that cannot get lost.
+"""Handling of Ctrl-C.
 
-A KeyboardInterrupt is raised wherever the program happens to be, and a library may swallow it there. So it is also
-remembered, and the stages look at it between their steps. Within an import it waits for the import's end: raised there,
-it may leave Python's import lock taken, and every other thread that imports would wait for ever.
+A library may swallow a KeyboardInterrupt, so it is also remembered, and stages check it between units of work. During
+an import it is delayed: raised there it can leave Python's import lock held, which blocks every thread that imports.
 """
 
 import signal
@@ -10,20 +9,22 @@ import threading
 from types import FrameType
 
 AGAIN_SECONDS = 0.05
+INTERRUPTED = 130  # exit code of shells after Ctrl-C
+STOPPED = "interrupted; run the same command again to resume"
 
 _stop_requested = threading.Event()
 
 
 def listen() -> None:
-    """Remember Ctrl-C from now on; call it from the main thread."""
+    """Remember Ctrl-C from now on; to be called from the main thread."""
     signal.signal(signal.SIGINT, _remember)
 
 
 def check() -> None:
-    """Stop if somebody asked to.
+    """Stop after Ctrl-C.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C was pressed, now or earlier.
+        KeyboardInterrupt: Ctrl-C was pressed.
     """
     if _stop_requested.is_set():
         raise KeyboardInterrupt
@@ -31,14 +32,14 @@ def check() -> None:
 
 def _remember(number: int, frame: FrameType | None) -> None:
     _stop_requested.set()
-    if not _importing(frame):
+    if not _is_importing(frame):
         raise KeyboardInterrupt
     again = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
     again.daemon = True
     again.start()
 
 
-def _importing(frame: FrameType | None) -> bool:
+def _is_importing(frame: FrameType | None) -> bool:
     while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     return frame is not None

@@ -1,4 +1,4 @@
-"""How a command runs a flow: at once where nothing is to be done, under Prefect otherwise."""
+"""Running a flow from a command: under Prefect, unless every stage is up to date."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +9,14 @@ from darklode.flows.prefect.server import prefect_server
 
 
 def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: Any) -> None:
-    """Run a flow to its end.
+    """Run a flow.
 
-    A flow whose stages all stand needs no server, and leaves no flow run. Stages that stand before the first one that
-    has to run are gone through twice, and reported once.
+    If all stages are up to date, no server is started and there is no flow run. Otherwise stages before the first one
+    that is due are passed over twice, but reported once.
 
     Args:
-        body: the flow's function; `darklode.flows.prefect.orchestration` has a flow of its name.
-        reporter: follows it.
+        body: the flow's function; `darklode.flows.prefect.orchestration` has a flow with its name.
+        reporter: receives progress.
 
     Raises:
         MissingPart: no Prefect server answers.
@@ -27,7 +27,7 @@ def launch(body: Callable[..., Any], reporter: Reporter, *args: Any, **kwargs: A
                 body(*args, **kwargs)
             return
         except StageIsDue as due:
-            reporter.say(f"From {due} on there is work to do; starting.")
+            reporter.say(f"Starting at stage {due}; earlier stages are up to date.")
         with prefect_server() as server:
             from darklode.flows.prefect import orchestration
 

@@ -1,4 +1,4 @@
-"""What `darklode serve` opens, and `index export` writes: an index, or a run and its vectors."""
+"""Opening an index, or a run and its vectors, for `darklode serve` and `darklode index export`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from darklode.flows import factories
-from darklode.flows.jobs.build_index import open_vector_source
-from darklode.flows.open_systems import BASE, checking_index, index_settings, open_adapters, resolve_encoder
-from darklode.flows.runs import INDEXED, read_inputs, read_notes
+from darklode.flows.open_systems import BASE, index_settings, open_adapters, open_index_check, resolve_encoder
+from darklode.flows.runs import folder_kind, read_run
+from darklode.flows.vector_source import open_vector_source
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
@@ -27,17 +27,17 @@ from darklode.pipeline.serve.service import SearchRequest, SearchService
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.schemas.settings import Settings
 
-MOST = 2
+MAX_ENCODERS = 2
 
 
 @dataclass(frozen=True)
 class ServedIndex:
-    """What is served.
+    """A search service, ready to answer.
 
     Attributes:
-        service: answers questions.
-        settings: of the run or the index; its terms are marked.
-        about: what is searched, in words.
+        service: answers requests.
+        settings: of the run or the index; its analyzer marks query terms.
+        about: description of the searched texts.
     """
 
     service: SearchService
@@ -49,44 +49,46 @@ class ServedIndex:
 def open_service(
     folder: str, encoders: Sequence[str], tenant: str | None, values: Mapping[str, Any] | None = None
 ) -> Iterator[ServedIndex]:
-    """Systems that search one tenant's texts, each having answered a question already, so that its model is loaded.
+    """Search systems for one tenant's texts; each has answered a request, so its model is loaded.
 
     Args:
         folder: of `darklode index`, or a run.
         encoders: `base`, encoders of the settings, sentence-transformers models, and folders of `adapt` and
-            `train-towers`, of both towers, too; at most two, none twice; none: `base`.
-        tenant: whose texts; None: the index's, the encoders' or the only one's.
-        values: settings in the place of the run's or the index's, as nested sections.
+            `train-towers`; at most two different ones; empty: `base`.
+        tenant: the tenant; None: that of the index or the encoders, or the only one.
+        values: overrides of the settings, as nested sections.
 
     Raises:
-        ArtifactError: there is neither an index nor a run, or no encoder of that name.
-        CommandLineError: what is named is no encoder of queries for these vectors.
-        DoesNotFit: an encoder was made from another one, or for another tenant.
+        ArtifactError: there is neither an index nor a run, or no such encoder.
+        CommandLineError: an encoder does not encode queries for these vectors.
+        DoesNotFit: an encoder was adapted from another one, or for another tenant.
     """
     names = list(encoders) or [BASE]
-    if len(set(names)) != len(names) or len(names) > MOST:
-        raise CommandLineError("name one encoder or two, and none twice")
+    if len(set(names)) != len(names) or len(names) > MAX_ENCODERS:
+        raise CommandLineError("give at most two different --encoder")
     run = Run(folder)
-    indexed = INDEXED in read_notes(run)
-    settings = index_settings(folder, values) if indexed else read_inputs(run).with_overrides(values or {})
+    is_index = folder_kind(run) == "index"
+    settings = index_settings(folder, values) if is_index else read_run(run).with_overrides(values or {})
     systems = NamedSystems.from_names(names, settings)
     with (
         tempfile.TemporaryDirectory(prefix="darklode-serve-") as scratch,
-        (_index if indexed else _run)(folder, systems, tenant, settings, Path(scratch, "texts.arrow")) as served,
+        (_serve_index if is_index else _serve_run)(
+            folder, systems, tenant, settings, Path(scratch, "texts.arrow")
+        ) as opened,
     ):
-        service = served.service
+        service = opened.service
         service.answers([SearchRequest(name, "warm up", 1) for name in service.systems])
-        yield served
+        yield opened
 
 
 @dataclass(frozen=True)
 class NamedSystems:
-    """What encodes queries, by the names that were given.
+    """Query encoders by name.
 
     Attributes:
         names: all of them, in order.
-        adapters: of an encoder whose vectors are searched.
-        models: that search vectors of their own: both towers, encoders of the settings, sentence-transformers models.
+        adapters: they search the vectors of their base encoder.
+        models: they search their own vectors: both towers, encoders of the settings, sentence-transformers models.
     """
 
     names: Sequence[str]
@@ -95,17 +97,17 @@ class NamedSystems:
 
     @classmethod
     def from_names(cls, names: Sequence[str], settings: Settings) -> NamedSystems:
-        """Open what was named.
+        """Open encoders by name.
 
         Raises:
-            CommandLineError: it is a folder without a model.
+            CommandLineError: a folder without a model.
         """
         adapters = open_adapters(names)
         models = {name: _model(name, settings) for name in names if name != BASE and name not in adapters}
         return cls(names, adapters, models)
 
     def encoders(self, settings: Settings) -> dict[str, EncoderKind]:
-        """Whose vectors each of them searches."""
+        """The encoder whose vectors each system searches, by name."""
         adapter_names = [name for name in self.names if name not in self.models]
         base = resolve_encoder(BASE, settings, self.adapters) if adapter_names else None
         return {name: model for name in self.names if (model := self.models.get(name, base))}
@@ -114,7 +116,7 @@ class NamedSystems:
 def _model(name: str, settings: Settings) -> EncoderKind:
     if name not in settings.encoders and Path(name).is_dir() and not _holds_model(name):
         raise CommandLineError(
-            f"--encoder {name}: the folder holds neither a model nor an encoder of `darklode adapt` or "
+            f"--encoder {name}: the folder has neither a model nor an encoder of `darklode adapt` or "
             "`darklode train-towers`"
         )
     return factories.encoder(name, settings)
@@ -126,31 +128,31 @@ def _holds_model(folder: str) -> bool:
 
 
 @contextmanager
-def _index(
+def _serve_index(
     folder: str, named_systems: NamedSystems, tenant: str | None, settings: Settings, file: Path
 ) -> Iterator[ServedIndex]:
-    with checking_index(folder, settings.model_dump(mode="json")) as check:
+    with open_index_check(folder, settings.model_dump(mode="json")) as check:
         searcher, source = check.searcher, check.source
         if tenant not in {None, searcher.tenant}:
-            raise DoesNotFit(f"{folder} holds texts of the tenant {searcher.tenant}, and nothing of {tenant}")
+            raise DoesNotFit(f"{folder} has texts of tenant {searcher.tenant}, not of {tenant}")
         for adapter in named_systems.adapters.values():
             searcher.require_same_encoder(adapter)
         for name, model in named_systems.models.items():
             if model.encoder_id() != searcher.encoder.encoder_id():
                 raise DoesNotFit(
-                    f"--encoder {name} is {model.encoder_id()}, and {folder} is made by "
-                    f"{searcher.encoder.encoder_id()}; leave --encoder out to use that"
+                    f"--encoder {name} is {model.encoder_id()}, but {folder} was built with "
+                    f"{searcher.encoder.encoder_id()}; omit --encoder to use that"
                 )
         texts = IndexedTexts(source.text_tables(), file)
         systems: dict[str, Retriever] = {
             name: IndexRetriever(searcher, texts.ids, named_systems.adapters.get(name)) for name in named_systems.names
         }
-        about = f"{len(searcher.texts):,} texts by an index of the kind {searcher.facts['built']}"
+        about = f"{len(searcher.texts):,} texts in an index of kind {searcher.facts['built']}"
         yield ServedIndex(SearchService(searcher.tenant, texts, systems), settings, about)
 
 
 @contextmanager
-def _run(
+def _serve_run(
     folder: str, named_systems: NamedSystems, tenant: str | None, settings: Settings, file: Path
 ) -> Iterator[ServedIndex]:
     adapters = named_systems.adapters
@@ -172,45 +174,48 @@ def _run(
         key = encoders[name].encoder_id()
         encode = adapters[name].encode if name in adapters else opened[key].encode_queries
         systems[name] = Neural(name, encode, vectors[key], settings.vectors)
-    yield ServedIndex(SearchService(source.tenant, texts, systems), settings, f"{len(texts):,} texts, one by one")
+    yield ServedIndex(SearchService(source.tenant, texts, systems), settings, f"{len(texts):,} texts, exact search")
 
 
 def export_index(folder: str, engine: str, to: Path, encoder: str | None, tenant: str | None) -> list[Path]:
-    """Write an index's vectors, or those of a run, for a search engine; returns the files.
+    """Write the vectors of an index or a run for a search engine; returns the files.
 
     Args:
         folder: of `darklode index`, or a run.
-        engine: its name.
-        to: a folder that is empty or does not exist.
-        encoder: of a run: whose vectors.
-        tenant: whose texts; None: the index's, or the only one's.
+        engine: name of the search engine.
+        to: a new or empty folder.
+        encoder: encoder of the vectors; required for a run, not allowed for an index.
+        tenant: the tenant; None: that of the index, or the only one.
 
     Raises:
-        CommandLineError: an encoder is named for an index, or none for a run.
-        DoesNotFit: the texts changed since the index was made, or are another tenant's.
+        CommandLineError: an encoder is given for an index, or none for a run.
+        DoesNotFit: the texts changed since the index was built, or are another tenant's.
         ExportError: as for `export_points`.
     """
     run = Run(folder, untouched=True)
-    if INDEXED not in read_notes(run):
+    if folder_kind(run) != "index":
         if encoder is None:
-            raise CommandLineError("of a run, name whose vectors are exported: --encoder NAME")
-        settings = read_inputs(run).settings
+            raise CommandLineError("a run needs --encoder NAME: the encoder whose vectors are exported")
+        settings = read_run(run).settings
         model = factories.encoder(encoder, settings)
         model.fetch()
         return export_points(open_vector_source(folder, settings, model, tenant, None), engine, to)
     if encoder is not None:
-        raise CommandLineError(f"{folder} is an index, and has its own encoder; leave --encoder out")
-    with checking_index(folder) as check:
+        raise CommandLineError(f"{folder} is an index with its own encoder; omit --encoder")
+    with open_index_check(folder) as check:
         source, facts = check.source, check.searcher.facts
         if tenant not in {None, source.tenant}:
-            raise DoesNotFit(f"{folder} holds texts of the tenant {source.tenant}, and nothing of {tenant}")
+            raise DoesNotFit(f"{folder} has texts of tenant {source.tenant}, not of {tenant}")
         if source.content() != facts["content"]:
-            raise DoesNotFit(f"{source.url} changed since {folder} was made: run `darklode index update` first")
+            raise DoesNotFit(f"{source.url} changed since {folder} was built; run `darklode index update` first")
         return export_points(source, engine, to, semantic_ids(run.tables("semantic_ids")))
 
 
 def _require_same(adapter: Adapter, encoder: str, tenant: str, folder: str) -> None:
     if adapter.base.encoder_id() != encoder:
-        raise DoesNotFit(f"{adapter.store.url} is made from {adapter.base.encoder_id()}, and {folder} by {encoder}")
+        raise DoesNotFit(
+            f"{adapter.store.url} was adapted from {adapter.base.encoder_id()}, but the vectors of {folder} are from "
+            f"{encoder}"
+        )
     if tenant not in adapter.tenants:
-        raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and {folder} is {tenant}'s")
+        raise DoesNotFit(f"{adapter.store.url} is for tenant {adapter.tenant}, {folder} has texts of {tenant}")

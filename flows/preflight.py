@@ -1,7 +1,7 @@
-"""What would stop a command after minutes or hours, found in its first seconds and said all at once.
+"""Checks of inputs, settings, servers and models before a job starts; all problems are reported at once.
 
-Each check asks whoever will do the work: the readers read the beginning of the inputs, the kinds say what they lack,
-the run's folder whether it takes a run. `darklode doctor` asks the same kinds.
+Readers read the beginning of the inputs, each kind of judge or encoder reports what it lacks, and the output folder is
+checked for other contents. `darklode doctor` uses the same checks of kinds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from typing import Any
 
 from darklode.flows import factories
 from darklode.flows.error_messages import messages
+from darklode.flows.executor import executor
+from darklode.flows.mining_history import history_of
+from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.server import check_configured
 from darklode.flows.prefect.sharding import check_runner
-from darklode.flows.runs import output_run, read_inputs, read_notes
+from darklode.flows.runs import folder_kind, output_run, read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import s3_failure, writing
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
@@ -36,35 +39,36 @@ from darklode.pipeline.prepare.split import GENERATED
 from darklode.pipeline.report.funnel import FUNNEL_STAGE
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.kinds import KindSection
+from darklode.schemas.run_inputs import BenchmarkInputs, MinedInputs
 from darklode.schemas.settings import CacheSettings, IngestSettings, Settings
 from darklode.schemas.tables import QUERIES
 
-NOTHING_DECIDED = DecisionRequest()
+NO_DECISIONS = DecisionRequest()
 
 Check = Callable[[], Iterable[str]]
-"""Gives what is worth knowing, a sentence each; raises a DarklodeError for what would stop the command."""
+"""Returns notes, one sentence each; raises a DarklodeError for what would stop the command."""
 
-KEPT = (("verdicts", "judge"), ("embeddings", "encoder"), ("plans", "planner"))
-"""What the cache keeps of remote models, and what an owner is called there."""
+CACHED = (("verdicts", "judge"), ("embeddings", "encoder"), ("plans", "planner"))
+"""Folders of the cache with answers of remote models, and what an owner is called there."""
 
 
 @dataclass(frozen=True)
 class CheckResults:
-    """What the checks found.
+    """Results of the checks.
 
     Attributes:
-        errors: what would stop the command.
-        notes: what would not, and is worth knowing.
+        errors: problems that would stop the command.
+        notes: warnings that would not.
     """
 
     errors: Sequence[DarklodeError]
     notes: Sequence[str]
 
-    def insist(self) -> None:
-        """Stop if anything is in the way.
+    def raise_errors(self) -> None:
+        """Raise if there is any error.
 
         Raises:
-            DarklodeError: it is; the error itself where it is the only one.
+            DarklodeError: the only error, or `NotReady` with all of them.
         """
         if len(self.errors) == 1:
             raise self.errors[0]
@@ -73,12 +77,29 @@ class CheckResults:
 
 
 def run_checks(checks: Sequence[Check]) -> CheckResults:
-    """Make all checks at once, in threads: some wait for servers. What they find stays in their order."""
+    """Run all checks in threads, since some wait for servers; results keep the order of the checks."""
     with ThreadPoolExecutor(max(1, len(checks))) as pool:
         outcomes = list(pool.map(_outcome, checks))
-    errors = [error for outcome in outcomes for error in outcome if isinstance(error, DarklodeError)]
-    notes = [error for outcome in outcomes for error in outcome if isinstance(error, str)]
+    errors = [result for outcome in outcomes for result in outcome if isinstance(result, DarklodeError)]
+    notes = [result for outcome in outcomes for result in outcome if isinstance(result, str)]
     return CheckResults(list({str(error): error for error in errors}.values()), list(dict.fromkeys(notes)))
+
+
+def check_flow(checks: Callable[[], Sequence[Check]]) -> None:
+    """Run the checks of a flow, unless the command that started it already has.
+
+    Args:
+        checks: makes the checks; called only if they are needed.
+
+    Raises:
+        DarklodeError: a check failed.
+    """
+    if not executor().needs_preflight:
+        return
+    results = run_checks(checks())
+    for note in results.notes:
+        reporter().say(note)
+    results.raise_errors()
 
 
 def _outcome(check: Check) -> list[str | DarklodeError]:
@@ -86,212 +107,208 @@ def _outcome(check: Check) -> list[str | DarklodeError]:
         return list(check())
     except DarklodeError as error:
         return [error]
-    except OSError as error:  # it must not hide what the other checks find
+    except OSError as error:  # must not hide the results of other checks
         return [MissingPart(sentence) if (sentence := s3_failure(error)) else InputError(*messages(error))]
 
 
-def of_paths(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
-    """What can be said of paths alone, where settings are wrong, too."""
-    return [*(lambda path=path: _readable(path) for path in inputs), lambda: _place(out, mined=mined)]
+def path_checks(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
+    """Checks of paths, which need no valid settings."""
+    return [*(lambda path=path: _readable(path) for path in inputs), lambda: _output(out, mined=mined)]
 
 
-def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Check]:
-    """What a build hangs on."""
+def build_checks(docs: str, queries: str, out: str, settings: Settings) -> list[Check]:
+    """Checks of `build-benchmark`."""
     human = settings.judge.human
     return [
         lambda: _swapped_sources(docs, queries, settings.ingest),
         lambda: try_documents(docs, settings.ingest),
         lambda: try_queries(queries, settings.ingest),
         lambda: _languages(queries, settings),
-        lambda: _place(out, mined=False),
+        lambda: _output(out, mined=False),
         lambda: _labels(human, settings.ingest.tenant) if human else [],
         lambda: _check_generated(settings.split.generated),
         lambda: _parts(out, settings, builders(settings)),
-        *_check_output(out, settings),
+        *_common_checks(out, settings),
     ]
 
 
 def _swapped_sources(docs: str, queries: str, settings: IngestSettings) -> list[str]:
-    """See whether both inputs can be read only if each is taken for the other.
+    """Detect `--docs` and `--queries` given in the wrong order.
 
     Raises:
-        InputError: so it is.
+        InputError: both are readable only as the other.
     """
 
-    def reads(check: Check) -> bool:
+    def is_readable(check: Check) -> bool:
         return not any(isinstance(outcome, DarklodeError) for outcome in _outcome(check))
 
-    as_given = reads(lambda: try_documents(docs, settings)) and reads(lambda: try_queries(queries, settings))
-    if as_given or not (reads(lambda: try_documents(queries, settings)) and reads(lambda: try_queries(docs, settings))):
+    def are_readable(documents: str, query_log: str) -> bool:
+        return is_readable(lambda: try_documents(documents, settings)) and is_readable(
+            lambda: try_queries(query_log, settings)
+        )
+
+    if are_readable(docs, queries) or not are_readable(queries, docs):
         return []
     raise InputError(f"--docs and --queries look swapped: {queries} reads as documents, {docs} as queries")
 
 
-def of_mine(
+def mining_checks(
     logs: str,
     docs: str,
     out: str,
     settings: Settings,
     dates: Collection[date] | None = None,
-    wish: DecisionRequest = NOTHING_DECIDED,
+    decisions: DecisionRequest = NO_DECISIONS,
 ) -> list[Check]:
-    """What a night of mining hangs on; which days are there to be read is only asked of a run that begins."""
+    """Checks of `mine-logs`; that the log has the dates is required only for a new run."""
     return [
-        lambda: _check_decisions(logs, out, settings, dates, wish),
-        lambda: try_log(logs, settings.logs, settings.ingest, None if _has_started(out) else dates, {}),
+        lambda: _check_decisions(logs, out, settings, dates, decisions),
+        lambda: try_log(logs, settings.logs, settings.ingest, None if folder_kind(Run(out)) else dates, {}),
         lambda: try_documents(docs, settings.ingest),
-        lambda: _place(out, mined=True),
+        lambda: _output(out, mined=True),
         lambda: _parts(out, settings, mining_parts(settings)),
-        *_check_output(out, settings),
+        *_common_checks(out, settings),
     ]
 
 
-def of_evaluation(out: str, values: Mapping[str, Any]) -> list[Check]:
-    """What an evaluation hangs on.
+def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:
+    """Checks of `evaluate-systems`.
 
     Args:
         out: the run's folder or `s3://` prefix.
-        values: what differs from the run's own settings, as nested sections.
+        values: overrides of the run's settings, as nested sections.
 
     Raises:
         ArtifactError: there is no run.
         SettingsError: as for `load_settings`.
     """
-    made = read_inputs(Run(out))
-    settings, mined = made.with_overrides(values), made.is_mined
+    record = read_run(Run(out))
+    settings, mined = record.with_overrides(values), record.is_mined
     files = [*settings.evaluate.run_files, *([settings.evaluate.labels] if settings.evaluate.labels else [])]
     return [
         lambda: [note for file in files for note in _readable(file)],
-        lambda: _parts(out, settings, _check_retrievers(factories.named_systems(settings, mined=mined))),
-        *_check_output(out, settings),
+        lambda: _parts(out, settings, _retriever_parts(factories.named_systems(settings, mined=mined))),
+        *_common_checks(out, settings),
     ]
 
 
 def _languages(queries: str, settings: Settings) -> Iterator[str]:
-    """The languages that many queries are in and that cleaning drops."""
+    """A note on languages of many queries that cleaning drops."""
     languages = settings.clean.languages
     if settings.clean.keep_all or not languages:
         return
     shares = languages_of(first_queries(queries, settings.ingest))
     dropped = {language: share for language, share in shares.items() if language not in languages}
     if dropped:
-        looks = ", ".join(f"{share:.0%} {language}" for language, share in dropped.items())
+        detected = ", ".join(f"{share:.0%} {language}" for language, share in dropped.items())
         proposed = language_setting([*(name for name in languages if name in shares), *dropped])
         yield (
-            f"{queries}: the language of the queries looks like {looks}, and clean.language keeps "
-            f"{', '.join(languages)} alone; to keep those too: --set clean.language={proposed}, or null for "
-            "every language"
+            f"{queries}: detected {detected} among the queries, but clean.language keeps only "
+            f"{', '.join(languages)}; to keep those too: --set clean.language={proposed}, or null for every language"
         )
 
 
 def language_setting(languages: Sequence[str]) -> str:
-    """The value of `clean.language` that keeps some languages, as `--set` takes it."""
+    """The value of `clean.language` that keeps these languages, in the syntax of `--set`."""
     return languages[0] if len(languages) == 1 else f"[{', '.join(languages)}]"
 
 
-def _check_output(out: str, settings: Settings) -> list[Check]:
+def _common_checks(out: str, settings: Settings) -> list[Check]:
     return [lambda: _prefect(out), lambda: check_runner(settings.runner), lambda: _cache(settings.cache)]
 
 
 def _prefect(out: str) -> list[str]:
-    """See that a configured server answers; a run that is complete may need none."""
+    """Check that a configured Prefect server answers; a complete run may not need it."""
     try:
         return check_configured()
     except MissingPart as error:
-        if _complete(out):
-            return [f"{error}; what stands needs none"]
+        if _is_complete(out):
+            return [f"{error}; not needed if every stage is up to date"]
         raise
 
 
-def _complete(out: str) -> bool:
+def _is_complete(out: str) -> bool:
     return Run(out).manifest(FUNNEL_STAGE) is not None
 
 
 def builders(settings: Settings) -> dict[str, KindSection]:
-    """Who works for a build, by what a person calls them: judges and retrievers."""
+    """Judges and retrievers of a build, by a readable name."""
     judges = {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
-    return judges | _check_retrievers(factories.retrievers(settings))
+    return judges | _retriever_parts(factories.retrievers(settings))
 
 
 def mining_parts(settings: Settings) -> dict[str, KindSection]:
-    """Who works for a night of mining: the planner, who ranks, and the judge where it looks at pairs."""
+    """Planner, rankers and judges of a mining run, by a readable name; the judge only if it verifies pairs."""
     parts: dict[str, KindSection] = {"planner": as_kind(settings.planner, TermWeighterKind)} | rankers(settings)
-    retriever_names = factories.ranking_retrievers(settings)  # a name that is none is wrong, also where nobody ranks
+    retrievers = factories.ranking_retrievers(settings)  # an unknown name is an error, even if nothing is ranked
     if settings.relevance.ranker != "none":
-        parts |= _check_retrievers(retriever_names)
+        parts |= _retriever_parts(retrievers)
     if factories.verifies(settings):
         parts |= {f"judge {judge.kind}": judge for judge in members(configure_judge(settings))}
     return parts
 
 
 def rankers(settings: Settings) -> dict[str, KindSection]:
-    """Who ranks documents for a log's queries, if anybody does."""
+    """Rankers of documents for a log's queries, by a readable name; empty if `relevance.ranker` is none."""
     return {f"ranker {judge.kind}": judge for judge in factories.ranking_judges(settings)}
 
 
-def _check_retrievers(builders: Mapping[str, factories.Builder]) -> dict[str, KindSection]:
+def _retriever_parts(builders: Mapping[str, factories.Builder]) -> dict[str, KindSection]:
     return {
         name: builder.encoder if isinstance(builder, NeuralBuilder) else builder for name, builder in builders.items()
     }
 
 
 def _parts(out: str, settings: Settings, parts: Mapping[str, KindSection]) -> Iterator[str]:
-    """What each part lacks here; a phrase that holds for several is said once.
+    """Report what each part lacks; a problem that several share is reported once.
 
-    A remote model that does not answer is no error where its answers are kept, here or in the cache: they may be all
-    that is asked for.
+    A remote model that does not answer is only a note if the run is complete or the cache has its answers: no call may
+    be needed.
     """
     names: dict[tuple[str, bool], list[str]] = {}
     for name, part in parts.items():
-        for phrase in part.missing():
-            spared = hasattr(part, "base_url") and (_complete(out) or _is_cached(part, settings.cache))
-            names.setdefault((phrase, spared), []).append(name)
+        for problem in part.missing():
+            optional = hasattr(part, "base_url") and (_is_complete(out) or _is_cached(part, settings.cache))
+            names.setdefault((problem, optional), []).append(name)
     errors = []
-    for (phrase, spared), lacking in names.items():
-        missing_text = f"{', '.join(lacking)}: {phrase}"
-        if spared:
-            yield f"{missing_text}; answers that were kept need none"
+    for (problem, optional), part_names in names.items():
+        sentence = f"{', '.join(part_names)}: {problem}"
+        if optional:
+            yield f"{sentence}; cached answers do not need it"
         else:
-            errors.append(missing_text)
+            errors.append(sentence)
     if errors:
         raise MissingPart(*errors)
 
 
 def _is_cached(part: KindSection, cache: CacheSettings) -> bool:
-    """Whether anything is kept of what a remote model has said."""
+    """Whether the cache has any answer of a remote model."""
     model = getattr(part, "model", "")
     if not model:
         return False
-    stores = [(PartFiles(cache.root, top, owner, ()), f"{owner}_id") for top, owner in KEPT]
+    stores = [(PartFiles(cache.root, top, owner, ()), f"{owner}_id") for top, owner in CACHED]
     return any(model in str(record[name]) for store, name in stores for record in store.records())
 
 
 def _check_decisions(
-    logs: str, out: str, settings: Settings, dates: Collection[date] | None, wish: DecisionRequest
+    logs: str, out: str, settings: Settings, dates: Collection[date] | None, decisions: DecisionRequest
 ) -> list[str]:
-    """See that the days that somebody accepts or discards are read already, or about to be."""
-    if wish == NOTHING_DECIDED:
+    """Check that accepted and discarded days were read, or will be."""
+    if decisions == NO_DECISIONS:
         return []
-    from darklode.flows.jobs.mine_logs import history_of
-
     history = history_of(Run(out), settings)
-    read = history.sources()
+    sources = history.sources()
     partitions = partitions_of(without_markers(listing(logs, remote=True)), settings.logs.format)
     new = [partition for partition in partitions.values() if dates is None or partition.date in dates]
-    if all(
-        partition.date or partition.name in read for partition in new
-    ):  # whose days nobody knows yet, the stage will tell
+    # the days of a new partition without a date are unknown until it is read; then the stage checks them
+    if all(partition.date or partition.name in sources for partition in new):
         marks = history.marks() if Run(out).manifests() else {}
-        list(wish.decisions({**marks, **{partition.name: "" for partition in new if partition.date}}))
+        list(decisions.decisions({**marks, **{partition.name: "" for partition in new if partition.date}}))
     return []
 
 
-def _has_started(out: str) -> bool:
-    return bool(read_notes(Run(out)))
-
-
-def _place(out: str, *, mined: bool) -> list[str]:
-    run = output_run(out, mined=mined)
+def _output(out: str, *, mined: bool) -> list[str]:
+    run = output_run(out, MinedInputs if mined else BenchmarkInputs)
     if run.store.local is not None:
         _writable(run.store.local, "--out")
     return []
@@ -305,10 +322,14 @@ def _cache(cache: CacheSettings) -> list[str]:
 
 
 def _writable(folder: Path, option: str) -> None:
-    """See that files can be made below a folder that exists or will be made.
+    """Check that files can be created below a folder, which may not exist yet.
+
+    Args:
+        folder: the folder.
+        option: option or setting that named it.
 
     Raises:
-        NotWritable: they cannot; it names the option or setting that the folder is from.
+        NotWritable: they cannot.
     """
     try:
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
@@ -318,7 +339,7 @@ def _writable(folder: Path, option: str) -> None:
         raise NotWritable(f"{option} {folder}: {error}") from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise NotWritable(f"{option} {folder} cannot be made ({reason}); choose another place") from error
+        raise NotWritable(f"{option} {folder} cannot be created ({reason}); choose another folder") from error
 
 
 def _readable(path: str) -> list[str]:

@@ -1,40 +1,32 @@
-"""Runs: the one that a command is given, and what each is made from, kept beside its tables."""
+"""Run folders: what each was made from (`inputs.json`), and with which settings (`settings.yaml`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.checksummed_json import KEY as SEAL
 from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
 from darklode.pipeline.base.artifacts.store import check_address
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
-if TYPE_CHECKING:  # settings take as long to import as all the rest, and `existing` needs none
+if TYPE_CHECKING:  # slow to import, and commands such as `list` need neither
+    from darklode.pipeline.train.data.sources import TrainingSource
+    from darklode.schemas.run_inputs import BenchmarkInputs, FolderInputs, GeneratedInputs, Inputs, MinedInputs
     from darklode.schemas.settings import Settings
 
 INPUTS, SETTINGS = "inputs.json", "settings.yaml"
-SOURCES = ("docs", "queries", "logs")
-"""What a run may be made from; the rest of what is noted is no path."""
+PATHS = ("docs", "queries", "logs")
+"""Fields of `inputs.json` that hold paths; they are stored as absolute paths."""
 
-ADAPTED = "adapted"
-"""What is noted in a folder that `darklode adapt` fills: the runs that it learned from."""
+ADAPTERS = {"adapter", "tenant-adapters", "comparison"}
+"""Kinds of folders that `darklode adapt` makes."""
 
-STAGE = "stage"
-"""What is noted besides in a folder that `darklode train-towers` fills with both towers: 1."""
-
-INDEXED = "indexed"
-"""What is noted in a folder that `darklode index` fills: the run, or the file of vectors, that it is of."""
-
-GENERATED = "generated"
-"""What is noted in a folder that `darklode generate` fills, and the source of its triplets: the run that it is of."""
-
-LAWS = "laws"
-"""What is noted in a folder that `darklode laws` fills: the runs, or the file of points, that they are of."""
+N_NAMED = 3
+AGAIN = "run the command that made the run again"
 
 
 def existing(url: str) -> Run:
@@ -50,155 +42,219 @@ def existing(url: str) -> Run:
 
 
 def no_run(run: Run) -> ArtifactError:
-    """What to raise where a folder holds no run."""
+    """The error for a folder without a run."""
     return ArtifactError(f"{run.store.url} holds no run; make one with `darklode build --out {run.store.url} …`")
 
 
+def folder_kind(run: Run) -> str | None:
+    """The kind of a folder, such as `benchmark` or `index`; None if its `inputs.json` is missing or not ours."""
+    kind = run.store.read_object(INPUTS).get("kind")
+    return kind if isinstance(kind, str) else None
+
+
+def is_adapter(run: Run) -> bool:
+    """Whether a folder may hold an adapted or distilled query encoder (both towers of stage 1 are none)."""
+    kind = folder_kind(run)
+    return kind in ADAPTERS or (kind == "towers" and run.store.read_object(INPUTS).get("stage") != 1)
+
+
+def read_inputs(run: Run) -> Inputs:
+    """What a folder was made from.
+
+    Raises:
+        ArtifactError: `inputs.json` is missing, damaged, or of an earlier version.
+    """
+    from pydantic import ValidationError
+
+    from darklode.schemas.run_inputs import parse_inputs
+
+    data, path = run.store.read(INPUTS), run.store.path(INPUTS)
+    if data is None:
+        raise no_run(run)
+    try:
+        content = unseal(data)
+    except ValueError as error:
+        raise ArtifactError(f"{path} is damaged ({' '.join(str(error).split())}); {AGAIN}") from error
+    if "kind" not in content:
+        raise ArtifactError(
+            f"{path} has no key `kind`: an earlier version of Darklode wrote it. Run the command again with a new "
+            "--out; cached verdicts and vectors are reused"
+        )
+    try:
+        return parse_inputs(content)
+    except ValidationError as error:
+        details = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise ArtifactError(f"{path} is damaged ({details}); {AGAIN}") from error
+
+
+def write_inputs(run: Run, inputs: Inputs) -> None:
+    """Write `inputs.json`; the state fields of inputs of the same kind are kept."""
+    from darklode.schemas.run_inputs import dump_inputs
+
+    before = run.store.read_object(INPUTS) if inputs.state else {}
+    same_kind = before.get("kind") == inputs.kind
+    state = {name: before[name] for name in inputs.state if same_kind and name in before}
+    run.store.write(INPUTS, seal(state | dump_inputs(inputs)))
+
+
+def update_inputs(run: Run, **changes: Any) -> None:
+    """Change fields of `inputs.json`."""
+    from darklode.schemas.run_inputs import dump_inputs
+
+    run.store.write(INPUTS, seal(dump_inputs(read_inputs(run).model_copy(update=changes))))
+
+
+def write_settings(run: Run, settings: Settings) -> None:
+    """Write `settings.yaml`."""
+    text = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    run.store.write(SETTINGS, text.encode())
+
+
+def read_settings(run: Run) -> Settings:
+    """The settings in `settings.yaml`; defaults if there is no such file.
+
+    Raises:
+        SettingsError: it is invalid.
+    """
+    from darklode.flows.config import recorded_settings
+
+    return recorded_settings(run.store.read(SETTINGS) or b"{}")
+
+
 @dataclass(frozen=True)
-class RunInputs:
-    """What a run was last made from.
+class RunRecord:
+    """A run with what it was last made from.
 
     Attributes:
-        inputs: absolute paths, by what lies there: `docs`, and `queries` or `logs`.
+        run: the folder.
+        inputs: of a benchmark, a mined run or generated queries.
         settings: in force.
     """
 
-    inputs: Mapping[str, str]
+    run: Run
+    inputs: BenchmarkInputs | MinedInputs | GeneratedInputs
     settings: Settings
 
     @property
     def is_mined(self) -> bool:
-        """Whether the run is made from a search log."""
-        return "logs" in self.inputs
+        """Whether the run was mined from a search log."""
+        return self.inputs.kind == "mined"
 
     def with_overrides(self, values: Mapping[str, Any]) -> Settings:
-        """The settings with others in their places, given as nested sections.
+        """The settings, overridden by nested sections.
 
         Raises:
-            SettingsError: one of them cannot be.
+            SettingsError: an unknown key, or a value out of bounds.
         """
         from darklode.flows.config import resolve
         from darklode.schemas.setting_names import merge
 
         return resolve(merge(self.settings.model_dump(mode="json"), values))
 
+    def training_source(self, number: int = 0) -> TrainingSource:
+        """The run as training data; `number` is its position among several runs."""
+        from darklode.pipeline.train.data.sources import TrainingSource
 
-NAMED = 3
-
-
-def output_run(url: str, *, mined: bool) -> Run:
-    """The run at a folder or prefix, or a new one where nothing lies yet.
-
-    Args:
-        url: where.
-        mined: whether it is to be made from a search log.
-
-    Raises:
-        ArtifactError: what lies there is no run, or one of the other kind.
-    """
-    run = Run(url)
-    before = read_notes(run)
-    if "docs" not in before:
-        lies = run.store.root_names()
-        if lies:
-            some = ", ".join(lies[:NAMED]) + (" …" if len(lies) > NAMED else "")
-            raise ArtifactError(f"{run.store.url} holds {some} and no run; choose a folder of its own with --out")
-    elif ("logs" in before) != mined:
-        content = "triplets made by `darklode mine`" if "logs" in before else "a benchmark made by `darklode build`"
-        raise ArtifactError(f"{run.store.url} holds {content}; choose another --out")
-    return run
+        return TrainingSource(self.run, number, self.is_mined, self.settings.mining.text_characters)
 
 
-def record(run: Run, inputs: Mapping[str, str], settings: Settings) -> None:
-    """Note what the run is made from.
-
-    Args:
-        run: a run, or a folder for one.
-        inputs: as in `RunInputs`.
-        settings: in force.
+def write_run(run: Run, inputs: Inputs, settings: Settings) -> None:
+    """Write what a folder is made from, and its settings.
 
     Raises:
-        ArtifactError: an input's address carries a key.
+        ArtifactError: an input's address contains a key.
     """
     from darklode.schemas.paths import to_absolute
 
-    for input_path in inputs.values():
-        check_address(input_path)
-    # first: it is what tells a run's folder from any other
-    note(run, {name: to_absolute(path) for name, path in inputs.items()})
-    chosen = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    run.store.write(SETTINGS, chosen.encode())
+    paths = {name: getattr(inputs, name) for name in PATHS if isinstance(getattr(inputs, name, None), str)}
+    for path in paths.values():
+        check_address(path)
+    # inputs.json first: it marks the folder as one of ours
+    write_inputs(run, inputs.model_copy(update={name: to_absolute(path) for name, path in paths.items()}))
+    write_settings(run, settings)
 
 
-def read_inputs(run: Run) -> RunInputs:
+def read_run(run: Run) -> RunRecord:
     """What a run was last made from.
 
     Raises:
-        ArtifactError: the folder holds no run, or settings that are none.
+        ArtifactError: the folder holds no run, or its inputs or settings are invalid.
     """
     from darklode.flows.config import recorded_settings
 
-    inputs, settings = read_notes(run), run.store.read(SETTINGS)
-    if LAWS in inputs:
-        raise ArtifactError(f"{run.store.url} holds laws made by `darklode laws`, and no run")
-    if not inputs or settings is None:
+    inputs = read_inputs(run)
+    if inputs.kind not in {"benchmark", "mined", "generated"}:
+        raise ArtifactError(f"{run.store.url} holds {inputs.description} (`{inputs.command}`), not a run")
+    data = run.store.read(SETTINGS)
+    if data is None:
         raise no_run(run)
-    if ADAPTED in inputs:
-        raise ArtifactError(f"{run.store.url} holds an encoder made by `darklode adapt`, and no run")
-    if INDEXED in inputs:
-        raise ArtifactError(f"{run.store.url} holds an index made by `darklode index`, and no run")
     try:
-        return RunInputs({name: inputs[name] for name in SOURCES if name in inputs}, recorded_settings(settings))
-    except SettingsError as error:  # nobody typed them now
-        raise ArtifactError(f"{run.store.path(SETTINGS)}: {error}; run the command that made the run again") from error
+        settings = recorded_settings(data)
+    except SettingsError as error:  # not an error of the command line
+        raise ArtifactError(f"{run.store.path(SETTINGS)}: {error}; {AGAIN}") from error
+    return RunRecord(run, inputs, settings)
 
 
-def benchmark(run: Run) -> RunInputs:
+def read_runs(urls: Sequence[str]) -> list[RunRecord]:
+    """What several runs were last made from.
+
+    Raises:
+        ArtifactError: as for `read_run`.
+    """
+    return [read_run(Run(url)) for url in urls]
+
+
+def read_benchmark(run: Run) -> tuple[RunRecord, BenchmarkInputs]:
     """What a benchmark was last made from.
 
     Raises:
-        ArtifactError: the folder holds no run, or one that is mined from a log.
+        ArtifactError: the folder holds no benchmark.
     """
-    inputs = read_inputs(run)
-    if inputs.is_mined:
-        raise ArtifactError(f"{run.store.url} holds triplets made by `darklode mine`, and no benchmark")
-    return inputs
+    record = read_run(run)
+    if record.inputs.kind != "benchmark":
+        inputs = record.inputs
+        raise ArtifactError(f"{run.store.url} holds {inputs.description} (`{inputs.command}`), not a benchmark")
+    return record, record.inputs
 
 
-def read_notes(run: Run) -> dict[str, Any]:
-    """What is noted of a run's making; empty where nothing is, or a file of this name is no note of ours."""
-    return {name: value for name, value in run.store.read_object(INPUTS).items() if name != SEAL}
-
-
-def check_complete(run: Run) -> None:
-    """Make sure that what is noted of a run's making is what was written, and that its settings are some.
+def output_run(url: str, inputs: type[FolderInputs]) -> Run:
+    """The folder at `--out`: new, empty, or made by the same command before.
 
     Raises:
-        ArtifactError: it is not.
+        ArtifactError: it holds something else.
     """
-    for name, read in ((INPUTS, unseal), (SETTINGS, yaml.safe_load)):
+    run = Run(url)
+    content = run.store.read_object(INPUTS)
+    if content.get("kind") == inputs.kind_name():
+        return run
+    if content:
+        holds = read_inputs(run)
+        raise ArtifactError(f"{run.store.url} holds {holds.description} (`{holds.command}`); choose another --out")
+    if names := run.store.root_names():
+        some = ", ".join(names[:N_NAMED]) + (" …" if len(names) > N_NAMED else "")
+        raise ArtifactError(f"{run.store.url} holds {some} and no run; choose a new or empty folder with --out")
+    return run
+
+
+def check_record(run: Run) -> None:
+    """Check that inputs and settings of a folder are there and undamaged.
+
+    Raises:
+        ArtifactError: a file is missing or damaged; each is named.
+    """
+    kind, content = folder_kind(run), run.store.read_object(INPUTS)
+    has_settings = kind != "laws" or not content.get("points")
+    names = [INPUTS, SETTINGS] if has_settings else [INPUTS]
+    missing = [name for name in names if run.store.size(name) is None]
+    faults = [f"{run.store.path(name)} is missing; {AGAIN}" for name in missing]
+    if INPUTS not in missing:
         try:
-            read(run.store.read(name) or b"{}")
-        except (ValueError, yaml.YAMLError) as error:
-            text = " ".join(str(error).split())
-            message = f"{run.store.path(name)} is damaged ({text})"
-            raise ArtifactError(f"{message}; run the command that made the run again") from error
-
-
-def require_notes(run: Run) -> None:
-    """Make sure that a run's inputs and settings are noted: laws of a file have no settings.
-
-    Raises:
-        ArtifactError: a file is missing.
-    """
-    about = read_notes(run)
-    without_settings = LAWS in about and "encoders" not in about
-    names = [INPUTS] if without_settings else [INPUTS, SETTINGS]
-    missing = [run.store.path(name) for name in names if run.store.size(name) is None]
-    if missing:
-        raise ArtifactError(*(f"{path} is missing; run the command that made the run again" for path in missing))
-
-
-def note(run: Run, facts: Mapping[str, Any]) -> None:
-    """Note something more of a run's making."""
-    run.store.write(INPUTS, seal({**read_notes(run), **facts}))
+            read_inputs(run)
+        except ArtifactError as error:
+            faults += error.each
+    try:
+        yaml.safe_load(run.store.read(SETTINGS) or b"{}")
+    except yaml.YAMLError as error:
+        faults.append(f"{run.store.path(SETTINGS)} is damaged ({' '.join(str(error).split())}); {AGAIN}")
+    if faults:
+        raise ArtifactError(*faults)

@@ -1,32 +1,29 @@
-"""What all flows do with a stage, and what ends each of them.
+"""Running the steps of a job, and writing what lies beside the tables: views, dataset card and report."""
 
-The report lies on disk, and its first figures are shown by the executor: one list of figures makes both.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 
 from darklode.flows.executor import executor
-from darklode.flows.runs import note, read_inputs, read_notes
+from darklode.flows.jobs.job import stages
+from darklode.flows.runs import read_inputs, update_inputs
 from darklode.pipeline.base.artifacts import Manifest, Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import all_tables, views_sql
 from darklode.pipeline.report.funnel import FUNNEL_STAGE, funnel
 from darklode.schemas.settings import Settings
 
-RETRY_SECONDS = (5.0, 30.0)  # before each new try
+RETRY_SECONDS = (5.0, 30.0)  # before each retry
 VIEWS, CARD, REPORT = "views.sql", "README.md", "report.html"
-PAGES, PAGES_FILES = "pages", (VIEWS, CARD, REPORT)
-"""What is noted of the pages beside the tables: what they were made from."""
+PAGES = (VIEWS, CARD, REPORT)
 
 
 def run_step(run: Run, step: Step, delays: Sequence[float] = RETRY_SECONDS) -> Manifest:
-    """Run a step of the current flow unless its result stands.
+    """Run a step of the current flow unless it is up to date.
 
     Args:
         run: the flow's run.
-        step: one of its stages.
-        delays: seconds before each new try of what a network file system or S3 fails at.
+        step: one of its steps.
+        delays: seconds before each retry after a failure of a network file system or S3.
     """
     executor().run(run, step, delays)
     manifest = run.manifest(step.stage)
@@ -34,60 +31,51 @@ def run_step(run: Run, step: Step, delays: Sequence[float] = RETRY_SECONDS) -> M
     return manifest
 
 
-def stages(steps: Iterable[Step]) -> dict[str, bool]:
-    """The stages of a job in data order, the funnel last, and whether the settings ask for each."""
-    return {step.stage.name: step.enabled for step in steps} | {FUNNEL_STAGE.name: True}
+def finish(run: Run, settings: Settings, steps: list[Step]) -> None:
+    """Write funnel, DuckDB views, dataset card and report of a run.
 
-
-def finish(run: Run, settings: Settings, steps: Iterable[Step]) -> None:
-    """Write what lies beside the tables: the funnel, the views for DuckDB, the dataset card and the report.
-
-    Pages that were made from the very same stand, unless somebody follows the flow from elsewhere and is to be shown.
+    Pages made from the same tables, settings and code are not written again, unless a Prefect server shows them.
 
     Args:
-        run: whose stages are complete.
+        run: its stages are complete.
         settings: in force.
-        steps: the job that made it.
+        steps: of the job that made it.
     """
     from darklode.pipeline.report.card import card, mined_card
     from darklode.pipeline.report.caveats import caveats
 
     order = stages(steps)
     run_step(run, funnel_step(run, list(order)))
-    made = _made_from(run, settings, order)
-    if (
-        not executor().shows_progress
-        and read_notes(run).get(PAGES) == made
-        and set(PAGES_FILES) <= set(run.store.root_names())
-    ):
+    fingerprint, inputs = _page_fingerprint(run, settings, order), read_inputs(run)
+    has_pages = getattr(inputs, "pages", None) == fingerprint and set(PAGES) <= set(run.store.root_names())
+    if has_pages and not executor().shows_progress:
         return
     run.store.write(VIEWS, views_sql(run).encode())
-    mined = read_inputs(run).is_mined
-    if mined:
+    if inputs.kind == "mined":
         text = mined_card(run, settings)
     else:
         with all_tables(run).open_local() as tables:
             text = card(run, settings, caveats(tables, settings))
     run.store.write(CARD, text.encode())
     publish_report(run, settings, order)
-    note(run, {PAGES: made})
+    update_inputs(run, pages=fingerprint)
 
 
-def _made_from(run: Run, settings: Settings, order: Mapping[str, bool]) -> str:
-    """Identifies all that the pages are made from: what the stages recorded, the settings and the code."""
+def _page_fingerprint(run: Run, settings: Settings, order: Mapping[str, bool]) -> str:
+    """Identifies what the pages are made from: manifests, settings and the code's version."""
     records = {name: asdict(manifest) for name, manifest in run.manifests().items()}
     return key_of(records, settings.model_dump(mode="json"), list(order.items()), version("darklode"))
 
 
 def funnel_step(run: Run, order: Sequence[str]) -> Step:
-    """Gather what the complete stages counted, in the order of the job."""
-    counted = {name: [asdict(step) for step in manifest.funnel] for name, manifest in run.manifests().items()}
-    counted.pop(FUNNEL_STAGE.name, None)
-    return Step(FUNNEL_STAGE, call(funnel, order), lambda: {"the other stages": key_of(counted)}, source=run)
+    """The step that gathers the row counts of the complete stages, in the order of the job."""
+    counts = {name: [asdict(step) for step in manifest.funnel] for name, manifest in run.manifests().items()}
+    counts.pop(FUNNEL_STAGE.name, None)
+    return Step(FUNNEL_STAGE, call(funnel, order), lambda: {"the other stages": key_of(counts)}, source=run)
 
 
 def publish_report(run: Run, settings: Settings, order: Mapping[str, bool]) -> None:
-    """Write the run's report, and show the part of it that an operator reads."""
+    """Write the run's report, and publish its summary for operators."""
     from darklode.pipeline.report.operator import operator_page
     from darklode.pipeline.report.page import FILE, filled_sections, page
     from darklode.pipeline.report.source import open_source

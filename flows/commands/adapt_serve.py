@@ -33,7 +33,7 @@ def check(
     from darklode.pipeline.serve.adapter_check import require_fit
 
     with (
-        open_systems.checking(adapter, index, changed_values(config, assignments)) as adapter_check,
+        open_systems.open_adapter_check(adapter, index, changed_values(config, assignments)) as adapter_check,
         answering(as_json) as answer,
     ):
         findings = list(adapter_check.findings())

@@ -8,7 +8,7 @@ from darklode.flows.jobs.audit_retrievers import audit_retrievers
 from darklode.flows.launch import launch
 from darklode.flows.output import answering
 from darklode.flows.prefect.progress import SilentReporter
-from darklode.flows.runs import read_inputs
+from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables, query
 from darklode.pipeline.report.caveats import favored_retrievers
@@ -21,9 +21,9 @@ AUDIT = "FROM audit_retrievers WHERE tenant IS NULL ORDER BY recall DESC, retrie
 @app.command()
 def audit(run: RunArgument, assignments: SetOption = None, as_json: JsonOption = False) -> None:
     """Measure again what each retriever contributes to a finished run."""
-    read_inputs(Run(run))
+    read_run(Run(run))
     launch(audit_retrievers, SilentReporter() if as_json else reporter(), run, overrides(assignments or []))
-    settings = read_inputs(Run(run)).settings
+    settings = read_run(Run(run)).settings
     with answering(as_json) as answer:
         if as_json:
             answer.table("audit", query(Run(run), AUDIT), "")

@@ -20,7 +20,7 @@ def browse(
     open_browser: OpenOption = False,
 ) -> None:
     """Search and look at queries, pairs, triplets and rejects, on local web pages."""
-    from darklode.flows.runs import existing, read_inputs
+    from darklode.flows.runs import existing, read_run
     from darklode.flows.web.browse import Browser, browse_app
     from darklode.flows.web.server import LOOPBACK, ListenAddress, listen, new_token, serve, show_addresses
     from darklode.pipeline.base.terms import Analyzer
@@ -28,7 +28,7 @@ def browse(
 
     address, token = ListenAddress(LOOPBACK[0], port, ()), new_token()
     existing_run = existing(run)
-    terms = read_inputs(existing_run).settings.bm25
+    terms = read_run(existing_run).settings.bm25
 
     def ready() -> None:
         console.print(f"Read in {time.perf_counter() - began:.1f} s. Nothing is written to the run. Ctrl-C ends it.\n")

@@ -54,7 +54,7 @@ def build(
     docs, queries = config_file.path("docs", docs, "--docs"), config_file.path("queries", queries, "--queries")
     out, extra = config_file.path("out", out, "--out"), [*(assignments or []), *extra]
     settings = settings_for(lambda: load_settings(config_file.preset, config, extra), [docs, queries], out, mined=False)
-    if not check_before(lambda preflight: preflight.of_build(docs, queries, out, settings), only=check):
+    if not check_before(lambda preflight: preflight.build_checks(docs, queries, out, settings), only=check):
         return
     from darklode.flows.jobs.build_benchmark import build_benchmark
     from darklode.flows.launch import launch

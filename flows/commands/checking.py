@@ -27,9 +27,9 @@ def settings_for(load: Callable[[], Settings], inputs: Sequence[str], out: str, 
     except SettingsError as error:
         from darklode.flows import preflight
 
-        problems = preflight.run_checks(preflight.of_paths(inputs, out, mined=mined))
+        problems = preflight.run_checks(preflight.path_checks(inputs, out, mined=mined))
         if problems.errors:
-            preflight.CheckResults([error, *problems.errors], ()).insist()
+            preflight.CheckResults([error, *problems.errors], ()).raise_errors()
         raise
 
 
@@ -52,7 +52,7 @@ def check_before(checks: Callable[[ModuleType], Sequence[Check]], *, only: bool,
     for note in () if quiet else problems.notes:
         console.print(f"[yellow]note:[/yellow] {printable(note)}", soft_wrap=True)
     if not only:
-        problems.insist()
+        problems.raise_errors()
         return True
     for message in (message for error in problems.errors for message in error.each):
         refuse(message)

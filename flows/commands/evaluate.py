@@ -47,7 +47,7 @@ def evaluate(
 ) -> None:
     """Measure systems on the test queries of a run: recall, nDCG, AUC, and differences with intervals."""
     values = _values(system, run_file, labels, config, assignments or [])
-    if not check_before(lambda preflight: preflight.of_evaluation(run, values), only=check, quiet=as_json):
+    if not check_before(lambda preflight: preflight.evaluation_checks(run, values), only=check, quiet=as_json):
         return
     from darklode.flows.jobs.evaluate_systems import evaluate_systems
     from darklode.flows.launch import launch

@@ -98,7 +98,7 @@ def check(
     from darklode.pipeline.index.check import require_same
 
     with (
-        open_systems.checking_index(folder, changed_values(config, assignments)) as index_check,
+        open_systems.open_index_check(folder, changed_values(config, assignments)) as index_check,
         answering(as_json) as answer,
     ):
         findings = list(index_check.findings())

@@ -21,9 +21,10 @@ def settings_of(run: str | None, assignments: list[str] | None) -> Settings:
     """The run's settings, or the defaults, with what the command line sets."""
     if run is None:
         return load_settings(assignments=assignments or [])
-    from darklode.flows.runs import benchmark
+    from darklode.flows.runs import read_benchmark
 
-    return benchmark(Run(run)).with_overrides(overrides(assignments or []))
+    record, _ = read_benchmark(Run(run))
+    return record.with_overrides(overrides(assignments or []))
 
 
 def template_of(chosen: Settings) -> "RequestTemplate":

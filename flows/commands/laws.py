@@ -139,7 +139,7 @@ def plan(
 ) -> None:
     """Say what more labels, another source, a larger model or deeper judging bring and cost, and what to label next."""
     from darklode.flows.console import reporter
-    from darklode.flows.jobs.plan_laws import BATCH, costs_told, plan_laws
+    from darklode.flows.jobs.plan_laws import BATCH, label_costs, plan_laws
     from darklode.flows.output import answering
     from darklode.flows.prefect.progress import SilentReporter, reporting
     from darklode.pipeline.laws.label_plan import PlanRequest
@@ -155,7 +155,7 @@ def plan(
         answer.fact("plan", tables.read("law_plan").to_pylist())
         for sentence in plan_sentences(tables):
             answer.say(sentence)
-        answer.fact("costs", costs_told(run))
+        answer.fact("costs", label_costs(run))
         n_candidates, n_requested = manifest.facts["candidates"], manifest.facts["wanted"]
         chosen = min(n_candidates, n_requested)
         batch_file = run.store.path(BATCH)

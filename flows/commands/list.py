@@ -9,7 +9,7 @@ import typer
 
 from darklode.flows.commands.options import JsonOption, application
 from darklode.flows.output import answering
-from darklode.flows.runs import read_notes
+from darklode.flows.runs import INPUTS, folder_kind
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.pipeline.base.errors import DarklodeError, InputError
@@ -17,7 +17,8 @@ from darklode.pipeline.base.errors import DarklodeError, InputError
 app = application()
 
 COLUMNS = {"run": False, "kind": False, "state": False, "stages": True, "MB": True, "finished": False}
-LAST = "funnel"
+FUNNEL = "funnel"
+"""The last stage of benchmarks and mined runs."""
 DEPTH = 8
 """Folders within one another that are looked into."""
 
@@ -40,7 +41,7 @@ def list_(
 
 def runs_below(store: Store, folder: str = "", depth: int = DEPTH) -> Iterator[str]:
     """The paths of the folders that are runs, below the root; within a run nothing is looked for."""
-    if read_notes(Run(f"{store.url}/{folder}".rstrip("/"))):
+    if Run(f"{store.url}/{folder}".rstrip("/")).store.read_object(INPUTS):
         yield folder
         return
     for name in store.folders(folder) if depth else ():
@@ -51,11 +52,23 @@ def runs_below(store: Store, folder: str = "", depth: int = DEPTH) -> Iterator[s
 def describe_run(run: Run, name: str) -> dict[str, Any]:
     """A run's row; what is damaged is said in its state."""
     size = sum(run.store.sizes("", recursive=True).values())
-    row = {"run": name, "kind": "mined" if "logs" in read_notes(run) else "benchmark"}
+    kind = folder_kind(run)
+    row = {"run": name, "kind": kind}
     try:
         manifests = run.manifests()
+        state = _state(run, kind, set(manifests))
     except DarklodeError:
         return row | {"state": "damaged", "stages": None, "MB": round(size / 1e6, 1), "finished": None}
-    state = "complete" if LAST in manifests else "begun"
     finished = max((manifest.finished for manifest in manifests.values()), default=None)
     return row | {"state": state, "stages": len(manifests), "MB": round(size / 1e6, 1), "finished": finished}
+
+
+def _state(run: Run, kind: str | None, complete: set[str]) -> str:
+    """Whether all stages are complete; only other kinds than runs need their job, which is slow to import."""
+    if kind is None:
+        return "earlier version"
+    if kind in {"benchmark", "mined"}:
+        return "complete" if FUNNEL in complete else "begun"
+    from darklode.flows.jobs.registry import stages_of
+
+    return "complete" if stages_of(run) <= complete else "begun"

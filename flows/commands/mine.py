@@ -86,10 +86,10 @@ def mine(
     begin, end = (day and day.date() for day in (date or first, date or last))
 
     def checks(preflight: ModuleType) -> Any:
-        from darklode.flows.jobs.night_summary import days
+        from darklode.flows.night_summary import days
 
         wish = DecisionRequest(accept_days or (), discard_days or (), reason)
-        return preflight.of_mine(logs, docs, out, settings, days(begin, end), wish)
+        return preflight.mining_checks(logs, docs, out, settings, days(begin, end), wish)
 
     if not check_before(checks, only=check):
         return

@@ -18,11 +18,11 @@ def report(
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
 ) -> None:
     """Write RUN/report.html: a run, an adapted encoder, generated queries or laws as one page, complete or not."""
-    from darklode.flows.jobs.registry import write_report
+    from darklode.flows.jobs.registry import write_report_of
     from darklode.pipeline.report.page import FILE
 
     existing_run = Run(run)
-    console.print(printable(write_report(existing_run)), soft_wrap=True)
+    console.print(printable(write_report_of(existing_run)), soft_wrap=True)
     if open_browser:
         _open(existing_run, FILE)
 

@@ -73,7 +73,7 @@ def review(
 def _under_way(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
     """The review of a run with all answers so far."""
     from darklode.flows.jobs.validate_benchmark import draw_sample
-    from darklode.flows.runs import benchmark, record
+    from darklode.flows.runs import read_benchmark, write_run
     from darklode.flows.web.review import ReviewApp
     from darklode.pipeline.base.terms import Analyzer
     from darklode.pipeline.validate.review.assignment import ReviewSession
@@ -81,12 +81,12 @@ def _under_way(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
     from darklode.pipeline.validate.review.journal import AnswerJournal
     from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, open_review_pairs
 
-    made = benchmark(run)
+    made, inputs = read_benchmark(run)
     settings = made.with_overrides(overrides(assignments))
     shown, terms = settings.review.show_judge, settings.bm25
     draw_sample(run, settings)
     if settings != made.settings:  # so that validation is of this sample, too
-        record(run, made.inputs, settings)
+        write_run(run, inputs, settings)
     with open_review_pairs(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=shown) as deck:
         turns = ReviewSession(deck.rows, deck.shared, AnswerJournal(run.store))
         yield ReviewApp(deck, turns, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), shown)

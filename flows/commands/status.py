@@ -72,7 +72,7 @@ def stage_rows(run: Run) -> list[dict[str, Any]]:
 
     A stage after one that would be redone may still stand: it is redone only if what it reads really changes.
     """
-    steps = steps_of(run, runs.read_inputs(run))
+    steps = steps_of(runs.read_run(run))
     return [_row(run, step) for step in steps if step.enabled]
 
 
@@ -88,5 +88,5 @@ def _row(run: Run, step: Step) -> dict[str, Any]:
 
 def settings_of(run: Run) -> str:
     """The settings in force, as YAML that `--config` takes."""
-    runs.read_inputs(run)
+    runs.read_run(run)
     return (run.store.read(runs.SETTINGS) or b"").decode()

@@ -57,7 +57,7 @@ def train_towers(
 
     from darklode.flows.config import file_settings, overrides
     from darklode.flows.console import reporter
-    from darklode.flows.jobs.train_both_towers import go_along_with
+    from darklode.flows.jobs.train_both_towers import train_as_worker
     from darklode.flows.jobs.train_towers import train_towers as flow
     from darklode.flows.launch import launch
     from darklode.pipeline.base.artifacts import Run
@@ -78,7 +78,7 @@ def train_towers(
     if distributed.is_distributed() and stage != 1:
         raise CommandLineError("several processes train both towers alone: --stage 1")
     if not distributed.is_leader():
-        go_along_with(runs, encoder, out, values)
+        train_as_worker(runs, encoder, out, values)
         return
     launch(flow, reporter(), runs, encoder, out, values, teacher, tuple(map(str, queries or ())), stage)
     distributed.broadcast_work_item(None)

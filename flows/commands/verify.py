@@ -20,7 +20,7 @@ app = application()
 def verify(run: RunArgument) -> None:
     """Read a run's tables, manifests and notes; name files that are missing, damaged or misplaced."""
     opened_run, results = Run(run), list[Looked]()
-    if not any(map(opened_run.store.sizes, ("manifests", "review/answers"))) and not runs.read_notes(opened_run):
+    if not any(map(opened_run.store.sizes, ("manifests", "review/answers"))) and runs.folder_kind(opened_run) is None:
         raise runs.no_run(opened_run)
     for result in read_all(opened_run):
         results.append(result)
@@ -63,8 +63,7 @@ def _name(sentence: str) -> None:
 def _faulty_notes(run: Run) -> Iterator[str]:
     """Faults of the noted inputs and settings, of reviewers' answers and of decisions about days."""
     for look in (
-        lambda: runs.require_notes(run),
-        lambda: runs.check_complete(run),
+        lambda: runs.check_record(run),
         lambda: require_answers(run),
         Decisions(run.store).all,
     ):

@@ -1,4 +1,4 @@
-"""adapt-encoder: train a query encoder on the labels of runs while their documents' vectors stay as they are."""
+"""adapt-encoder: train a query encoder on the labels of runs; the documents' vectors stay unchanged."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
 from darklode.flows import factories
 from darklode.flows.executor import executor
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
-from darklode.flows.runs import ADAPTED, SETTINGS, RunInputs, note, read_inputs, read_notes
+from darklode.flows.report import write_report
+from darklode.flows.runs import RunRecord, folder_kind, output_run, read_inputs, read_runs, write_run
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, Store, call, key_of
 from darklode.pipeline.base.duckdb_views import views_sql
-from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.evaluate.stage import EVALUATE, evaluate
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.serve.registry import AdapterRegistry, is_registry
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
-from darklode.pipeline.train.data.sources import TrainingSource, resolve_tenant
+from darklode.pipeline.train.data.sources import resolve_tenant
 from darklode.pipeline.train.data.unjudged import HOLES, NO_JUDGES, UnjudgedJudges, format_unjudged, judge_unjudged
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.stage import TRAIN, train
@@ -31,13 +31,8 @@ from darklode.pipeline.train.release.evaluation import MEASURES, SYSTEMS, TESTED
 from darklode.pipeline.train.release.headroom import HEADROOM_STAGE, measure_headroom
 from darklode.pipeline.train.release.verdict import VERDICT, decide_release, read_verdict, require_lift
 from darklode.schemas.adaptation import METHOD
+from darklode.schemas.run_inputs import AdapterInputs
 from darklode.schemas.settings import Settings
-
-WARM = "warm_start"
-"""What is noted of where training began: an adapter's folder, or nothing."""
-
-STAGES = (PAIRS, HEADROOM_STAGE, TRAIN, TESTED, HOLES, EVALUATE, VERDICT)
-"""In data order."""
 
 
 def adapt_encoder(
@@ -48,68 +43,72 @@ def adapt_encoder(
     dry_run: bool = False,
     warm_start: str | None = None,
 ) -> str:
-    """Adapt a query encoder to the labels of runs, and prove the lift or say that there is none.
+    """Adapt a query encoder to the labels of runs, and test whether it is better than its base.
 
     Args:
-        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
-        encoder: a name among the settings' encoders, or a sentence-transformers model.
+        runs: folders or s3:// prefixes of builds and mined runs; the first one's settings are the base.
+        encoder: name of an encoder in the settings, or a sentence-transformers model.
         out: folder or s3:// prefix of the adapted encoder.
-        settings: what differs from the first run's own settings.
-        dry_run: stop before training, and say what could be gained.
-        warm_start: an adapter that training begins with, or a registry, whose live one it is.
+        settings: overrides of the first run's settings.
+        dry_run: stop before training, and report the headroom.
+        warm_start: an adapter to start training from, or a registry, whose live adapter it is.
 
     Returns:
-        What was decided.
+        The verdict.
 
     Raises:
-        NoLift: the base is handed over.
-        MissingPart: the method needs what is not installed, or a judge of the runs lacks a key or its server.
+        NoLift: no lift is shown, so the base is released.
+        MissingPart: the method needs a package that is not installed, or a run's judge lacks a key or its server.
     """
-    made = [read_inputs(Run(url)) for url in runs]
-    chosen = made[0].with_overrides(settings or {})
-    check_parts(chosen.adapt.method)
     from darklode.pipeline.train.release.card import format_headroom
 
-    base = open_base(runs, made, encoder, chosen)
-    run = place(out)
+    records = read_runs(runs)
+    resolved = records[0].with_overrides(settings or {})
+    check_parts(resolved.adapt.method)
+    base = open_base(records, encoder, resolved)
+    run = output_run(out, AdapterInputs)
     with run.lock():
-        base = initialized_base(run, base, chosen, warm_start) if warm_start else base
+        base = initialized_base(run, base, resolved, warm_start) if warm_start else base
         if warm_start and base.start is None:
-            reporter().say(f"training begins with the base: nothing was live in {warm_start} when these rows came")
-        note(run, {ADAPTED: list(runs), "encoder": encoder, WARM: base.start.url if base.start else ""})
-        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        judges = judges_of(base, made)
-        for step in steps(base, chosen, judges):
+            reporter().say(f"training starts from the base: {warm_start} had no live adapter when these rows came")
+        write_run(run, adapter_inputs(runs, encoder, base), resolved)
+        judges = judges_of(base, records)
+        for step in steps(base, resolved, judges):
             if step.stage is TRAIN and not step.plan(run).is_up_to_date:
                 _check_saving(run, base)
-                judges.check(chosen.adapt.judge_holes, resolve_tenant(list(base.sources), chosen.adapt.tenant))
+                judges.check(resolved.adapt.judge_holes, resolve_tenant(list(base.sources), resolved.adapt.tenant))
             run_step(run, step)
             if step.stage is HEADROOM_STAGE:
                 reporter().table("headroom", run.tables("headroom").read("headroom"))
-                summary = f"{format_headroom(run)}{format_unjudged(run, judges, chosen.adapt.judge_holes)}"
+                summary = f"{format_headroom(run)}{format_unjudged(run, judges, resolved.adapt.judge_holes)}"
                 reporter().say(summary)
                 if dry_run:
                     return summary
-        hand_over(run, base, chosen, list(runs))
+        hand_over(run, base, resolved, list(runs))
     return require_lift(run)
 
 
+def adapter_inputs(runs: Sequence[str], encoder: str, base: BaseEncoder) -> AdapterInputs:
+    """The inputs of an adapter's folder."""
+    return AdapterInputs(runs=list(runs), encoder=encoder, warm_start=base.start.url if base.start else "")
+
+
 def _check_saving(run: Run, base: BaseEncoder) -> None:
-    """What cannot be handed over is not trained."""
+    """Check before training that the encoder's vectors can be reproduced by the saved folder."""
     from darklode.pipeline.train.release.folder import require_reproducible
 
     assert isinstance(base.encoder, SentenceTransformersSettings)
     require_reproducible(base, base.encoder, run.tables("adaptation_queries"))
 
 
-def judges_of(base: BaseEncoder, made: Sequence[RunInputs]) -> UnjudgedJudges:
-    """Each run's judge, by the run's own settings."""
-    pairs = zip(base.sources, made, strict=True)
-    return UnjudgedJudges(tuple((source, Judges.from_settings(run_inputs.settings)) for source, run_inputs in pairs))
+def judges_of(base: BaseEncoder, records: Sequence[RunRecord]) -> UnjudgedJudges:
+    """Each run's judge, with the run's own settings."""
+    pairs = zip(base.sources, records, strict=True)
+    return UnjudgedJudges(tuple((source, Judges.from_settings(record.settings)) for source, record in pairs))
 
 
 def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUDGES) -> list[Step]:
-    """The stages, in data order; without judges no hole is judged."""
+    """The steps in data order; without judges, unjudged results stay unjudged."""
     adapt, seed = settings.adapt, settings.seed
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
@@ -127,7 +126,7 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
 
 
 def pairs_step(base: BaseEncoder, settings: Settings) -> Step:
-    """What is learned from."""
+    """Training pairs of the runs."""
     learned = list(base.start.learned) if base.start else []
     return Step(
         PAIRS,
@@ -139,19 +138,20 @@ def pairs_step(base: BaseEncoder, settings: Settings) -> Step:
 
 
 def contents(base: BaseEncoder) -> dict[str, str]:
-    """What identifies the runs."""
+    """Fingerprints of the runs."""
     return {f"the run {source.run.store.url}": source.content() for source in base.sources}
 
 
 def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start: str) -> BaseEncoder:
-    """The base with what training begins with: what was live when these rows came. A second night changes nothing.
+    """The base with the adapter that training starts from: the one that was live when the current rows came.
 
-    An empty place is a registry of which nothing was released yet.
+    If the rows have not changed since the last training, so does the start not: a repeated night changes nothing. An
+    empty folder counts as a registry without releases.
 
     Raises:
-        ArtifactError: neither a registry nor an adapter lies there.
-        DoesNotFit: that is another tenant's, or of another base.
-        SettingsError: the method cannot begin with it.
+        ArtifactError: the folder is neither a registry nor an adapter.
+        DoesNotFit: the adapter is another tenant's, or of another base.
+        SettingsError: the method cannot start from it.
     """
     from darklode.pipeline.train.release.warm_start import load_initial_head, require_head_method
 
@@ -160,7 +160,8 @@ def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start
     require_head_method(method)
     tenant = resolve_tenant(list(base.sources), settings.adapt.tenant)
     live = AdapterRegistry(warm_start).on_air(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
-    before = read_notes(run).get(WARM)
+    inputs = read_inputs(run) if folder_kind(run) == "adapter" else None
+    before = inputs.warm_start if isinstance(inputs, AdapterInputs) else None
     if before is not None and before != (live and live.store.url):
         initialized = replace(
             base, start=load_initial_head(Adapter.open(before), tenant, encoder, method) if before else None
@@ -170,42 +171,31 @@ def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start
     return replace(base, start=load_initial_head(live, tenant, encoder, method)) if live else base
 
 
-def open_base(runs: Sequence[str], made: Sequence[RunInputs], encoder: str, settings: Settings) -> BaseEncoder:
-    """The encoder that is adapted, with its vectors and the runs.
+def open_base(records: Sequence[RunRecord], encoder: str, settings: Settings) -> BaseEncoder:
+    """The encoder to adapt, with its vectors and the runs.
 
     Raises:
-        SettingsError: the encoder is not one of sentence-transformers.
-        MissingPart: its model is neither here nor to be had.
+        SettingsError: it is not a sentence-transformers encoder.
+        MissingPart: its model is not on this machine and cannot be downloaded.
     """
     encoder_settings = factories.encoder(encoder, settings)
     if not isinstance(encoder_settings, SentenceTransformersSettings):
         raise SettingsError(
-            f"encoders.{encoder} is of kind {encoder_settings.kind}, whose weights are on a server: an adapted head "
-            "can only be saved with an encoder of kind sentence_transformers"
+            f"encoders.{encoder} is of kind {encoder_settings.kind}, whose weights are on a server; an adapted head "
+            "can be saved only with an encoder of kind sentence_transformers"
         )
     encoder_settings.fetch()
-    sources = [
-        TrainingSource(Run(url), number, run_inputs.is_mined, run_inputs.settings.mining.text_characters)
-        for number, (url, run_inputs) in enumerate(zip(runs, made, strict=True))
-    ]
+    sources = [record.training_source(number) for number, record in enumerate(records)]
     return BaseEncoder(encoder_settings, settings.cache, settings.vectors, tuple(sources))
 
 
-def place(out: str) -> Run:
-    """Where the encoder goes.
-
-    Raises:
-        ArtifactError: something else lies there.
-    """
-    run = Run(out)
-    if ADAPTED not in read_notes(run) and run.store.root_names():
-        raise ArtifactError(f"{run.store.url} holds something else than an adapted encoder; choose another --out")
-    return run
+def unopened_base(encoder: str, settings: Settings) -> BaseEncoder:
+    """A base without model and runs, for steps that are only named."""
+    return BaseEncoder(SentenceTransformersSettings(model=encoder), settings.cache, settings.vectors, ())
 
 
 def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) -> None:
-    """Write the folder that one takes home, the card, the views and the report."""
-    from darklode.flows.jobs.registry import write_report
+    """Write the released encoder, its record, card, views and report."""
     from darklode.pipeline.train.release.card import card
     from darklode.pipeline.train.release.folder import save
     from darklode.pipeline.train.release.identity import fingerprint, record
@@ -216,5 +206,15 @@ def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) 
     run.store.write("views.sql", views_sql(run).encode())
     text = card(run, settings, base.encoder, runs)
     run.store.write("README.md", text)
-    write_report(run)
+    write_report(run, JOB)
     executor().show(run, text.decode)
+
+
+JOB = Job(
+    "adapt-encoder",
+    adapt_encoder,
+    AdapterInputs,
+    lambda _run, inputs, settings: steps(unopened_base(inputs.encoder, settings), settings),
+    sections=("adapting", "swap", *RUN_SECTIONS),
+    refusals=(NoLift,),
+)

@@ -1,25 +1,32 @@
-"""adapt-tenants: a head for each tenant of runs, over one base, in one run."""
+"""adapt-tenants: a head for each tenant of runs, on one base encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import yaml
-
-from darklode.flows.jobs.adapt_encoder import WARM, initialized_base, judges_of, open_base, place, steps
+from darklode.flows.jobs.adapt_encoder import (
+    adapter_inputs,
+    initialized_base,
+    judges_of,
+    open_base,
+    steps,
+    unopened_base,
+)
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
-from darklode.flows.runs import ADAPTED, SETTINGS, note, read_inputs, read_notes
+from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.unjudged import UnjudgedJudges
+from darklode.pipeline.train.data.unjudged import NOBODY, UnjudgedJudges
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.tenants import TENANTS, TenantJob, save_head, tenant_folder
 from darklode.pipeline.train.fit.tenants import adapt_tenants as adapt_each
 from darklode.schemas.adaptation import HEADS
+from darklode.schemas.run_inputs import TenantAdaptersInputs
 from darklode.schemas.settings import Settings
 
 COUNTS = """
@@ -37,54 +44,56 @@ def adapt_tenants(
     settings: dict[str, Any] | None = None,
     warm_start: str | None = None,
 ) -> str:
-    """Adapt a query encoder to each tenant's labels alone; each has a folder, a verdict and a fingerprint of its own.
+    """Adapt a query encoder to each tenant's labels; each tenant has its own folder, verdict and fingerprint.
 
     Args:
-        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
-        encoder: a name among the settings' encoders, or a sentence-transformers model.
-        out: folder or s3:// prefix of all of them.
-        tenants: whose; none: all that have triplets.
-        settings: what differs from the first run's own settings.
-        warm_start: a registry, whose live adapter of each tenant its training begins with.
+        runs: folders or s3:// prefixes of builds and mined runs; the first one's settings are the base.
+        encoder: name of an encoder in the settings, or a sentence-transformers model.
+        out: folder or s3:// prefix of all adapters.
+        tenants: to adapt to; empty: all with triplets.
+        settings: overrides of the first run's settings.
+        warm_start: a registry; each tenant's training starts from its live adapter.
 
     Returns:
-        How many are adapted.
+        How many tenants were adapted.
 
     Raises:
-        NoLift: none is.
-        MissingPart: the method needs what is not installed, or a judge of the runs lacks a key or its server.
-        SettingsError: the method is not one of heads, or none that can begin with what is live.
+        NoLift: none was.
+        MissingPart: the method needs a package that is not installed, or a run's judge lacks a key or its server.
+        SettingsError: the method does not train a head, or cannot start from the live adapter.
     """
-    made = [read_inputs(Run(url)) for url in runs]
-    chosen = made[0].with_overrides(settings or {})
-    if chosen.adapt.method not in HEADS:
+    records = read_runs(runs)
+    resolved = records[0].with_overrides(settings or {})
+    if resolved.adapt.method not in HEADS:
         raise SettingsError(
-            f"adapt.method {chosen.adapt.method} makes a whole encoder of each tenant: {', '.join(HEADS)} share one"
+            f"adapt.method {resolved.adapt.method} trains a whole encoder per tenant; use {' or '.join(HEADS)}, whose "
+            "heads share one encoder"
         )
-    check_parts(chosen.adapt.method)
-    base, run = open_base(runs, made, encoder, chosen), place(out)
+    check_parts(resolved.adapt.method)
+    base, run = open_base(records, encoder, resolved), output_run(out, TenantAdaptersInputs)
     with run.lock():
-        note(run, {ADAPTED: list(runs), "encoder": encoder})
-        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        judges = judges_of(base, made)
-        step = _step(run, base, chosen, sorted(tenants), judges, warm_start)
+        inputs = TenantAdaptersInputs(runs=list(runs), encoder=encoder)
+        write_run(run, inputs, resolved)
+        judges = judges_of(base, records)
+        step = _step(run, base, resolved, sorted(tenants), judges, inputs, warm_start)
         if not step.plan(run).is_up_to_date:
-            judges.check(chosen.adapt.judge_holes, None)
+            judges.check(resolved.adapt.judge_holes, None)
         run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
-        reporter().table("Tenants by what is handed over", run.tables("adapted_tenants").sql(COUNTS))
+        reporter().table("Tenants by released encoder", run.tables("adapted_tenants").sql(COUNTS))
     return format_summary(run)
 
 
-def _step(
+def _step(  # noqa: PLR0913, PLR0917 (all that a tenant's training depends on)
     run: Run,
     base: BaseEncoder,
     settings: Settings,
     tenants: list[str],
     judges: UnjudgedJudges,
+    origin: TenantAdaptersInputs,
     warm_start: str | None,
 ) -> Step:
-    """The one stage: each tenant's own stages are in its folder."""
+    """The only step; the steps of each tenant run in the tenant's own folder."""
 
     def job(tenant: str) -> TenantJob:
         tenant_settings = settings.model_copy(update={"adapt": settings.adapt.model_copy(update={"tenant": tenant})})
@@ -92,8 +101,7 @@ def _step(
 
         def open_base() -> tuple[list[Step], Callable[[], None]]:
             initialized = initialized_base(own, base, tenant_settings, warm_start) if warm_start else base
-            note(own, read_notes(run) | {WARM: initialized.start.url if initialized.start else ""})
-            own.store.write(SETTINGS, yaml.safe_dump(tenant_settings.model_dump(mode="json"), sort_keys=False).encode())
+            write_run(own, adapter_inputs(origin.runs, origin.encoder, initialized), tenant_settings)
             return steps(initialized, tenant_settings, judges), lambda: save_head(
                 own, initialized, tenant_settings.adapt
             )
@@ -116,17 +124,29 @@ def _step(
 
 
 def format_summary(run: Run) -> str:
-    """How many are adapted, in a sentence.
+    """How many tenants were adapted, in a sentence.
 
     Raises:
-        NoLift: none is.
+        NoLift: none was.
     """
     rows = run.tables("adapted_tenants").read("adapted_tenants")
     counts = {count["values"]: count["counts"] for count in rows["shipped"].value_counts().to_pylist()}
-    adapted, stays = counts.get("adapted", 0), counts.get("base", 0)
+    adapted, unchanged = counts.get("adapted", 0), counts.get("base", 0)
     sentence = (
-        f"{rows.num_rows:,} tenants: {adapted:,} adapted, {stays:,} with the base, {counts.get(None, 0):,} rejected"
+        f"{rows.num_rows:,} tenants: {adapted:,} adapted, {unchanged:,} with the base, {counts.get(None, 0):,} rejected"
     )
     if not adapted:
         raise NoLift(f"{sentence}; {run.store.path('tables/adapted_tenants')} has the reasons")
     return f"{sentence}: {run.store.url}/tenants"
+
+
+JOB = Job(
+    "adapt-tenants",
+    adapt_tenants,
+    TenantAdaptersInputs,
+    lambda run, inputs, settings: [
+        _step(run, unopened_base(inputs.encoder, settings), settings, [], NOBODY, inputs, None)
+    ],
+    sections=("adapting", *RUN_SECTIONS),
+    refusals=(NoLift,),
+)

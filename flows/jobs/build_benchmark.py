@@ -1,15 +1,17 @@
-"""build-benchmark: documents and a query log in, a judged benchmark and triplets out."""
+"""build-benchmark: documents and a query log to a judged benchmark and triplets."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from darklode.flows import factories
 from darklode.flows.config import load_settings, read_project
-from darklode.flows.executor import executor, preflight
-from darklode.flows.paths import Place
+from darklode.flows.executor import executor
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
+from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.sharding import spread_over
-from darklode.flows.runs import output_run, record
+from darklode.flows.preflight import build_checks, check_flow
+from darklode.flows.runs import output_run, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.card import document
@@ -33,50 +35,50 @@ from darklode.pipeline.retrieve.search import SEARCH, search
 from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
 from darklode.schemas.pooling import PoolSettings
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 
 
-def build_benchmark(  # noqa: PLR0913 (they are the form in which Prefect asks for a run)
-    docs: Place | None = None,
-    queries: Place | None = None,
-    out: Place | None = None,
+def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
+    docs: FlowPath | None = None,
+    queries: FlowPath | None = None,
+    out: FlowPath | None = None,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
     estimate: bool = False,
     *,
-    config: Place | None = None,
+    config: FlowPath | None = None,
 ) -> None:
-    """Build a labelled dataset; run again, it does only what changed.
+    """Build a labelled dataset; a second run redoes only what changed.
 
     Args:
-        docs: file or folder of documents; by default the config's.
-        queries: file or folder of queries, likewise.
-        out: the run's folder or s3:// prefix, likewise.
-        preset: where the settings start from.
-        settings: what differs from preset and config, as nested sections.
-        estimate: stop before the judge, and show what judging will take by a sample of its calls.
-        config: settings file with paths, as `darklode init` writes it, on the machine that works.
+        docs: file or folder of documents; default: `paths.docs` of `config`.
+        queries: file or folder of queries; default: `paths.queries` of `config`.
+        out: the run's folder or s3:// prefix; default: `paths.out` of `config`.
+        preset: base of the settings.
+        settings: overrides of preset and config, as nested sections.
+        estimate: stop before the judge, and estimate time and cost of judging from a sample of calls.
+        config: settings file with paths, as `darklode init` writes it, on the machine that runs the job.
     """
-    config_file = read_project(config, preset)
-    chosen = load_settings(config_file.preset, config, values=settings)
-    docs, queries = config_file.place("docs", docs), config_file.place("queries", queries)
-    out = config_file.place("out", out)
-    preflight(lambda checks: checks.of_build(docs, queries, out, chosen))
-    run = output_run(out, mined=False)
-    with run.lock(), spread_over(chosen.runner, run) as spread:
-        record(run, {"docs": docs, "queries": queries}, chosen)
-        factories.fetch_models(chosen)
-        job = steps(docs, queries, chosen, spread)
-        for step in job:
+    project = read_project(config, preset)
+    resolved = load_settings(project.preset, config, values=settings)
+    docs, queries, out = project.place("docs", docs), project.place("queries", queries), project.place("out", out)
+    check_flow(lambda: build_checks(docs, queries, out, resolved))
+    run = output_run(out, BenchmarkInputs)
+    with run.lock(), spread_over(resolved.runner, run) as spread:
+        write_run(run, BenchmarkInputs(docs=docs, queries=queries), resolved)
+        factories.fetch_models(resolved)
+        build = steps(docs, queries, resolved, spread)
+        for step in build:
             if estimate and step.stage.name == JUDGE.name:
-                show_estimate(run, chosen)
+                show_estimate(run, resolved)
                 return
             run_step(run, step)
-        finish(run, chosen, job)
+        finish(run, resolved, build)
 
 
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
-    """The stages, in data order."""
+    """The steps in data order."""
     config, seed, judges = settings, settings.seed, Judges.from_settings(settings)
     human, fitted = settings.judge.human, settings.judge.threshold == "fitted"
     judging = ADAPTIVE_JUDGE if settings.judge.depth == "adaptive" else JUDGE
@@ -131,15 +133,15 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
 
 
 def _content(folder: str) -> str:
-    """Identifies generated queries; of a folder that holds none, which the stage will say, nothing."""
+    """Fingerprint of generated queries; empty if the folder has none, which the stage then reports."""
     generated = Run(folder)
     return generated.tables(GENERATED).content(GENERATED) if GENERATED in generated.parts() else ""
 
 
 def show_estimate(run: Run, settings: Settings) -> None:
-    """Say what judging will take."""
+    """Report the estimated time and cost of judging."""
     estimates = factories.judge_estimates(settings, run.tables("queries", "chunks", "pool"))
-    shown = {f"What judging will take: {name}": table for name, table in estimates.items()}
+    shown = {f"Estimated judging: {name}": table for name, table in estimates.items()}
     executor().show(run, lambda: document([], ((title, table, "") for title, table in shown.items()), []))
     for title, table in shown.items():
         reporter().table(title, table)
@@ -152,7 +154,7 @@ def embed_and_search(
     retrievers: Mapping[str, factories.Builder],
     spread: Spread,
 ) -> None:
-    """Fill the embedding cache first, whose shards are not those of the search."""
+    """Fill the embedding cache, then search: embedding and search are sharded differently."""
     neural = [builder for builder in retrievers.values() if isinstance(builder, NeuralBuilder)]
     if neural:
         embed_all(tables, output, {builder.name: builder.encoder for builder in neural}, neural[0].cache, spread=spread)
@@ -164,7 +166,7 @@ def _calibrate(tables: Tables, output: Output, judges: Judges, *, tenant: str, s
 
 
 def _nothing(tables: Tables, output: Output) -> None:
-    """Leave the stage's tables empty."""
+    """A stage without rows."""
 
 
 def judge_pool(
@@ -176,17 +178,17 @@ def judge_pool(
     calibration: Tables | None = None,
     seed: int = 0,
 ) -> None:
-    """Judge; from the calibration come a fitted threshold, and the labels that teach a judge that learns.
+    """Judge the pool, with the fitted threshold and the training labels of the calibration.
 
-    Elsewhere, all is asked ahead at full depth; a round of adaptive judging hangs on the one before it.
+    On a cluster, all verdicts are prefetched if depth is full; each round of adaptive judging depends on the last one.
 
     Args:
-        tables: hold `queries`, `chunks` and `pool`.
+        tables: with `queries`, `chunks` and `pool`.
         output: takes verdicts.
         judges: of the settings.
-        spread: where they are asked ahead.
-        calibration: another run's tables where its calibration holds.
-        seed: of the pairs drawn at adaptive depth.
+        spread: where verdicts are prefetched.
+        calibration: tables of another run with the calibration; None: `tables`.
+        seed: of the pairs sampled at adaptive depth.
     """
     ahead = spread is not here and judges.settings.depth == "full"
     n_prefetched = prefetch_verdicts(tables, output, judges.settings, judges.cache, spread) if ahead else 0
@@ -194,3 +196,13 @@ def judge_pool(
     if n_prefetched:
         output.facts["asked"] += n_prefetched
         output.facts["hits"] -= n_prefetched
+
+
+JOB = Job(
+    "build-benchmark",
+    build_benchmark,
+    BenchmarkInputs,
+    lambda _run, inputs, settings: steps(inputs.docs, inputs.queries, settings),
+    can_plan=True,
+    sections=RUN_SECTIONS,
+)

@@ -1,23 +1,21 @@
-"""build-index: semantic ids and a compressed, measured index of a run's vectors; update-index keeps it current."""
+"""build-index: semantic ids and a compressed vector index with measured recall; update-index brings it up to date."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from darklode.flows import factories
-from darklode.flows.config import recorded_settings, resolve
+from darklode.flows.config import resolve
 from darklode.flows.executor import executor
-from darklode.flows.open_systems import resolve_tenant
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.sharding import spread_over
-from darklode.flows.runs import INDEXED, SETTINGS, note, read_inputs, read_notes
+from darklode.flows.runs import output_run, read_inputs, read_run, read_settings, update_inputs, write_run
 from darklode.flows.stage_runner import run_step
+from darklode.flows.vector_source import FILES, open_vector_source
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
-from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
-from darklode.pipeline.base.memory.parts import resolve_cache
+from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index.build import FILL, KIND, IndexLocation, fill_index, forget_missing, refill_index
@@ -32,16 +30,13 @@ from darklode.pipeline.index.semantic_ids import (
     write_codebooks,
     write_semantic_ids,
 )
-from darklode.pipeline.index.source import FileSource, RunSource, StoredVectors, VectorSource
+from darklode.pipeline.index.source import FileSource, StoredVectors, VectorSource
 from darklode.pipeline.index.texts import TEXTS, update_indexed_texts, write_indexed_texts
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
-from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.release.adapter import Adapter
+from darklode.schemas.run_inputs import IndexInputs
 from darklode.schemas.settings import Settings
-
-FILES = (".parquet", ".npy")
-NOBODY = "default"
-"""The tenant of a file of vectors that none is named for."""
 
 
 def build_index(
@@ -52,76 +47,77 @@ def build_index(
     tenant: str | None = None,
     adapter: str | None = None,
 ) -> str:
-    """Give texts semantic ids, compress their vectors and measure what a search of them finds.
+    """Assign semantic ids, build a compressed index of the vectors, and measure its recall.
 
     Args:
         source: folder or s3:// prefix of a build or a mined run, or a file of vectors.
-        encoder: a name among the settings' encoders, or a sentence-transformers model; the vectors are by it.
+        encoder: encoder of the vectors: its name in the settings, or a sentence-transformers model.
         out: folder or s3:// prefix of the index.
-        settings: what differs from the run's own settings.
-        tenant: whose texts; None: the only one's.
-        adapter: folder of `darklode adapt`, whose queries recall is measured for, too.
+        settings: overrides of the run's settings.
+        tenant: tenant whose texts are indexed; None: the only one.
+        adapter: folder of `darklode adapt`; recall is measured with its queries, too.
 
     Returns:
-        What was made.
+        A summary of the index.
 
     Raises:
         DoesNotFit: the adapter is not for this encoder.
-        MissingPart: faiss or the encoder is not here.
+        MissingPart: faiss or the encoder is missing.
     """
-    chosen = _settings(source, settings or {})
+    resolved = _resolve_settings(source, settings or {})
     opened_adapter = Adapter.open(adapter) if adapter else None
-    model = _fetch_encoder(encoder, chosen)
+    model = _fetch_encoder(encoder, resolved)
     if opened_adapter and opened_adapter.base.encoder_id() != model.encoder_id():
         raise DoesNotFit(
-            f"{adapter} is made from {opened_adapter.base.encoder_id()}, and the index by {model.encoder_id()}"
+            f"{adapter} was adapted from {opened_adapter.base.encoder_id()}; the index uses {model.encoder_id()}"
         )
-    vector_source = open_vector_source(source, chosen, model, tenant, opened_adapter)
-    run = _place(out)
-    with run.lock(), spread_over(chosen.runner, run) as spread:
-        note(run, {INDEXED: source, "encoder": encoder, "tenant": vector_source.tenant, "adapter": adapter})
-        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
+    vector_source = open_vector_source(source, resolved, model, tenant, opened_adapter)
+    run = output_run(out, IndexInputs)
+    with run.lock(), spread_over(resolved.runner, run) as spread:
+        inputs = IndexInputs(source=source, encoder=encoder, tenant=vector_source.tenant, adapter=adapter)
+        write_run(run, inputs, resolved)
         forget_missing(run)
-        for step in steps(run, vector_source, chosen, opened_adapter, spread):
+        for step in steps(run, vector_source, resolved, opened_adapter, spread):
             run_step(run, step)
-        return _finish(run, IndexOrigin(vector_source, model, chosen.index, adapter))
+        return _finish(run, IndexOrigin(vector_source, model, resolved.index, adapter))
 
 
 def update_index(folder: str, source: str) -> str:
-    """Bring an index to what a run holds now: what came, changed and went, with the codes that were fitted before.
+    """Bring an index up to date with added, changed and deleted texts; codebooks are not fitted again.
 
     Args:
         folder: of `build_index`.
-        source: the run or the file of vectors as it is now.
+        source: the run or the file of vectors in its current state.
 
     Returns:
-        What was done, how far recall is from that at the last training, and whether to fit anew.
+        A summary: what changed, recall compared with the last training, and whether to build the index again.
 
     Raises:
         ArtifactError: there is no finished index.
+        DoesNotFit: the name of the encoder now means another model.
     """
     run = Run(folder)
-    facts, about = read_record(run.store), read_notes(run)
-    chosen = recorded_settings(run.store.read(SETTINGS) or b"{}")
-    model = _fetch_encoder(about["encoder"], chosen)
-    vector_source = open_vector_source(source, chosen, model, facts["tenant"], None)
+    facts, inputs, settings = read_record(run.store), read_inputs(run), read_settings(run)
+    assert isinstance(inputs, IndexInputs)  # a folder with an index's record
+    model = _fetch_encoder(inputs.encoder, settings)
+    vector_source = open_vector_source(source, settings, model, facts["tenant"], None)
     if model.encoder_id() != facts["encoder"]["id"]:
         raise DoesNotFit(
-            f"the index is by {facts['encoder']['id']}, and {about['encoder']} is {model.encoder_id()} now"
+            f"{folder} was built with {facts['encoder']['id']}; {inputs.encoder} is now {model.encoder_id()}"
         )
     with run.lock():
         if facts["content"] == vector_source.content():
             return f"Nothing changed. {format_summary(facts)}"
-        note(run, {INDEXED: source})
-        for step in update_steps(run, vector_source, chosen, facts):
+        update_inputs(run, source=source)
+        for step in update_steps(run, vector_source, settings, facts):
             run_step(run, step)
-        return _finish(run, IndexOrigin(vector_source, model, chosen.index, about["adapter"]))
+        return _finish(run, IndexOrigin(vector_source, model, settings.index, inputs.adapter))
 
 
 def steps(
     run: Run, vector_source: VectorSource, settings: Settings, adapter: Adapter | None, spread: Spread = here
 ) -> list[Step]:
-    """The stages, in data order."""
+    """The steps in data order."""
     index_settings, seed, location = settings.index, settings.seed, IndexLocation(run.store, settings.index.rerank > 1)
     return [
         Step(TEXTS, call(write_indexed_texts), lambda: _content(vector_source), source=vector_source),
@@ -152,7 +148,7 @@ def steps(
             RECALL,
             lambda: call(
                 measure_recall,
-                IndexOpening(run.store, _built(run), index_settings.rerank, index_settings.dimensions),
+                IndexOpening(run.store, _index_kind(run), index_settings.rerank, index_settings.dimensions),
                 target=index_settings.recall,
             ),
         ),
@@ -160,7 +156,7 @@ def steps(
 
 
 def update_steps(run: Run, vector_source: VectorSource, settings: Settings, facts: Facts) -> list[Step]:
-    """The stages of an update: nothing is fitted."""
+    """The steps of an update: nothing is fitted."""
     index_settings, trained, location = (
         settings.index,
         facts["codebook"],
@@ -176,40 +172,21 @@ def update_steps(run: Run, vector_source: VectorSource, settings: Settings, fact
     ]
 
 
-def open_vector_source(
-    source: str, settings: Settings, encoder: EncoderKind, tenant: str | None, adapter: Adapter | None
-) -> VectorSource:
-    """What is indexed.
-
-    Raises:
-        ArtifactError: the run has several tenants and none is named.
-    """
-    stored_vectors = StoredVectors(encoder, resolve_cache(settings.cache), settings.index.dimensions)
-    if source.endswith(FILES):
-        return FileSource(source, tenant or NOBODY, stored_vectors)
-    run = Run(source)
-    made = read_inputs(run)
-    training_source = TrainingSource(run, 0, made.is_mined, made.settings.mining.text_characters)
-    return RunSource(
-        training_source, resolve_tenant(training_source, tenant, [adapter] if adapter else []), stored_vectors
-    )
-
-
 def format_summary(facts: Facts) -> str:
-    """What an index is and finds, in some sentences."""
-    recalls = [_recall_told(facts, part) for part in facts["recall"]]
+    """Size, kind, speed and recall of an index, in some sentences."""
+    recalls = [_format_recall(facts, part) for part in facts["recall"]]
     speed, size = facts["queries per second"], facts["bytes per vector"]["in memory"]
-    about = f"{facts['count']:,} texts, {facts['built']}, {size} bytes a vector in memory"
-    few = "" if facts["built"] == facts["kind"] else f" ({facts['kind']} needs more texts to be fitted)"
-    return " ".join([f"{about}{few}; {speed or 0:,.0f} queries a second.", *recalls, *facts["advice"]])
+    about = f"{facts['count']:,} texts, {facts['built']}, {size} bytes per vector in memory"
+    few = "" if facts["built"] == facts["kind"] else f" ({facts['kind']} needs more texts)"
+    return " ".join([f"{about}{few}; {speed or 0:,.0f} queries per second.", *recalls, *facts["advice"]])
 
 
-def _recall_told(facts: Facts, part: str) -> str:
+def _format_recall(facts: Facts, part: str) -> str:
     now = {depth: row["recall"] for depth, row in facts["recall"][part].items()}
     since = now["100"] - facts["at training"]["recall"][part]["100"]["recall"]
     return (
         f"{part[0].upper()}{part[1:]} queries: recall@10 {now['10']:.3f}, recall@100 {now['100']:.3f} "
-        f"({since:+.3f} since it was fitted)."
+        f"({since:+.3f} since the last training)."
     )
 
 
@@ -217,27 +194,20 @@ def _content(vector_source: VectorSource) -> Mapping[str, str]:
     return {"the texts": vector_source.content()}
 
 
-def _built(run: Run) -> str:
+def _index_kind(run: Run) -> str:
     manifest = run.manifest(FILL)
     assert manifest is not None
     return str(manifest.facts[KIND])
 
 
-def _settings(source: str, values: Mapping[str, Any]) -> Settings:
-    return resolve(values) if source.endswith(FILES) else read_inputs(Run(source)).with_overrides(values)
+def _resolve_settings(source: str, values: Mapping[str, Any]) -> Settings:
+    return resolve(values) if source.endswith(FILES) else read_run(Run(source)).with_overrides(values)
 
 
 def _fetch_encoder(name: str, settings: Settings) -> EncoderKind:
     encoder_settings = factories.encoder(name, settings)
     encoder_settings.fetch()
     return encoder_settings
-
-
-def _place(out: str) -> Run:
-    run = Run(out)
-    if INDEXED not in read_notes(run) and run.store.root_names():
-        raise ArtifactError(f"{run.store.url} holds something else than an index; choose another --out")
-    return run
 
 
 def _finish(run: Run, origin: IndexOrigin) -> str:
@@ -247,3 +217,13 @@ def _finish(run: Run, origin: IndexOrigin) -> str:
     run.store.write(PAGE, text)
     executor().show(run, text.decode)
     return format_summary(facts)
+
+
+def _folder_steps(run: Run, inputs: IndexInputs, settings: Settings) -> list[Step]:
+    """The steps by name; neither the encoder nor the source is opened."""
+    stored = StoredVectors(SentenceTransformersSettings(model=inputs.encoder), settings.cache, None)
+    return steps(run, FileSource(inputs.source, inputs.tenant, stored), settings, None)
+
+
+JOB = Job("build-index", build_index, IndexInputs, _folder_steps)
+UPDATE_JOB = Job("update-index", update_index)

@@ -1,18 +1,17 @@
-"""compare-adapters: every way to adapt a query encoder, with controls, on the same queries, steps and seeds."""
+"""compare-adapters: all adaptation methods, with controls, on the same queries, steps and seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, get_args
 
-import yaml
-
 from darklode.flows.executor import executor
-from darklode.flows.jobs.adapt_encoder import contents, judges_of, open_base, pairs_step, place
+from darklode.flows.jobs.adapt_encoder import contents, judges_of, open_base, pairs_step, unopened_base
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
-from darklode.flows.runs import ADAPTED, SETTINGS, note, read_inputs
+from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step
-from darklode.pipeline.base.artifacts import Run, Step, call
+from darklode.pipeline.base.artifacts import Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
@@ -24,6 +23,7 @@ from darklode.pipeline.train.release.comparison import SUMMED, comparison
 from darklode.pipeline.train.release.comparison_page import METHODS, PAGE, by_system, deciding, explain_controls, page
 from darklode.schemas.adaptation import SEEDS, Method
 from darklode.schemas.adaptation_tables import COMPARISON_LISTS
+from darklode.schemas.run_inputs import ComparisonInputs
 from darklode.schemas.settings import Settings
 
 
@@ -35,40 +35,39 @@ def compare_adapters(
     methods: Sequence[str] = (),
     seeds: int = SEEDS,
 ) -> str:
-    """Compare the ways to adapt a query encoder to the labels of runs.
+    """Compare adaptation methods on the labels of runs.
 
     Args:
-        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
-        encoder: a name among the settings' encoders, or a sentence-transformers model.
+        runs: folders or s3:// prefixes of builds and mined runs; the first one's settings are the base.
+        encoder: name of an encoder in the settings, or a sentence-transformers model.
         out: folder or s3:// prefix of the comparison.
-        settings: what differs from the first run's own settings.
-        methods: those to compare; none: all that `adapt` has. `joint` is compared only where it is named.
-        seeds: how often each is trained.
+        settings: overrides of the first run's settings.
+        methods: to compare; empty: all methods of `adapt`. `joint` is compared only if named.
+        seeds: number of trainings per method.
 
     Returns:
-        Where the page is.
+        The path of the page.
 
     Raises:
-        SettingsError: there is no such method.
-        MissingPart: one needs what is not installed, or a judge of the runs lacks a key or its server.
+        SettingsError: an unknown method.
+        MissingPart: a method needs a package that is not installed, or a run's judge lacks a key or its server.
     """
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
-        raise SettingsError(f"there is no method {unknown[0]}; there are {', '.join(METHODS)}")
+        raise SettingsError(f"unknown method {unknown[0]}; choose from {', '.join(METHODS)}")
     compared = list(methods) or list(get_args(Method))
     for name in compared:
         check_parts(name)
-    made = [read_inputs(Run(url)) for url in runs]
-    chosen = made[0].with_overrides(settings or {})
-    base = open_base(runs, made, encoder, chosen)
-    run = place(out)
+    records = read_runs(runs)
+    resolved = records[0].with_overrides(settings or {})
+    base = open_base(records, encoder, resolved)
+    run = output_run(out, ComparisonInputs)
     with run.lock():
-        note(run, {ADAPTED: list(runs), "encoder": encoder})
-        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        judges = judges_of(base, made)
-        for step in compared_settings(base, chosen, compared, seeds, judges):
+        write_run(run, ComparisonInputs(runs=list(runs), encoder=encoder), resolved)
+        judges = judges_of(base, records)
+        for step in steps(base, resolved, compared, seeds, judges):
             if step.stage is COMPARED and not step.plan(run).is_up_to_date:
-                judges.check(chosen.adapt.judge_holes, resolve_tenant(list(base.sources), chosen.adapt.tenant))
+                judges.check(resolved.adapt.judge_holes, resolve_tenant(list(base.sources), resolved.adapt.tenant))
             run_step(run, step)
         text = page(run, list(runs))
         run.store.write(PAGE, text)
@@ -77,13 +76,13 @@ def compare_adapters(
             reporter().say(sentence)
         reporter().table(f"Test queries: {deciding(run)}", by_system(run, deciding(run)))
         executor().show(run, text.decode)
-    return f"The comparison is in {run.store.path(PAGE)}"
+    return f"Comparison: {run.store.path(PAGE)}"
 
 
-def compared_settings(
+def steps(
     base: BaseEncoder, settings: Settings, methods: list[str], seeds: int, judges: UnjudgedJudges = NO_JUDGES
 ) -> list[Step]:
-    """The stages, in data order; without judges no hole is judged."""
+    """The steps in data order; without judges, unjudged results stay unjudged."""
     adapt_settings = settings.adapt.but("tenant", "sources", "min_probability", "method", "judge_holes")
     measuring = settings.evaluate.only("bootstrap", "flips")
     return [
@@ -96,3 +95,12 @@ def compared_settings(
         ),
         Step(SUMMED, call(comparison, measuring, seed=settings.seed)),
     ]
+
+
+JOB = Job(
+    "compare-adapters",
+    compare_adapters,
+    ComparisonInputs,
+    lambda _run, inputs, settings: steps(unopened_base(inputs.encoder, settings), settings, [], SEEDS),
+    sections=("adapting", *RUN_SECTIONS),
+)

@@ -1,13 +1,15 @@
-"""evaluate-systems: measure retrievers, encoders and other systems on a run's test queries."""
+"""evaluate-systems: evaluate retrievers, encoders and other systems on a run's test queries."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from darklode.flows import factories
-from darklode.flows.executor import preflight
+from darklode.flows.jobs.job import Job
 from darklode.flows.jobs.registry import steps_of
-from darklode.flows.paths import Place
-from darklode.flows.runs import RunInputs, read_inputs, record
+from darklode.flows.paths import FlowPath
+from darklode.flows.preflight import check_flow, evaluation_checks
+from darklode.flows.runs import read_run, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.evaluate.auc import AUC, auc
@@ -26,31 +28,31 @@ from darklode.pipeline.prepare.chunk import CHUNK, chunk
 from darklode.schemas.settings import Settings
 
 
-def evaluate_systems(out: Place, settings: dict[str, Any] | None = None) -> None:
-    """Measure systems on the test queries of a finished run, and redo its card and report.
+def evaluate_systems(out: FlowPath, settings: dict[str, Any] | None = None) -> None:
+    """Evaluate systems on the test queries of a finished run, and update its card and report.
 
     Args:
         out: the run's folder or s3:// prefix.
-        settings: what differs from the run's own settings, in the sections evaluate, encoders, retrievers and seed.
+        settings: overrides of the run's settings, in the sections evaluate, encoders, retrievers and seed.
 
     Raises:
         ArtifactError: the run has no test queries.
     """
     run = Run(out)
-    preflight(lambda checks: checks.of_evaluation(out, settings or {}))
+    check_flow(lambda: evaluation_checks(out, settings or {}))
     with run.lock():
-        made = read_inputs(run)
-        chosen = made.with_overrides(settings or {})
-        for step in steps(made, chosen):
+        record = read_run(run)
+        resolved = record.with_overrides(settings or {})
+        for step in steps(resolved, mined=record.is_mined):
             if step.enabled:
                 run_step(run, step)
-        record(run, made.inputs, chosen)
-        finish(run, chosen, steps_of(run, RunInputs(made.inputs, chosen)))
+        write_run(run, record.inputs, resolved)
+        finish(run, resolved, steps_of(replace(record, settings=resolved)))
 
 
-def steps(made: RunInputs, settings: Settings) -> list[Step]:
-    """The stages, in data order."""
-    evaluate_settings, mined = settings.evaluate, made.is_mined
+def steps(settings: Settings, *, mined: bool = False) -> list[Step]:
+    """The steps in data order."""
+    evaluate_settings = settings.evaluate
     systems = factories.systems(settings, mined=mined)
     identities = factories.identities(systems)
     files = {name: source_fingerprint(name) for name in evaluate_settings.run_files}
@@ -81,13 +83,13 @@ def steps(made: RunInputs, settings: Settings) -> list[Step]:
                 seed=settings.seed,
             ),
         ),
-        *_by_people(settings, systems, identities),
-        *_by_the_log(settings, mined=mined),
+        *_label_steps(settings, systems, identities),
+        *_log_steps(settings, mined=mined),
     ]
 
 
-def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mapping[str, Any]) -> list[Step]:
-    """AUC over people's labels, where there are any."""
+def _label_steps(settings: Settings, systems: Mapping[str, Any], identities: Mapping[str, Any]) -> list[Step]:
+    """AUC on human labels; enabled by `evaluate.labels`."""
     file, characters = settings.evaluate.labels or "", settings.mining.text_characters
     enabled = bool(file and systems)
     return [
@@ -118,8 +120,8 @@ def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mappi
     ]
 
 
-def _by_the_log(settings: Settings, *, mined: bool) -> list[Step]:
-    """What a log says of itself, and the judge of what it showed."""
+def _log_steps(settings: Settings, *, mined: bool) -> list[Step]:
+    """Online metrics of a log, and the judge's verdicts on the results it showed."""
     evaluate_settings, seed = settings.evaluate, settings.seed
     bots = settings.logs.only("bot_queries_per_minute", "bot_click_share")
     searches = judged_searches(settings)
@@ -141,7 +143,10 @@ def _by_the_log(settings: Settings, *, mined: bool) -> list[Step]:
 
 
 def judged_searches(settings: Settings) -> int:
-    """How many searches of each tenant and arm the judge looks at: where nobody says so, the embedded one at none."""
+    """Searches to judge per tenant and variant; by default none with the embedded judge."""
     if settings.evaluate.judged_searches is None:
         return 0 if settings.judge.kind == "embedded" else SEARCHES
     return settings.evaluate.judged_searches
+
+
+JOB = Job("evaluate-systems", evaluate_systems)

@@ -1,4 +1,4 @@
-"""generate-queries: queries for texts that nobody searched for yet, sieved, found again and judged."""
+"""generate-queries: synthetic queries for a run's texts, filtered, retrieved and judged."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import Any
 from darklode.flows import factories
 from darklode.flows.executor import executor
 from darklode.flows.jobs.build_benchmark import embed_and_search, judge_pool
-from darklode.flows.jobs.registry import write_report
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.sharding import spread_over
-from darklode.flows.runs import GENERATED, note, read_inputs, read_notes, record
+from darklode.flows.report import write_report
+from darklode.flows.runs import output_run, read_run, write_run
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.duckdb_views import views_sql
-from darklode.pipeline.base.errors import ArtifactError, SettingsError
+from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.generate.card import card, summary_sentence
 from darklode.pipeline.generate.filters import FILTER_GENERATED, filter_generated
 from darklode.pipeline.generate.generation import WRITE, write_queries
 from darklode.pipeline.generate.kinds import GeneratorKind
+from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
 from darklode.pipeline.generate.outcomes import OUTCOME, write_outcome
 from darklode.pipeline.generate.port import QueryWriter
 from darklode.pipeline.generate.round_trip import ROUND_TRIP, round_trip
@@ -30,48 +32,47 @@ from darklode.pipeline.judge.stage import JUDGE
 from darklode.pipeline.retrieve.search import SEARCH
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
+from darklode.schemas.run_inputs import GeneratedInputs
 from darklode.schemas.settings import Settings
 
-STAGES = (TEXTS, WRITE, FILTER_GENERATED, SEARCH, ROUND_TRIP, JUDGE, LABEL, TRIPLETS_STAGE, OUTCOME)
-"""In data order."""
+TRIPLET_SOURCE = "generated"
+"""The source of the triplets."""
 
 
 def generate_queries(source: str, out: str, settings: dict[str, Any] | None = None) -> str:
-    """Write queries for texts of a run, and keep those that their texts answer.
+    """Write queries for texts of a run, and keep those whose texts answer them.
 
     Args:
         source: folder or s3:// prefix of a build or a mined run.
-        out: folder or s3:// prefix of the generated queries, which `adapt` takes as it takes a run.
-        settings: what differs from the run's own settings.
+        out: folder or s3:// prefix of the generated queries; `adapt` takes it like a run.
+        settings: overrides of the run's settings.
 
     Returns:
-        How many are kept.
+        How many queries were kept.
 
     Raises:
-        SettingsError: a retriever that is to be left out is none of the pool's.
-        MissingPart: the writer, a retriever or the judge lacks something.
+        SettingsError: `generate.leave_out` names a retriever that is not in the pool.
+        MissingPart: the query writer, a retriever or the judge lacks a key, a server or a package.
     """
-    made = read_inputs(Run(source))
-    chosen = made.with_overrides(settings or {})
-    writer = as_kind(chosen.generate, GeneratorKind).writer(chosen)
-    training_source = TrainingSource(Run(source), 0, made.is_mined, made.settings.mining.text_characters)
-    run = _place(out)
-    with run.lock(), spread_over(chosen.runner, run) as spread:
-        record(run, {}, chosen)
-        note(run, {GENERATED: source})
-        factories.fetch_models(chosen)
-        for step in steps(training_source, writer, chosen, spread):
+    record = read_run(Run(source))
+    resolved = record.with_overrides(settings or {})
+    writer = as_kind(resolved.generate, GeneratorKind).writer(resolved)
+    run = output_run(out, GeneratedInputs)
+    with run.lock(), spread_over(resolved.runner, run) as spread:
+        write_run(run, GeneratedInputs(source=source), resolved)
+        factories.fetch_models(resolved)
+        for step in steps(record.training_source(), writer, resolved, spread):
             run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
-        text = card(run, chosen, source)
+        text = card(run, resolved, source)
         run.store.write("README.md", text)
-        write_report(run)
+        write_report(run, JOB)
         executor().show(run, text.decode)
     return f"{summary_sentence(run)}."
 
 
 def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, spread: Spread = here) -> list[Step]:
-    """The stages, in data order: from the queries on they are a build's."""
+    """The steps in data order; from the search on they are those of a build."""
     generate_settings, seed = settings.generate, settings.seed
     judges = Judges.from_settings(settings)
     kind = as_kind(generate_settings, GeneratorKind)
@@ -117,7 +118,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
         Step(LABEL, call(write_qrels, settings.labels.model_copy(update={"human_overrides": False}))),
         Step(
             TRIPLETS_STAGE,
-            call(triplets, settings.triplets, apart=False, source=GENERATED, spread=spread),
+            call(triplets, settings.triplets, apart=False, source=TRIPLET_SOURCE, spread=spread),
             untracked=("spread",),
         ),
         Step(OUTCOME, call(write_outcome, source=generate_settings.kind, generator_id=writer.generator_id, seed=seed)),
@@ -125,27 +126,24 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
 
 
 def retrievers(settings: Settings) -> dict[str, factories.Builder]:
-    """Those of the pool that have a say.
+    """The retrievers of the pool except `generate.leave_out`.
 
     Raises:
-        SettingsError: one that is to be left out is none of them, or none is left.
+        SettingsError: `generate.leave_out` names an unknown retriever, or leaves none.
     """
     all_retrievers, out = factories.retrievers(settings), settings.generate.leave_out
     if unknown := sorted({*out} - {*all_retrievers}):
-        raise SettingsError(f"generate.leave_out: {unknown[0]} is none of pool.retrievers: {', '.join(all_retrievers)}")
+        raise SettingsError(f"generate.leave_out: {unknown[0]} is not in pool.retrievers ({', '.join(all_retrievers)})")
     remaining = {name: builder for name, builder in all_retrievers.items() if name not in out}
     if not remaining:
-        raise SettingsError("generate.leave_out leaves no retriever to find texts again")
+        raise SettingsError("generate.leave_out leaves no retriever; keep at least one of pool.retrievers")
     return remaining
 
 
-def _place(out: str) -> Run:
-    """Where the queries go.
+def _folder_steps(_run: Run, inputs: GeneratedInputs, settings: Settings) -> list[Step]:
+    """The steps by name; another writer stands in, since the real one may need a model or a server."""
+    source = TrainingSource(Run(inputs.source), 0, False, settings.mining.text_characters)
+    return steps(source, InverseClozeWriter(), settings)
 
-    Raises:
-        ArtifactError: something else lies there.
-    """
-    run = Run(out)
-    if GENERATED not in read_notes(run) and run.store.root_names():
-        raise ArtifactError(f"{run.store.url} holds something else than generated queries; choose another --out")
-    return run
+
+JOB = Job("generate-queries", generate_queries, GeneratedInputs, _folder_steps, sections=("generating", *RUN_SECTIONS))

@@ -1,13 +1,13 @@
-"""measure-entropy: contrastive entropy of an encoder, an adapter or a tower over a run's labelled pairs."""
+"""measure-entropy: contrastive entropy of an encoder, an adapter or a tower on a run's labelled pairs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from darklode.flows import factories
-from darklode.flows.config import recorded_settings
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.sharding import spread_over
-from darklode.flows.runs import ADAPTED, SETTINGS, read_inputs, read_notes
+from darklode.flows.runs import is_adapter, read_run, read_settings
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
@@ -21,7 +21,7 @@ from darklode.schemas.law_tables import CONTRASTIVE_ENTROPY
 from darklode.schemas.settings import Settings
 
 TEMPERATURE = 0.05
-"""Of sentence-transformers' MultipleNegativesRankingLoss (scale 20), where an encoder does not say what its own is."""
+"""Of encoders without their own: that of sentence-transformers' MultipleNegativesRankingLoss (scale 20)."""
 
 
 def measure_entropy(
@@ -31,33 +31,32 @@ def measure_entropy(
     temperature: float | None = None,
     settings: dict[str, Any] | None = None,
 ) -> str:
-    """Measure each labelled positive of a run against random texts; tables lie in the run, those of the last encoder.
+    """Measure each labelled positive of a run against random texts; the run keeps the tables of the last encoder.
 
     Args:
         source: folder or s3:// prefix of a build or a mined run.
         encoder: an encoder of the settings, a sentence-transformers model, or a folder of `adapt` or `train-towers`.
-        tenant: whose pairs; None: everybody's, of an adapter its own.
+        tenant: tenant to measure; None: the adapter's, or all.
         temperature: of the scores; None: the model's own.
-        settings: what differs from the run's own settings.
+        settings: overrides of the run's settings.
 
     Returns:
         How many pairs were measured.
 
     Raises:
-        ArtifactError: no finished run lies there, or it has no such tenant.
+        ArtifactError: there is no finished run, or it has no such tenant.
         DoesNotFit: the adapter is another tenant's.
     """
     run = Run(source)
-    made = read_inputs(run)
-    chosen = made.with_overrides(settings or {})
-    training_source = TrainingSource(run, 0, made.is_mined, made.settings.mining.text_characters)
-    adapter = Adapter.open(encoder) if ADAPTED in read_notes(Run(encoder)) else None
+    record = read_run(run)
+    resolved, training_source = record.with_overrides(settings or {}), record.training_source()
+    adapter = Adapter.open(encoder) if is_adapter(Run(encoder)) else None
     tenants = _select_tenants(training_source, tenant, adapter)
-    system = _system(training_source, chosen, encoder, adapter, temperature)
-    with run.lock(), spread_over(chosen.runner, run) as spread:
+    system = _system(training_source, resolved, encoder, adapter, temperature)
+    with run.lock(), spread_over(resolved.runner, run) as spread:
         step = Step(
-            OF_A_MINED_RUN if made.is_mined else ENTROPY_STAGE,
-            call(entropies, system, spread, tenants=tenants, seed=chosen.seed),
+            OF_A_MINED_RUN if record.is_mined else ENTROPY_STAGE,
+            call(entropies, system, spread, tenants=tenants, seed=resolved.seed),
             untracked=("spread",),
             source=training_source,
         )
@@ -75,7 +74,7 @@ def _system(
     base = BaseEncoder(kind, resolve_cache(settings.cache), settings.vectors, (source,))
     if adapter is None:
         return EntropySystem(name, base, None, temperature or TEMPERATURE)
-    own = recorded_settings(adapter.store.read(SETTINGS) or b"{}").adapt.temperature
+    own = read_settings(Run(adapter.store.url)).adapt.temperature
     return EntropySystem(name, base, adapter.encode, temperature or own, adapter.facts["weights"])
 
 
@@ -84,11 +83,14 @@ def _select_tenants(source: TrainingSource, tenant: str | None, adapter: Adapter
     if adapter is None:
         selected = [tenant] if tenant else existing_tenants
     elif tenant is not None and tenant not in adapter.tenants:
-        raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
+        raise DoesNotFit(f"{adapter.store.url} is for tenant {adapter.tenant}, not for {tenant}")
     else:
         selected = [tenant or adapter.tenant]
     missing = [tenant_name for tenant_name in selected if tenant_name not in existing_tenants]
     if missing or not existing_tenants:
         missing_name = missing[0] if missing else ""
-        raise ArtifactError(f"{source.run.store.url} has no labelled pairs of the tenant {missing_name}")
+        raise ArtifactError(f"{source.run.store.url} has no labelled pairs of tenant {missing_name}")
     return selected
+
+
+JOB = Job("measure-entropy", measure_entropy)

@@ -1,4 +1,4 @@
-"""mine-logs: search logs in, triplets out; every night it adds a day and redoes what that day's clicks touched."""
+"""mine-logs: search logs to triplets. Each night adds its days, and redoes only what their clicks affect."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -8,22 +8,24 @@ from typing import Any
 
 from darklode.flows import factories
 from darklode.flows.config import load_settings, read_project
-from darklode.flows.executor import preflight
-from darklode.flows.jobs.night_summary import (
-    ask_to_learn,
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
+from darklode.flows.mining_history import history_of
+from darklode.flows.night_summary import (
     days,
     decide,
-    is_learning_requested,
     report_held_days,
     report_new_days,
-    tell_misplaced,
-    testing_on,
+    request_refit,
+    warn_of_misplaced,
+    with_test_days,
 )
-from darklode.flows.paths import Place
+from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.sharding import spread_over
-from darklode.flows.runs import output_run, record
+from darklode.flows.preflight import check_flow, mining_checks
+from darklode.flows.runs import output_run, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, StageCall, Step, Tables, call, key_of
+from darklode.pipeline.base.errors import HeldBack
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
@@ -50,17 +52,18 @@ from darklode.pipeline.triplets.held_out import HELD_OUT, held_out
 from darklode.pipeline.triplets.mined import MINED_TRIPLETS, mined_triplets
 from darklode.pipeline.triplets.test_set import TEST_SET, test_set
 from darklode.schemas.mining import AssociateSettings, MiningSettings
+from darklode.schemas.run_inputs import MinedInputs
 from darklode.schemas.settings import Settings
 
 NEVER = "9999-12-31"
 BOTS = "bot_queries_per_minute", "bot_click_share"
-"""The settings of `logs` that are about whose searches count, and not about how the log is read."""
+"""Settings of `logs` that decide whose searches count; the others decide how the log is read."""
 
 
-def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a run)
-    logs: Place | None = None,
-    docs: Place | None = None,
-    out: Place | None = None,
+def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
+    logs: FlowPath | None = None,
+    docs: FlowPath | None = None,
+    out: FlowPath | None = None,
     *,
     first: date | None = None,
     last: date | None = None,
@@ -71,57 +74,62 @@ def mine_logs(  # noqa: PLR0913 (they are the form in which Prefect asks for a r
     test_days: int | None = None,
     preset: str | None = None,
     settings: dict[str, Any] | None = None,
-    config: Place | None = None,
+    config: FlowPath | None = None,
 ) -> None:
-    """Mine search logs into triplets; run again, it reads only the days that are new or changed.
+    """Mine search logs into triplets; a second run reads only new and changed days.
 
     Args:
-        logs: file, folder or s3:// prefix of search logs; by default the config's.
-        docs: file or folder of documents, likewise.
-        out: the run's folder or s3:// prefix; by default the config's `mined`.
-        first: first day to read; by default all that the log holds. Days read before stay.
+        logs: file, folder or s3:// prefix of search logs; default: `paths.logs` of `config`.
+        docs: file or folder of documents; default: `paths.docs` of `config`.
+        out: the run's folder or s3:// prefix; default: `paths.mined` of `config`.
+        first: first day to read; default: all days. Days read before are kept.
         last: last day to read.
-        refresh: learn planner and click model anew, from all settled days.
-        accept_days: days that were held back and are right, as 2026-03-11, or TENANT:2026-03-11.
-        discard_days: days that are to be left out for good.
-        reason: why they are accepted or discarded, for the record.
-        test_days: so many days at the end of the log are test data: `mining.test_from` goes along with the nights.
-        preset: where the settings start from.
-        settings: what differs from preset and config, as nested sections.
-        config: settings file with paths, as `darklode init` writes it, on the machine that works.
+        refresh: fit planner and click model again, on all settled days.
+        accept_days: days held back to include, as 2026-03-11 or TENANT:2026-03-11.
+        discard_days: days to leave out for good.
+        reason: reason for these decisions, for the record.
+        test_days: use the last N days of the log as test data; `mining.test_from` moves with the log.
+        preset: base of the settings.
+        settings: overrides of preset and config, as nested sections.
+        config: settings file with paths, as `darklode init` writes it, on the machine that runs the job.
 
     Raises:
         HeldBack: a day of the log is held back; everything else is published.
     """
-    config_file = read_project(config, preset)
-    chosen = load_settings(config_file.preset, config, values=settings)
-    logs, docs, out = config_file.place("logs", logs), config_file.place("docs", docs), config_file.place("mined", out)
-    dates, wish = days(first, last), DecisionRequest(accept_days or (), discard_days or (), reason)
-    preflight(lambda checks: checks.of_mine(logs, docs, out, chosen, dates, wish))
-    factories.fetch_ranker(chosen)
-    run = output_run(out, mined=True)
-    with run.lock(), spread_over(chosen.runner, run) as spread:
-        record(run, {"logs": logs, "docs": docs}, chosen)
-        job = steps(run, logs, docs, chosen, dates, spread)
-        admitted = [step.stage for step in job].index(ADMIT_DAYS) + 1
-        for step in job[:admitted]:
-            before = run.manifest(step.stage)
-            after = run_step(run, step) if step.enabled else before
-            if step.stage is INGEST_LOGS and after:
-                report_new_days(before, after)
-                decide(run, history_of(run, chosen), wish)
+    project = read_project(config, preset)
+    resolved = load_settings(project.preset, config, values=settings)
+    logs, docs, out = project.place("logs", logs), project.place("docs", docs), project.place("mined", out)
+    dates, request = days(first, last), DecisionRequest(accept_days or (), discard_days or (), reason)
+    check_flow(lambda: mining_checks(logs, docs, out, resolved, dates, request))
+    factories.fetch_ranker(resolved)
+    run, inputs = output_run(out, MinedInputs), MinedInputs(logs=logs, docs=docs)
+    with run.lock(), spread_over(resolved.runner, run) as spread:
+        write_run(run, inputs, resolved)
+        night = steps(run, logs, docs, resolved, dates, spread)
+        n_read = [step.stage for step in night].index(ADMIT_DAYS) + 1
+        _read_days(run, night[:n_read], resolved, request)
         if refresh:
-            ask_to_learn(run, history_of(run, chosen))
+            request_refit(run, history_of(run, resolved))
         if test_days:
-            chosen = testing_on(history_of(run, chosen), chosen, test_days)
-            record(run, {"logs": logs, "docs": docs}, chosen)
-            job = steps(run, logs, docs, chosen, dates, spread)
-        tell_misplaced(run)
-        for step in job[admitted:]:
+            resolved = with_test_days(history_of(run, resolved), resolved, test_days)
+            write_run(run, inputs, resolved)
+            night = steps(run, logs, docs, resolved, dates, spread)
+        warn_of_misplaced(run)
+        for step in night[n_read:]:
             if step.enabled:
                 run_step(run, step)
-        finish(run, chosen, job)
+        finish(run, resolved, night)
         report_held_days(run)
+
+
+def _read_days(run: Run, night: list[Step], settings: Settings, request: DecisionRequest) -> None:
+    """Run the steps up to the admission of days; decisions are recorded once the log is read."""
+    for step in night:
+        before = run.manifest(step.stage)
+        after = run_step(run, step) if step.enabled else before
+        if step.stage is INGEST_LOGS and after:
+            report_new_days(before, after)
+            decide(run, history_of(run, settings), request)
 
 
 def steps(
@@ -132,19 +140,22 @@ def steps(
     dates: Collection[date] | None = None,
     spread: Spread = here,
 ) -> list[Step]:
-    """The stages, in data order; what some of them learn from the run itself is looked up when they are planned."""
-    config, seed, mining = settings, settings.seed, settings.mining
-    judges, bots = Judges.from_settings(config), config.logs.only(*BOTS)
-    ranks, verifies = config.relevance.ranker != "none", factories.verifies(config)
-    hop = OneHop(config.click, before=str(mining.test_from or NEVER), seed=seed)
-    apart = config.split.by == "cluster_and_positives"
-    history, term_weighting = history_of(run, config), as_kind(config.planner, TermWeighterKind)
-    # A weight file exists on this machine only, and a server is called from one process.
-    learned_spread = spread if term_weighting.LEARNS else here
+    """The steps in data order; what depends on the run's earlier nights is looked up when a step is planned."""
+    history = history_of(run, settings)
+    return [
+        *_ingest_steps(logs, docs, settings, history, dates, spread),
+        *_evidence_steps(settings, history, spread),
+        *_association_steps(settings, history, spread),
+        *_triplet_steps(settings),
+    ]
 
-    def clicks_through() -> date | None:
-        return None if config.click.model == "paper" else history.learned_through()
 
+def _ingest_steps(
+    logs: str, docs: str, settings: Settings, history: History, dates: Collection[date] | None, spread: Spread
+) -> list[Step]:
+    """Documents and log, up to the admission of days."""
+    config = settings
+    needs_chunks = config.relevance.ranker != "none" or factories.verifies(config)
     return [
         Step(
             INGEST_DOCUMENTS,
@@ -152,7 +163,7 @@ def steps(
             lambda: {"the documents' files": source_fingerprint(docs)},
             source=docs,
         ),
-        Step(CHUNK, call(chunk, config.chunk, spread), untracked=("spread",), enabled=ranks or verifies),
+        Step(CHUNK, call(chunk, config.chunk, spread), untracked=("spread",), enabled=needs_chunks),
         Step(
             INGEST_LOGS,
             lambda: call(
@@ -166,13 +177,24 @@ def steps(
             untracked=("dates", "earlier_days"),
             source=logs,
         ),
-        Step(DAY_FIGURES_STAGE, call(day_figures, bots)),
+        Step(DAY_FIGURES_STAGE, call(day_figures, config.logs.only(*BOTS))),
         Step(
             ADMIT_DAYS,
             lambda: call(admit_days, config.admission, history=history.admission_state()),
             lambda: {"files and decisions": key_of(history.admission_state().identity)},
-            untracked=("standing",),
+            untracked=("history",),
         ),
+    ]
+
+
+def _evidence_steps(settings: Settings, history: History, spread: Spread) -> list[Step]:
+    """Clicks of the admitted days by query, and the splits of the queries."""
+    config, mining, bots = settings, settings.mining, settings.logs.only(*BOTS)
+
+    def clicks_through() -> date | None:
+        return None if config.click.model == "paper" else history.learned_through()
+
+    return [
         Step(
             CLICK_MODEL_STAGE,
             lambda: call(click_model, config.click.only("model"), bots, through=clicks_through()),
@@ -192,9 +214,19 @@ def steps(
                 mined_splits,
                 validation_share=config.split.validation_share,
                 test_from=mining.test_from,
-                seed=seed,
+                seed=config.seed,
             ),
         ),
+    ]
+
+
+def _association_steps(settings: Settings, history: History, spread: Spread) -> list[Step]:
+    """Term weights, associations, relevance and pairs (ScalingNote, Algorithm 1)."""
+    config, seed, mining = settings, settings.seed, settings.mining
+    term_weighting = as_kind(config.planner, TermWeighterKind)
+    # A weight file exists on this machine only, and a server is called from one process.
+    learned_spread = spread if term_weighting.LEARNS else here
+    return [
         Step(
             FIT_TERM_WEIGHTS,
             lambda: call(fit_term_weights, through=history.learned_through()),
@@ -224,7 +256,7 @@ def steps(
             PAIRS_STAGE,
             lambda: call(
                 _pairs,
-                hop,
+                _one_hop(config),
                 config.associate.only("max_per_query"),
                 mining.only("merge", "patch_share"),
                 history.earlier_run(),
@@ -232,6 +264,15 @@ def steps(
             ),
             untracked=("spread",),
         ),
+    ]
+
+
+def _triplet_steps(settings: Settings) -> list[Step]:
+    """Verification by the judge, triplets and test set."""
+    config, seed, mining = settings, settings.seed, settings.mining
+    verifies, judges = factories.verifies(config), Judges.from_settings(config)
+    apart = config.split.by == "cluster_and_positives"
+    return [
         Step(
             VERIFY,
             call(verify, mining.only("verify_share", "median_share", "small_share"), judge_for=judges, seed=seed),
@@ -251,7 +292,7 @@ def steps(
             TEST_SET,
             call(
                 test_set,
-                replace(hop, before=NEVER),
+                replace(_one_hop(config), before=NEVER),
                 mining.only("test_from", "test_pool", "test_multi_hop"),
                 apart=apart,
                 lenders=config.associate.max_per_query,
@@ -261,27 +302,20 @@ def steps(
     ]
 
 
+def _one_hop(settings: Settings) -> OneHop:
+    return OneHop(settings.click, before=str(settings.mining.test_from or NEVER), seed=settings.seed)
+
+
 def _contradiction_tables(settings: Settings) -> tuple[str, ...]:
-    """The table of verdicts where a refuted positive is to make no triplet."""
+    """The verdicts, if positives that the judge refutes become no triplets."""
     return VERIFY.writes[:1] if factories.verifies(settings) and not settings.mining.keep_refuted else ()
-
-
-def history_of(run: Run, settings: Settings) -> History:
-    """What a night finds of earlier ones."""
-    return History(
-        run,
-        refresh_days=settings.planner.refresh_days,
-        late_days=settings.logs.late_days,
-        test_from=settings.mining.test_from,
-        requested_date=lambda: is_learning_requested(run),
-    )
 
 
 def _weighting(factory: TermWeighterFactory, spread: Spread) -> StageCall:
     return call(weight_terms, weighter=factory(), factory=factory, spread=spread)
 
 
-def _pairs(  # noqa: PLR0913, PLR0917 (each is a part of the fingerprint, but for the last)
+def _pairs(  # noqa: PLR0913, PLR0917 (each is part of the fingerprint, except the last)
     tables: Tables,
     output: Output,
     hop: OneHop,
@@ -293,3 +327,14 @@ def _pairs(  # noqa: PLR0913, PLR0917 (each is a part of the fingerprint, but fo
     mined_pairs(
         tables, output, hop, mining, max_associations=lending.max_per_query, contains=past.contains, spread=spread
     )
+
+
+JOB = Job(
+    "mine-logs",
+    mine_logs,
+    MinedInputs,
+    lambda run, inputs, settings: steps(run, inputs.logs, inputs.docs, settings),
+    can_plan=True,
+    sections=RUN_SECTIONS,
+    refusals=(HeldBack,),
+)

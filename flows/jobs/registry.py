@@ -1,71 +1,61 @@
-"""The stages of a run, whichever job makes it, and the page on it."""
+"""Which job made a folder: its `inputs.json` names the kind, each kind is made by one job."""
 
-from collections.abc import Mapping
+from importlib import import_module
 
-from darklode.flows.runs import ADAPTED, GENERATED, LAWS, SETTINGS, RunInputs, read_inputs, read_notes
+from darklode.flows.jobs.job import Job
+from darklode.flows.report import write_report
+from darklode.flows.runs import RunRecord, read_inputs, read_settings
 from darklode.pipeline.base.artifacts import Run, Step
-from darklode.schemas.settings import Settings
+from darklode.pipeline.base.errors import ArtifactError
+
+# Modules by name: a command imports the job that it needs and no other.
+MODULES = {
+    "benchmark": "build_benchmark",
+    "mined": "mine_logs",
+    "adapter": "adapt_encoder",
+    "tenant-adapters": "adapt_tenants",
+    "comparison": "compare_adapters",
+    "towers": "train_towers",
+    "index": "build_index",
+    "generated": "generate_queries",
+    "laws": "run_laws",
+}
 
 
-def steps_of(run: Run, made: RunInputs) -> list[Step]:
-    """The stages that make a run, in data order."""
-    if made.is_mined:
-        from darklode.flows.jobs import mine_logs
-
-        return mine_logs.steps(run, made.inputs["logs"], made.inputs["docs"], made.settings)
-    from darklode.flows.jobs import build_benchmark
-
-    return build_benchmark.steps(made.inputs["docs"], made.inputs["queries"], made.settings)
+def job_of_kind(kind: str) -> Job:
+    """The job that makes folders of a kind."""
+    job: Job = import_module(f"darklode.flows.jobs.{MODULES[kind]}").JOB
+    return job
 
 
-def write_report(run: Run) -> str:
-    """Write the page on a run, an adapted encoder, generated queries or laws, complete or not; returns where it lies.
+def steps_of(record: RunRecord) -> list[Step]:
+    """The steps of a run in data order.
 
     Raises:
-        ArtifactError: the folder holds none of them.
+        ArtifactError: the job's steps cannot be planned from the folder alone.
     """
-    from darklode.pipeline.report.page import FILE, page
-    from darklode.pipeline.report.source import open_source
-
-    made = read_notes(run)
-    kinds = {ADAPTED: _adapted_settings, GENERATED: _generated_settings, LAWS: _laws}
-    settings, stages = next(
-        (settings_of_kind for kind, settings_of_kind in kinds.items() if kind in made), _built_settings
-    )(run)
-    with open_source(run, settings, stages) as source:
-        run.store.write(FILE, page(source))
-    return f"{run.store.url}/{FILE}"
+    job = job_of_kind(record.inputs.kind)
+    if job.steps is None or not job.can_plan:
+        inputs = record.inputs
+        raise ArtifactError(f"{record.run.store.url} holds {inputs.description} (`{inputs.command}`), not a run")
+    return job.steps(record.run, record.inputs, record.settings)
 
 
-def _built_settings(run: Run) -> tuple[Settings, Mapping[str, bool]]:
-    from darklode.flows.stage_runner import stages
+def stages_of(run: Run) -> set[str]:
+    """Names of the enabled stages of a folder.
 
-    made = read_inputs(run)
-    return made.settings, stages(steps_of(run, made))
-
-
-def _adapted_settings(run: Run) -> tuple[Settings, Mapping[str, bool]]:
-    """Of `adapt compare` and `train-towers` no stage is asked for: what stands is shown."""
-    from darklode.flows.config import recorded_settings
-    from darklode.flows.jobs.adapt_encoder import STAGES
-    from darklode.pipeline.towers.dual.stage import TRAINED
-    from darklode.pipeline.towers.stage import DISTIL
-    from darklode.pipeline.train.fit.ablation import COMPARED
-
-    has_other_stages = any(run.manifest(stage) for stage in (COMPARED, DISTIL, TRAINED))
-    settings = recorded_settings(run.store.read(SETTINGS) or b"{}")
-    return settings, {} if has_other_stages else {stage.name: True for stage in STAGES}
+    Raises:
+        ArtifactError: the folder is not one of ours.
+    """
+    inputs = read_inputs(run)
+    stages = job_of_kind(inputs.kind).stages(run, inputs, read_settings(run))
+    return {name for name, enabled in stages.items() if enabled}
 
 
-def _laws(run: Run) -> tuple[Settings, Mapping[str, bool]]:
-    """Laws of a file have no settings."""
-    from darklode.flows.config import recorded_settings
-    from darklode.pipeline.laws.fit_stage import FIT
+def write_report_of(run: Run) -> str:
+    """Write the report of a folder, complete or not; returns its path.
 
-    return recorded_settings(run.store.read(SETTINGS) or b"{}"), {FIT.name: True}
-
-
-def _generated_settings(run: Run) -> tuple[Settings, Mapping[str, bool]]:
-    from darklode.flows.jobs.generate_queries import STAGES
-
-    return read_inputs(run).settings, {stage.name: True for stage in STAGES}
+    Raises:
+        ArtifactError: the folder is not one of ours, or its kind has no report.
+    """
+    return write_report(run, job_of_kind(read_inputs(run).kind))

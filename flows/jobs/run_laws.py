@@ -1,19 +1,18 @@
-"""run-laws: train on ever more labels of runs, measure each on the same test queries, and look for a law."""
+"""run-laws: train on growing numbers of labels, evaluate on the same test queries, and fit scaling laws."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from darklode.flows.executor import executor
-from darklode.flows.jobs.adapt_encoder import open_base, pairs_step
-from darklode.flows.jobs.fit_laws import laws_folder
+from darklode.flows.jobs import fit_laws
+from darklode.flows.jobs.adapt_encoder import open_base, pairs_step, unopened_base
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.jobs.train_both_towers import topical, triplets_step
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.sharding import spread_over
-from darklode.flows.runs import GENERATED, LAWS, SETTINGS, note, read_inputs, read_notes
+from darklode.flows.runs import folder_kind, output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import views_sql
@@ -25,36 +24,36 @@ from darklode.pipeline.laws.trainer import GridTrainer
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.schemas.laws import OWN_SOURCES, TOWERS
+from darklode.schemas.run_inputs import LawsInputs
 from darklode.schemas.settings import Settings
 
 
 def run_laws(runs: Sequence[str], encoders: Sequence[str], out: str, settings: dict[str, Any] | None = None) -> str:
-    """Train each cell of the grid, and fit laws to what they reach.
+    """Train each point of the grid, and fit laws to the results.
 
     Args:
-        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
-        encoders: names among the settings' encoders, or sentence-transformers models; of several, a law of labels and
-            parameters is looked for.
+        runs: folders or s3:// prefixes of builds and mined runs; the first one's settings are the base.
+        encoders: names of encoders in the settings, or sentence-transformers models; several give a joint law of labels
+            and parameters.
         out: folder or s3:// prefix of points and laws.
-        settings: what differs from the first run's own settings.
+        settings: overrides of the first run's settings.
 
     Returns:
         The verdicts.
 
     Raises:
-        MissingPart: the method needs what is not installed.
-        SettingsError: a size is more than there is, or nothing could choose a learning rate.
+        MissingPart: the method needs a package that is not installed.
+        SettingsError: a size exceeds the labels, or there are no queries to select a learning rate.
     """
-    made = [read_inputs(Run(url)) for url in runs]
-    chosen = made[0].with_overrides(settings or {})
-    towers = chosen.laws.trainer == TOWERS
-    check_parts(chosen.dual.method if towers else chosen.adapt.method)
-    bases, run = [open_base(runs, made, encoder, chosen) for encoder in encoders], laws_folder(out)
+    records = read_runs(runs)
+    resolved = records[0].with_overrides(settings or {})
+    towers = resolved.laws.trainer == TOWERS
+    check_parts(resolved.dual.method if towers else resolved.adapt.method)
+    bases, run = [open_base(records, encoder, resolved) for encoder in encoders], output_run(out, LawsInputs)
     bases = [topical(base) for base in bases] if towers else bases
-    with run.lock(), spread_over(chosen.runner, run) as spread:
-        note(run, {LAWS: list(runs), "encoders": list(encoders)})
-        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        for step in steps(bases, chosen, spread):
+    with run.lock(), spread_over(resolved.runner, run) as spread:
+        write_run(run, LawsInputs(runs=list(runs), encoders=list(encoders)), resolved)
+        for step in steps(bases, resolved, spread):
             run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         text = page(run)
@@ -67,7 +66,7 @@ def run_laws(runs: Sequence[str], encoders: Sequence[str], out: str, settings: d
 
 
 def steps(bases: Sequence[BaseEncoder], settings: Settings, spread: Spread = here) -> list[Step]:
-    """The stages, in data order. An encoder more is an input more: cells of the others stand."""
+    """The steps in data order. A further encoder is a further input: the points of the others stay up to date."""
     from darklode.pipeline.laws.grid_stage import GRID, grid
 
     trainer, seed = _trainer(settings), settings.seed
@@ -86,7 +85,7 @@ def steps(bases: Sequence[BaseEncoder], settings: Settings, spread: Spread = her
 
 
 def _trainer(settings: Settings) -> GridTrainer:
-    """What the cells train."""
+    """What is trained at each point."""
     if settings.laws.trainer == TOWERS:
         from darklode.pipeline.laws.tower_trainer import DualTowerTrainer
 
@@ -97,21 +96,31 @@ def _trainer(settings: Settings) -> GridTrainer:
 
 
 def _encoders(bases: Sequence[BaseEncoder]) -> dict[str, str]:
-    """What identifies the encoders, in their order."""
+    """Fingerprints of the encoders, in order."""
     return {f"encoder {number}": key_of(base.identity) for number, base in enumerate(bases, 1)}
 
 
 def _generated_contents(settings: Settings) -> dict[str, str]:
-    """Identifies the sources that are folders of generated queries.
+    """Fingerprints of `laws.sources` that are folders of generated queries.
 
     Raises:
-        SettingsError: one is neither that nor a source of the run's own.
+        SettingsError: a source is neither built in nor such a folder.
     """
     from darklode.pipeline.train.data.generated import generated_in
 
     folders = generated_in(settings.laws)
     for name, folder in folders.items():
-        if GENERATED not in read_notes(folder.run):
-            message = f"{name} is none of {', '.join(OWN_SOURCES)}, and no folder of `darklode generate`"
-            raise SettingsError(f"laws.sources: {message}")
+        if folder_kind(folder.run) != "generated":
+            known = ", ".join(OWN_SOURCES)
+            raise SettingsError(f"laws.sources: {name} is neither one of {known} nor a folder of `darklode generate`")
     return {f"queries of {name}": folder.content() for name, folder in folders.items()}
+
+
+def _folder_steps(_run: Run, inputs: LawsInputs, settings: Settings) -> list[Step]:
+    """The steps by name; points of a file are only fitted."""
+    if inputs.points:
+        return fit_laws.steps(inputs.points, settings.seed)
+    return steps([unopened_base(encoder, settings) for encoder in inputs.encoders[:1]], settings)
+
+
+JOB = Job("run-laws", run_laws, LawsInputs, _folder_steps, sections=("laws", *RUN_SECTIONS))

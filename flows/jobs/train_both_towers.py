@@ -1,4 +1,4 @@
-"""Stage I of train-towers: both towers from the triplets of runs."""
+"""Stage 1 of train-towers: both towers from the triplets of runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import yaml
-
 from darklode.flows.executor import executor
-from darklode.flows.jobs.adapt_encoder import contents, open_base, place
-from darklode.flows.runs import ADAPTED, SETTINGS, STAGE, note, read_inputs
+from darklode.flows.jobs.adapt_encoder import contents, open_base
+from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
@@ -24,59 +22,59 @@ from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.pairs import PAIRS, adaptation_pairs
 from darklode.pipeline.train.fit.distributed import require_unsharded
 from darklode.pipeline.train.fit.requirements import check_parts
+from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.settings import Settings
 
 
 def train_both_towers(runs: Sequence[str], encoder: str, out: str, settings: dict[str, Any] | None = None) -> str:
-    """Train a query and a document tower together, and measure what they find.
+    """Train a query and a document tower together, and evaluate them.
 
     Args:
-        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
-        encoder: what both begin as: a name among the settings' encoders, or a sentence-transformers model.
+        runs: folders or s3:// prefixes of builds and mined runs; the first one's settings are the base.
+        encoder: initial model of both: name of an encoder in the settings, or a sentence-transformers model.
         out: folder or s3:// prefix of the towers.
-        settings: what differs from the first run's own settings.
+        settings: overrides of the first run's settings.
 
     Returns:
-        What was reached.
+        The result in a sentence.
 
     Raises:
         MissingPart: a model or a package is missing.
-        SettingsError: accelerate is to share the models out among processes.
+        SettingsError: accelerate is configured to shard the model.
     """
-    base, chosen = _given(runs, encoder, settings or {})
-    run = place(out)
+    base, resolved = _open(runs, encoder, settings or {})
+    run = output_run(out, TowersInputs)
     with run.lock():
-        note(run, {ADAPTED: list(runs), "encoder": encoder, STAGE: 1})
-        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        for step in steps(base, chosen):
+        write_run(run, TowersInputs(runs=list(runs), encoder=encoder, stage=1), resolved)
+        for step in steps(base, resolved):
             run_step(run, step)
-        return hand_over(run, base, chosen, list(runs))
+        return hand_over(run, base, resolved, list(runs))
 
 
-def go_along_with(runs: Sequence[str], encoder: str, out: str, settings: dict[str, Any] | None = None) -> None:
-    """What a further process does where several train: it takes the steps along, and writes nothing.
+def train_as_worker(runs: Sequence[str], encoder: str, out: str, settings: dict[str, Any] | None = None) -> None:
+    """Take the training steps of a further process of `accelerate launch`; nothing is written.
 
     Args:
-        runs: as for `train_both_towers`, and the rest, too.
-        encoder: likewise.
-        out: likewise.
-        settings: likewise.
+        runs: as for `train_both_towers`.
+        encoder: as for `train_both_towers`.
+        out: as for `train_both_towers`.
+        settings: as for `train_both_towers`.
     """
-    base, chosen = _given(runs, encoder, settings or {})
-    lora = chosen.adapt.only("rank", "alpha", "targets")
-    follow_leader(Run(out), chosen.dual, lora, _load_inputs(base, chosen), seed=chosen.seed)
+    base, resolved = _open(runs, encoder, settings or {})
+    lora = resolved.adapt.only("rank", "alpha", "targets")
+    follow_leader(Run(out), resolved.dual, lora, _load_inputs(base, resolved), seed=resolved.seed)
 
 
-def _given(runs: Sequence[str], encoder: str, settings: dict[str, Any]) -> tuple[BaseEncoder, Settings]:
-    made = [read_inputs(Run(url)) for url in runs]
-    chosen = made[0].with_overrides(settings)
-    check_parts(chosen.dual.method)
+def _open(runs: Sequence[str], encoder: str, settings: dict[str, Any]) -> tuple[BaseEncoder, Settings]:
+    records = read_runs(runs)
+    resolved = records[0].with_overrides(settings)
+    check_parts(resolved.dual.method)
     require_unsharded()
-    return topical(open_base(runs, made, encoder, chosen)), chosen
+    return topical(open_base(records, encoder, resolved)), resolved
 
 
 def topical(base: BaseEncoder) -> BaseEncoder:
-    """The base, whose runs' texts show their topics."""
+    """The base with sources whose texts include their topics."""
     sources = tuple(
         TopicalSource(source.run, source.number, source.mined, source.text_characters) for source in base.sources
     )
@@ -84,7 +82,7 @@ def topical(base: BaseEncoder) -> BaseEncoder:
 
 
 def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
-    """The stages, in data order."""
+    """The steps in data order."""
     seed, begins = settings.seed, _load_inputs(base, settings)
     dual, lora = settings.dual, settings.adapt.only("rank", "alpha", "targets")
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
@@ -109,7 +107,7 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
 
 
 def triplets_step(base: BaseEncoder, settings: Settings) -> Step:
-    """What both towers learn from, of a base whose texts show their topics."""
+    """Training triplets of both towers; the base is `topical`."""
     call_arguments = call(tower_triplets, base.sources, seed=settings.seed)
     return Step(TRIPLETS, call_arguments, lambda: contents(base), untracked=("sources",))
 
@@ -119,7 +117,7 @@ def _load_inputs(base: BaseEncoder, settings: Settings) -> DualInputs:
 
 
 def hand_over(run: Run, base: BaseEncoder, settings: Settings, sources: list[str]) -> str:
-    """Write the folder that one takes home, the card and the views; returns what was reached."""
+    """Write the towers, card and views; returns the result in a sentence."""
     from darklode.pipeline.towers.dual import FOLDER
     from darklode.pipeline.towers.dual.card import card
     from darklode.pipeline.towers.dual.folder import save, sentence

@@ -1,4 +1,4 @@
-"""train-towers: both towers from triplets (stage 1), or a smaller query tower from queries alone (stage 2)."""
+"""train-towers: both towers from triplets (stage 1), or a distilled query tower from queries (stage 2)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from darklode.flows.executor import executor
-from darklode.flows.jobs.adapt_encoder import open_base, place
-from darklode.flows.jobs.train_both_towers import train_both_towers
-from darklode.flows.runs import ADAPTED, SETTINGS, note, read_inputs
+from darklode.flows.jobs import train_both_towers as stage_one
+from darklode.flows.jobs.adapt_encoder import open_base, unopened_base
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
+from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.base.duckdb_views import views_sql
@@ -32,10 +31,11 @@ from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.release.adapter import Adapter
 from darklode.pipeline.train.release.identity import identity
 from darklode.schemas.paths import to_absolute
+from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.settings import IngestSettings, Settings
 
 
-def train_towers(  # noqa: PLR0913, PLR0917 (they are the form in which Prefect asks for a run)
+def train_towers(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)
     runs: Sequence[str],
     encoder: str,
     out: str,
@@ -44,20 +44,20 @@ def train_towers(  # noqa: PLR0913, PLR0917 (they are the form in which Prefect 
     queries: Sequence[str] = (),
     stage: Literal[1, 2] = 2,
 ) -> str:
-    """Train both towers, or distil a query tower and measure what it keeps of its teacher.
+    """Train both towers, or distil a query tower and measure how much of its teacher it retains.
 
     Args:
-        runs: folders or s3:// prefixes of builds and mined runs; settings start from those of the first.
-        encoder: of the index, or what both towers begin as: a name among the settings' encoders, or a
+        runs: folders or s3:// prefixes of builds and mined runs; the first one's settings are the base.
+        encoder: encoder of the index, or initial model of both towers: name of an encoder in the settings, or a
             sentence-transformers model.
         out: folder or s3:// prefix of the student, or of both towers.
-        settings: what differs from the first run's own settings.
-        teacher: a folder of `darklode adapt` on this encoder; None: the encoder itself.
-        queries: files of more queries, as `build` reads them.
-        stage: of ScalingNote: 1 trains both towers, without teacher and queries; 2 distils.
+        settings: overrides of the first run's settings.
+        teacher: folder of `darklode adapt` on this encoder; None: the encoder itself.
+        queries: files of further queries, in the formats of `build`.
+        stage: of ScalingNote: 1 trains both towers and takes neither teacher nor queries; 2 distils.
 
     Returns:
-        What was reached.
+        The result in a sentence.
 
     Raises:
         DoesNotFit: the teacher was adapted from another encoder, or for another tenant.
@@ -66,24 +66,24 @@ def train_towers(  # noqa: PLR0913, PLR0917 (they are the form in which Prefect 
     """
     if stage == 1:
         if teacher or queries:
-            raise SettingsError("stage 1 learns from triplets: a teacher and more queries are for stage 2")
-        return train_both_towers(runs, encoder, out, settings)
-    made = [read_inputs(Run(url)) for url in runs]
-    chosen = made[0].with_overrides(settings or {})
+            raise SettingsError("stage 1 trains on triplets; --teacher and --queries are for stage 2")
+        return stage_one.train_both_towers(runs, encoder, out, settings)
+    records = read_runs(runs)
+    resolved = records[0].with_overrides(settings or {})
     check_parts("full")
-    base = open_base(runs, made, encoder, chosen)
+    base = open_base(records, encoder, resolved)
     assert isinstance(base.encoder, SentenceTransformersSettings)
-    run = place(out)
-    with run.lock(), teacher_pair(teacher, base, base.encoder, chosen) as pair:
-        note(run, {ADAPTED: list(runs), "encoder": encoder, "teacher": teacher, "queries": list(queries)})
-        run.store.write(SETTINGS, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False).encode())
-        for step in steps(base, pair, list(queries), chosen):
+    run = output_run(out, TowersInputs)
+    with run.lock(), teacher_pair(teacher, base, base.encoder, resolved) as pair:
+        inputs = TowersInputs(runs=list(runs), encoder=encoder, teacher=teacher, queries=list(queries))
+        write_run(run, inputs, resolved)
+        for step in steps(base, pair, list(queries), resolved):
             run_step(run, step)
-        return hand_over(run, base, pair, chosen, [*runs, *queries])
+        return hand_over(run, base, pair, resolved, [*runs, *queries])
 
 
 def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Settings) -> list[Step]:
-    """The stages, in data order."""
+    """The steps in data order."""
     tower_settings, seed, sources = settings.towers, settings.seed, base.sources
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
@@ -117,7 +117,7 @@ def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Sett
 
 
 def _reading(base: BaseEncoder, settings: Settings) -> IngestSettings:
-    """Queries of files that name no tenant are of the one whose index it is."""
+    """Settings to read files of queries; a query without a tenant gets the tenant of the index."""
     tenant_name = resolve_tenant(list(base.sources), settings.adapt.tenant)
     return settings.ingest.model_copy(update={"tenant": tenant_name}).but("documents")
 
@@ -126,7 +126,7 @@ def _reading(base: BaseEncoder, settings: Settings) -> IngestSettings:
 def teacher_pair(
     teacher: str | None, base: BaseEncoder, encoder: SentenceTransformersSettings, settings: Settings
 ) -> Iterator[TeacherPair]:
-    """Teacher and student; an adapter that lies elsewhere is on this machine meanwhile.
+    """Teacher and student; a remote adapter is downloaded for the length of the block.
 
     Raises:
         DoesNotFit: the adapter was made from another encoder, or for another tenant.
@@ -149,20 +149,22 @@ def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, 
     base_identity, recorded_ = identity(encoder), adapter.facts["base"]
     for name in base_identity.keys() - {"settings"}:
         if base_identity[name] != recorded_[name]:
-            raise DoesNotFit(f"{adapter.store.url} was made from another encoder: {name} {recorded_[name]}")
+            raise DoesNotFit(f"{adapter.store.url} was adapted from another encoder: {name} {recorded_[name]}")
     if adapter.light:
-        raise DoesNotFit(f"{adapter.store.url} is a head alone, one of many tenants'; adapt that tenant by itself")
+        raise DoesNotFit(
+            f"{adapter.store.url} is one tenant's head without an encoder; run `darklode adapt` for that tenant only"
+        )
     if adapter.tenant != tenant:
-        raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and nothing for {tenant}")
+        raise DoesNotFit(f"{adapter.store.url} is for tenant {adapter.tenant}, not for {tenant}")
 
 
 def _adapted_encoder(adapter: Adapter, folder: Path) -> SentenceTransformersSettings:
-    """The adapter's encoder: head, cut and length 1 are in its folder, the prompt is put before queries here."""
+    """The adapter's encoder: its folder truncates and normalizes; the query prompt is added here."""
     return adapter.base.model_copy(update={"model": to_absolute(str(folder)), "revision": None, "dimensions": None})
 
 
 def hand_over(run: Run, base: BaseEncoder, pair: TeacherPair, settings: Settings, sources: list[str]) -> str:
-    """Write the folder that one takes home, its record, the card and the views; returns what was reached."""
+    """Write the student, its record, card and views; returns the result in a sentence."""
     from darklode.pipeline.towers.card import card
     from darklode.pipeline.towers.folder import save, sentence, write_record
 
@@ -174,3 +176,16 @@ def hand_over(run: Run, base: BaseEncoder, pair: TeacherPair, settings: Settings
     run.store.write("README.md", text)
     executor().show(run, text.decode)
     return f"{run.store.url}/query_encoder: {sentence(run.tables())}."
+
+
+def _folder_steps(_run: Run, inputs: TowersInputs, settings: Settings) -> list[Step]:
+    """The steps of either stage; nothing is opened."""
+    base = unopened_base(inputs.encoder, settings)
+    if inputs.stage == 1:
+        return stage_one.steps(base, settings)
+    assert isinstance(base.encoder, SentenceTransformersSettings)
+    pair = TeacherPair(base.encoder, settings.cache, None, settings.towers.layers)
+    return steps(base, pair, inputs.queries, settings)
+
+
+JOB = Job("train-towers", train_towers, TowersInputs, _folder_steps, sections=("distilling", "swap", *RUN_SECTIONS))

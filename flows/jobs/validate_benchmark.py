@@ -1,16 +1,17 @@
-"""validate-benchmark: hold a run's judge against the people who reviewed a sample, and decide on its release."""
+"""validate-benchmark: compare a run's judge with human reviews of a sample, and decide on its release."""
 
 from dataclasses import replace
 from typing import Any, Literal
 
 from darklode.flows.jobs import build_benchmark
-from darklode.flows.paths import Place
-from darklode.flows.runs import benchmark, record
+from darklode.flows.jobs.job import Job
+from darklode.flows.paths import FlowPath
+from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step
 from darklode.pipeline.base.artifacts import Output, Run, Step, Tables, call
 from darklode.pipeline.base.chunk_texts import tenants
 from darklode.pipeline.base.duckdb_views import all_tables
-from darklode.pipeline.base.errors import ArtifactError
+from darklode.pipeline.base.errors import ArtifactError, NotPublishable
 from darklode.pipeline.judge.calibration import fitted_thresholds
 from darklode.pipeline.validate.gate import GATE, gate, release, release_outcome, require_release
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint, write_reviews
@@ -20,46 +21,51 @@ from darklode.pipeline.validate.stage import VALIDATE, validate
 from darklode.schemas.settings import Settings, ValidationSettings
 
 
-def validate_benchmark(out: Place, settings: dict[str, Any] | None = None) -> str:
-    """Compare the judge with people, redo the run's card, and fail where the judge falls short of what is asked.
+def validate_benchmark(out: FlowPath, settings: dict[str, Any] | None = None) -> str:
+    """Compare the judge with human reviews, update card and report, and check the release limits.
 
     Args:
         out: the run's folder or s3:// prefix.
-        settings: what differs from the run's own settings, in the sections validation, review and seed.
+        settings: overrides of the run's settings, in the sections validation, review and seed.
 
     Returns:
-        What `decide` says.
+        The decision.
+
+    Raises:
+        NotPublishable: a limit is not met.
+        ArtifactError: nobody has reviewed a pair, and no limit is set.
     """
     run = Run(out)
     check_reviewed(run, settings)
     with run.lock():
-        made = benchmark(run)
-        chosen = made.with_overrides(settings or {})
-        for step in steps(run, chosen):
+        record, inputs = read_benchmark(run)
+        resolved = record.with_overrides(settings or {})
+        for step in steps(run, resolved):
             run_step(run, step)
-        record(run, made.inputs, chosen)
-        finish(run, chosen, build_benchmark.steps(made.inputs["docs"], made.inputs["queries"], chosen))
+        write_run(run, inputs, resolved)
+        finish(run, resolved, build_benchmark.steps(inputs.docs, inputs.queries, resolved))
     return decide(run)
 
 
 def check_reviewed(run: Run, settings: dict[str, Any] | None = None) -> None:
-    """See that there is something to validate, before any stage works.
+    """Check that there are reviews, before any stage runs.
 
     Args:
-        run: a build.
+        run: a benchmark.
         settings: as for `validate_benchmark`.
 
     Raises:
-        ArtifactError: nobody has answered yet, and no bound was asked for that could fail for that reason.
+        ArtifactError: nobody has reviewed a pair, and no limit is set that would fail for that reason.
     """
-    validation_settings = benchmark(run).with_overrides(settings or {}).validation
+    record, _ = read_benchmark(run)
+    validation_settings = record.with_overrides(settings or {}).validation
     limits = (validation_settings.min_kappa, validation_settings.max_null_rate, validation_settings.min_recall)
-    if all(bound is None for bound in limits) and not run.store.sizes(FOLDER):
+    if all(limit is None for limit in limits) and not run.store.sizes(FOLDER):
         raise ArtifactError(_no_labels(run))
 
 
 def steps(run: Run, settings: Settings) -> list[Step]:
-    """The stages, in data order."""
+    """The steps in data order."""
     judge, seed = settings.judge, settings.seed
     # A majority compares no probability with a threshold.
     threshold = None if judge.panel and judge.vote == "majority" else judge.threshold
@@ -81,7 +87,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
 
 
 def draw_sample(run: Run, settings: Settings) -> None:
-    """Draw the sample of a run unless it stands, without a flow around it: the first of the stages.
+    """Draw the review sample of a run unless it is up to date, without a flow: the first of the steps.
 
     Raises:
         ArtifactError: the run has no verdicts yet, or another process is writing to it.
@@ -111,22 +117,22 @@ def _validate(
 
 
 def decide(run: Run) -> str:
-    """Say whether the run may be published, as far as that was asked.
+    """Whether the run may be published, in a sentence.
 
     Raises:
-        NotPublishable: a figure is not as asked; what is unknown is not.
-        ArtifactError: nothing is labelled, and nothing was asked.
+        NotPublishable: a limit is not met; an unknown value does not meet it.
+        ArtifactError: no pair is labelled, and no limit is set.
     """
     tables = all_tables(run)
     rows = release(tables)
     if release_outcome(rows) == "not asked":
         _require_labels(run, tables)
-        return "Nothing was asked for: --min-kappa, --max-null-rate and --min-recall decide on a release."
+        return "No release limit is set; use --min-kappa, --max-null-rate and --min-recall."
     require_release(rows, run.store.url)
     passed_text = ", ".join(
         f"{row['figure']} is {row['value']:.3f} ({row['asked']:g})" for row in rows if row["passed"]
     )
-    return f"{run.store.url} may be published: {passed_text}; what was asked for stands in brackets."
+    return f"{run.store.url} may be published: {passed_text}; limits in parentheses."
 
 
 def _require_labels(run: Run, tables: Tables) -> None:
@@ -136,12 +142,15 @@ def _require_labels(run: Run, tables: Tables) -> None:
     if any(row["labelled"] for row in counts):
         return
     outside = sum(row["outside"] for row in counts)
-    outside_text = f" ({outside:,} labels are of pairs outside the sample)" if outside else ""
+    outside_text = f" ({outside:,} labels are for pairs outside the sample)" if outside else ""
     raise ArtifactError(_no_labels(run, outside_text))
 
 
 def _no_labels(run: Run, outside_text: str = "") -> str:
     return (
-        f"no pair of the sample of {run.store.url} has a human label yet{outside_text}; label some with `darklode "
-        f"review {run.store.url}`, then validate again"
+        f"no pair of the review sample of {run.store.url} has a human label{outside_text}; label some with `darklode "
+        f"review {run.store.url}`, then run this again"
     )
+
+
+JOB = Job("validate-benchmark", validate_benchmark, refusals=(NotPublishable,))

@@ -1,4 +1,4 @@
-"""Deployments of one's own on a Prefect server that stays: a flow, the settings file that says on what, and a time."""
+"""Deployments on a Prefect server: a flow, its settings file, and a schedule."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,45 +20,45 @@ from darklode.flows.prefect import orchestration
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 
 ONE_AT_A_TIME = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
-"""Two runs at once on one folder cannot both commit: the later one waits."""
+"""Two runs on one folder exclude each other: the later one waits."""
 
 FLOWS: Mapping[str, Flow[..., Any]] = {"queries": orchestration.build_benchmark, "logs": orchestration.mine_logs}
-"""The flow that each path of a settings file asks for; the last one of them is the one that comes again."""
+"""The flow for each path of a settings file; the last of them is scheduled."""
 
 
 @dataclass(frozen=True)
-class Deployed:
-    """A deployment: `name` as `prefect deployment run` takes it; `cron` is empty where it has no time of its own."""
+class Deployment:
+    """A deployment: `name` as for `prefect deployment run`; `cron` is empty without a schedule."""
 
     name: str
     cron: str = ""
 
 
-def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) -> Iterator[Deployed]:
-    """Deploy what a settings file holds paths for: the benchmark, the mining of the log, or both.
+def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) -> Iterator[Deployment]:
+    """Deploy the flows that a settings file has paths for: the benchmark, the mining of the log, or both.
 
     Args:
-        config: the file, which the worker reads at each run: what changes in it holds from the next run on.
-        name: of the deployments, or of those that they replace.
-        pool: work pool; made where there is none of the name.
-        cron: when the log is mined, or the benchmark built where there is no log; None: when asked.
-        timezone: in which `cron` is meant.
+        config: the file; the worker reads it at each run, so changes take effect with the next run.
+        name: of the deployments; existing ones are replaced.
+        pool: work pool; created if it does not exist.
+        cron: schedule of the mining, or of the benchmark if there is no log; None: no schedule.
+        timezone: of `cron`.
 
     Raises:
-        SettingsError: the file cannot be read, or names neither queries nor a log; no such time, name or pool.
-        MissingPart: the server refuses the deployment.
+        SettingsError: the file cannot be read, or has neither queries nor a log; an invalid schedule, name or pool.
+        MissingPart: the server rejects the deployment.
     """
     load_settings(read_project(config).preset, config)
     paths = read_project(config).paths
-    flows_to_deploy = [asks for asks in FLOWS if asks in paths]
-    if not flows_to_deploy:
-        raise SettingsError(f"{config} names neither paths.queries nor paths.logs: there is nothing to deploy")
-    due = [_schedule(cron, timezone)] if cron else []
-    with _quiet_prefect():
-        _provide(pool)
-        for asks in flows_to_deploy:
-            schedules = due if asks == flows_to_deploy[-1] else []
-            made = FLOWS[asks].to_deployment(
+    names = [path for path in FLOWS if path in paths]
+    if not names:
+        raise SettingsError(f"{config} has neither paths.queries nor paths.logs, so there is nothing to deploy")
+    all_schedules = [_schedule(cron, timezone)] if cron else []
+    with _convert_errors():
+        _create_pool(pool)
+        for path in names:
+            schedules = all_schedules if path == names[-1] else []
+            runner_deployment = FLOWS[path].to_deployment(
                 name,
                 parameters={"config": str(config.resolve())},
                 schedules=schedules,
@@ -66,13 +66,13 @@ def deploy(config: Path, name: str, pool: str, cron: str | None, timezone: str) 
                 work_pool_name=pool,
                 entrypoint_type=EntrypointType.MODULE_PATH,
             )
-            cast(RunnerDeployment, made).apply()
-            yield Deployed(f"{FLOWS[asks].name}/{name}", f"{cron} {timezone}" if schedules else "")
+            cast(RunnerDeployment, runner_deployment).apply()
+            yield Deployment(f"{FLOWS[path].name}/{name}", f"{cron} {timezone}" if schedules else "")
 
 
 @contextmanager
-def _quiet_prefect() -> Iterator[None]:
-    """What Prefect refuses, in a sentence."""
+def _convert_errors() -> Iterator[None]:
+    """Convert Prefect's errors to ours."""
     try:
         yield
     except InvalidNameError as error:
@@ -80,7 +80,7 @@ def _quiet_prefect() -> Iterator[None]:
     except ValidationError as error:
         raise SettingsError(f"--pool: {error.errors()[0]['msg']}") from error
     except (DeploymentApplyError, PrefectHTTPStatusError) as error:
-        raise MissingPart(f"the Prefect server refuses the deployment: {' '.join(str(error).split())}") from error
+        raise MissingPart(f"the Prefect server rejected the deployment: {' '.join(str(error).split())}") from error
 
 
 def _schedule(cron: str, timezone: str) -> CronSchedule:
@@ -90,12 +90,12 @@ def _schedule(cron: str, timezone: str) -> CronSchedule:
         (first_error, *_) = error.errors()
         wrong = "--cron" if "cron" in first_error["loc"] else "--timezone"
         raise SettingsError(
-            f'{wrong} {first_error["input"]!r} is none; such as --cron "0 3 * * *" --timezone Europe/Berlin'
+            f'{wrong} {first_error["input"]!r} is invalid; example: --cron "0 3 * * *" --timezone Europe/Berlin'
         ) from error
 
 
-def _provide(pool: str) -> None:
-    """A pool whose workers run flows as processes of their own, unless one of this name is there."""
+def _create_pool(pool: str) -> None:
+    """Create a work pool of type process, unless one with this name exists."""
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(pool)

@@ -1,4 +1,4 @@
-"""What Prefect calls a run of Darklode, and what it shows of it: by the run's folder, and by the day."""
+"""Names of flow runs and keys of artifacts in Prefect, from the run's folder and the day."""
 
 import re
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ from typing import Any
 from darklode.flows.config import read_project
 from darklode.pipeline.base.errors import DarklodeError
 
-PARTS = 2
+PARTS = 2  # last parts of the folder in a name
 DIGITS = 8
 
 
 def run_name(parameters: Mapping[str, Any], due: datetime) -> str:
-    """A flow run's name: the end of its run's folder, and the days that it reads, or the day on which it was due.
+    """A flow run's name: the last parts of the run's folder, and the days that it reads, or the scheduled day.
 
     Args:
         parameters: of the flow.
-        due: when the flow run was to start.
+        due: scheduled start.
     """
     first, last = parameters.get("first"), parameters.get("last")
     days = f"{due:%Y-%m-%d}" if first is None else f"{first}" if first == last else f"{first} to {last}"
@@ -26,7 +26,7 @@ def run_name(parameters: Mapping[str, Any], due: datetime) -> str:
 
 
 def _run_folder(parameters: Mapping[str, Any]) -> str:
-    """The run's folder; where it is not to be known, what there is: a name must not make a run fail."""
+    """The run's folder, or the settings file if that is invalid: naming must not make a run fail."""
     out, config = parameters.get("out"), parameters.get("config")
     try:
         folder = out or read_project(config).paths.get("mined" if "logs" in parameters else "out")
@@ -40,9 +40,9 @@ def _last_part(url: str) -> str:
 
 
 def artifact_key(url: str) -> str:
-    """The key of a run's artifacts: keys are of the whole server, so that it holds the folder's digest, too.
+    """The key of a run's artifacts; it contains a hash of the folder, since keys are unique per server.
 
-    Prefect takes lower-case letters, digits and dashes.
+    Prefect allows lower-case letters, digits and dashes.
     """
     words = re.findall(r"[a-z0-9]+", _last_part(url).lower())
     return "-".join([*words, sha256(url.encode()).hexdigest()[:DIGITS]])

@@ -1,4 +1,4 @@
-"""Who is told that a run failed or was held back: a webhook of the user's, named by the environment alone."""
+"""Notifications of failed and held runs: a webhook whose address is in the environment."""
 
 from __future__ import annotations
 
@@ -14,23 +14,17 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun, State
 
 VARIABLE = "DARKLODE_WEBHOOK"
-"""Its address holds a secret mostly: it is read when it is needed, never stored, and never part of a message."""
+"""Its address often contains a secret, so it is read when needed, never stored, and never part of a message."""
 
 SECONDS = 10.0
 
 
 def notify(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Post how a flow of Prefect's ended; see `post_message`.
-
-    Args:
-        flow: the flow.
-        flow_run: its run.
-        state: how it ended; held back is the name of a failed one.
-    """
+    """Post the final state of a flow run, as a Prefect hook."""
     from prefect.logging import get_logger
     from prefect.utilities.urls import url_for
 
-    page = url_for(flow_run) if flow_run.deployment_id else None  # a command's own server is gone when this is read
+    page = url_for(flow_run) if flow_run.deployment_id else None  # a command's own server has ended when this is read
     post_message(
         build_message(flow.name, flow_run.name, str(state.name).lower(), state.message or "", page or ""),
         get_logger("darklode").warning,
@@ -38,26 +32,26 @@ def notify(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
 
 
 def build_message(flow: str, run: str, state: str, message: str, page: str = "") -> dict[str, str]:
-    """What is posted. `text` is all of it in a sentence, which chat programs show as it is."""
+    """The posted fields; `text` has all of them in one sentence, as chat programs expect."""
     message_fields = {"flow": flow, "run": run, "state": state, "message": message, "page": page}
     return {"text": f"{flow} {run} {state}: {message} {page}".rstrip()} | message_fields
 
 
 def post_message(payload: Mapping[str, str], warn: Callable[[str], object]) -> None:
-    """Post as JSON to the address in DARKLODE_WEBHOOK; whoever does not answer is let alone.
+    """Post as JSON to the address in DARKLODE_WEBHOOK, if there is one; a failure is only a warning.
 
     Args:
         payload: of `build_message`.
-        warn: is told that nobody took it.
+        warn: receives the warning.
     """
     address = os.environ.get(VARIABLE)
     if not address:
         return
     try:
         if not address.startswith(("https://", "http://")):
-            raise ValueError("no http address")
+            raise ValueError("not an http address")
         request = Request(address, json.dumps(payload).encode(), {"Content-Type": "application/json"})  # noqa: S310 (http or https)
         with urlopen(request, timeout=SECONDS):  # noqa: S310
             pass
     except (OSError, HTTPException, ValueError) as error:
-        warn(f"{VARIABLE} was not told: {type(error).__name__} {getattr(error, 'code', '')}".rstrip())
+        warn(f"{VARIABLE} could not be reached: {type(error).__name__} {getattr(error, 'code', '')}".rstrip())

@@ -1,6 +1,6 @@
-"""The one place that knows Prefect's flows: each flow of Darklode as one of Prefect's, each stage as a task of it.
+"""Prefect flows of all jobs, with each stage as a task.
 
-`prefect.yaml` deploys the flows that are named here.
+`prefect.yaml` deploys the flows by their names in this module.
 """
 
 import atexit
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec
+from typing import Any
 
 from prefect import Flow, Task, flow, task
 from prefect._internal.concurrency.threads import get_global_loop, get_run_sync_loop
@@ -23,20 +23,21 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from darklode.flows.executor import Progress, execute, executing, executor, report_progress
-from darklode.flows.jobs import adapt_encoder as adapt
-from darklode.flows.jobs import adapt_tenants as adapting
-from darklode.flows.jobs import audit_retrievers as audit
-from darklode.flows.jobs import build_benchmark as build
-from darklode.flows.jobs import build_index as indexing
-from darklode.flows.jobs import compare_adapters as comparing
-from darklode.flows.jobs import evaluate_systems as evaluate
-from darklode.flows.jobs import generate_queries as generating
-from darklode.flows.jobs import measure_entropy as measuring
-from darklode.flows.jobs import mine_logs as mine
-from darklode.flows.jobs import nightly_adapt as nightly
-from darklode.flows.jobs import run_laws as scaling
-from darklode.flows.jobs import train_towers as towers
-from darklode.flows.jobs import validate_benchmark as validate
+from darklode.flows.jobs import adapt_encoder as adapt_encoder_job
+from darklode.flows.jobs import adapt_tenants as adapt_tenants_job
+from darklode.flows.jobs import audit_retrievers as audit_retrievers_job
+from darklode.flows.jobs import build_benchmark as build_benchmark_job
+from darklode.flows.jobs import build_index as build_index_job
+from darklode.flows.jobs import compare_adapters as compare_adapters_job
+from darklode.flows.jobs import evaluate_systems as evaluate_systems_job
+from darklode.flows.jobs import generate_queries as generate_queries_job
+from darklode.flows.jobs import measure_entropy as measure_entropy_job
+from darklode.flows.jobs import mine_logs as mine_logs_job
+from darklode.flows.jobs import nightly_adapt as nightly_adapt_job
+from darklode.flows.jobs import run_laws as run_laws_job
+from darklode.flows.jobs import train_towers as train_towers_job
+from darklode.flows.jobs import validate_benchmark as validate_benchmark_job
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.naming import artifact_key, run_name
 from darklode.flows.prefect.notifications import notify
 from darklode.flows.prefect.progress import reporter, summary
@@ -45,38 +46,43 @@ from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.artifacts.store import s3_failure
 from darklode.pipeline.base.errors import DarklodeError, HeldBack, MissingPart, NoLift, NotPublishable
 
-PROGRESS_SECONDS = 2.0  # between two updates of a progress artifact: each is a request to the server
-END_SECONDS = 5.0  # for a thread of Prefect's to end in; it takes milliseconds, unless a request of its own hangs
+PROGRESS_SECONDS = 2.0  # between updates of a progress artifact, each of which is a request
+END_SECONDS = 5.0  # timeout for Prefect's threads; they end in milliseconds unless a request hangs
 
-P = ParamSpec("P")
-
-LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError, BrokenPipeError)
-"""What the operating system refuses, and will refuse again."""
+PERMANENT = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    FileExistsError,
+    BrokenPipeError,
+)
+"""Errors of the operating system that a retry does not fix."""
 
 
 class Tasks:
-    """Each stage is a task of the running flow, one whose result stands a cached one; a run's page is an artifact.
+    """Runs each stage as a task of the running flow, and publishes a run's page as an artifact.
 
     Args:
-        artifacts: whether to make any; a server that ends with the command has nobody to look at them.
-        skips_checks: see `Executor`.
+        artifacts: whether to create artifacts; nobody would see them on a temporary server.
+        needs_preflight: as in `Executor`.
     """
 
     shows_progress = True
 
-    def __init__(self, *, artifacts: bool = True, unchecked: bool = False) -> None:
+    def __init__(self, *, artifacts: bool = True, needs_preflight: bool = False) -> None:
         self._artifacts = artifacts
-        self.skips_checks = unchecked
+        self.needs_preflight = needs_preflight
         self._bar: ProgressArtifact | None = None
         self.refusal: DarklodeError | None = None
 
     @property
     def is_persistent(self) -> bool:
-        """Whether the server is there when the command has ended."""
+        """Whether the server still runs when the command has ended."""
         return self._artifacts
 
     def run(self, run: Run, step: Step, delays: Sequence[float]) -> None:
-        """See `Executor`. Units that were finished are not repeated by a new try."""
+        """Run a step as a task; a retry does not repeat finished units."""
         run_stage.with_options(
             name=step.stage.name,
             task_run_name=step.stage.name,
@@ -85,17 +91,17 @@ class Tasks:
             retry_condition_fn=can_retry,
         )(run, step, self)
         if self.refusal:
-            raise self.refusal  # a task that returns a failed state is no error to its caller
+            raise self.refusal  # the caller of a task does not see its failed state
 
     def show(self, run: Run, page: Callable[[], str]) -> None:
-        """See `Executor`. The pages of a run have one key: Prefect shows the latest, and how it became so."""
+        """Publish a page; all pages of a run have one key, so Prefect shows the latest and its history."""
         if self._artifacts:
             if self._bar:
                 self._bar.fill()
             create_markdown_artifact(page(), key=artifact_key(run.store.url), description=run.store.url)
 
     def progress(self, run: Run, stage: str) -> Progress:
-        """What a stage tells its progress to."""
+        """A callback for a stage's progress."""
         if not self._artifacts:
             return report_progress(stage)
         self._bar = self._bar or ProgressArtifact(f"{artifact_key(run.store.url)}-progress")
@@ -104,7 +110,7 @@ class Tasks:
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def run_stage(run: Run, step: Step, tasks: Tasks) -> State[None]:
-    """Run a stage unless its result stands."""
+    """Run a stage unless it is up to date."""
     name = step.stage.name
     try:
         manifest, redone = execute(run, step, lambda: tasks.progress(run, name))
@@ -112,28 +118,28 @@ def run_stage(run: Run, step: Step, tasks: Tasks) -> State[None]:
         tasks.refusal = error
         return failed_state(error)
     if not redone:
-        return Completed(name="Cached", message=f"nothing changed: {summary(manifest)}")
+        return Completed(name="Cached", message=f"up to date: {summary(manifest)}")
     get_run_logger().info("%s: %s in %.1f s", name, summary(manifest), manifest.seconds)
     return Completed(message=summary(manifest))
 
 
 def failed_state(error: DarklodeError) -> State[Any]:
-    """The last state of what a person can mend: its sentence, and no trace of the program; who calls gets the error."""
+    """The final state for an error that a user can fix: its message, without a traceback."""
     name = "Held" if isinstance(error, HeldBack | NoLift | NotPublishable) else None
     return Failed(name=name, message=str(error), data=error)
 
 
 def can_retry(task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether what made a task fail may be over soon, and if so, say it. Our own errors and mistakes never pass."""
+    """Whether the cause of a failure may be temporary; then it is reported. Darklode's own errors never are."""
     error = state.data
-    if not isinstance(error, OSError) or isinstance(error, (*LASTING, DarklodeError)):
+    if not isinstance(error, OSError) or isinstance(error, (*PERMANENT, DarklodeError)):
         return False
-    reporter().say(f"{task.name}: {error}; it is tried again in a moment")
+    reporter().say(f"{task.name}: {error}; retrying")
     return True
 
 
 def is_unexpected(record: logging.LogRecord) -> bool:
-    """Whether a log record is kept: not the traceback of an error of ours, whose sentence the flow's last state has."""
+    """Whether to keep a log record; tracebacks of Darklode's errors are dropped, since the state has the message."""
     return not (record.exc_info and isinstance(record.exc_info[1], DarklodeError))
 
 
@@ -142,37 +148,38 @@ for _logger in ("engine", "flow_runs"):
 
 
 class ProgressArtifact:
-    """Tells the reporter of every step of a run, and Prefect's progress artifact now and then."""
+    """Reports progress to the reporter, and every `PROGRESS_SECONDS` to a Prefect progress artifact."""
 
     def __init__(self, key: str) -> None:
-        self._artifact = create_progress_artifact(0.0, key=key, description="begins")
+        self._artifact = create_progress_artifact(0.0, key=key, description="starting")
         self._updated = time.monotonic()
 
     def for_stage(self, stage: str) -> Progress:
-        """What a stage tells its progress to."""
+        """A callback for a stage's progress."""
         report = report_progress(stage)
 
-        def tell(done: int, total: int | None, note: str) -> None:
+        def report_both(done: int, total: int | None, note: str) -> None:
             report(done, total, note)
             if total and time.monotonic() - self._updated > PROGRESS_SECONDS:
                 self._updated = time.monotonic()
                 share = min(100.0, 100.0 * done / total)
                 update_progress_artifact(self._artifact, share, f"{stage}: {note}".removesuffix(": "))  # type: ignore[arg-type]
 
-        return tell
+        return report_both
 
     def fill(self) -> None:
-        """The run is complete."""
+        """Set the progress to 100 %."""
         update_progress_artifact(self._artifact, 100.0, "complete")  # type: ignore[arg-type]
 
 
-def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
-    """A flow of Prefect's; what the body returns is the message of its last state."""
+def as_flow(job: Job) -> Flow[..., State[None]]:
+    """The Prefect flow of a job; the job's summary is the message of its final state."""
+    body: Callable[..., str | None] = job.function
 
     @wraps(body)
-    def run_managed(*args: P.args, **kwargs: P.kwargs) -> State[None]:
+    def run_managed(*args: Any, **kwargs: Any) -> State[None]:
         outer = executor()
-        tasks = outer if isinstance(outer, Tasks) else Tasks(unchecked=True)
+        tasks = outer if isinstance(outer, Tasks) else Tasks(needs_preflight=True)
         with executing(tasks), watch_run(tasks.is_persistent):
             try:
                 return Completed(message=body(*args, **kwargs))
@@ -183,10 +190,12 @@ def as_flow(name: str, body: Callable[P, str | None]) -> Flow[P, State[None]]:
                     return failed_state(MissingPart(sentence))
                 raise
 
-    run_managed.__module__ = __name__  # where deployments find it: what it wraps is no flow
-    run_managed.__signature__ = signature(body, eval_str=True)  # type: ignore[attr-defined] # types are named in its module
-    prefects = flow(name=name, flow_run_name=_run_name, persist_result=False, on_failure=[notify], on_crashed=[notify])
-    return prefects(run_managed)
+    run_managed.__module__ = __name__  # where deployments import it from
+    run_managed.__signature__ = signature(body, eval_str=True)  # type: ignore[attr-defined] # annotations refer to its module
+    to_flow = flow(
+        name=job.name, flow_run_name=_run_name, persist_result=False, on_failure=[notify], on_crashed=[notify]
+    )
+    return to_flow(run_managed)
 
 
 def _run_name() -> str:
@@ -195,10 +204,10 @@ def _run_name() -> str:
 
 @contextmanager
 def drain_events() -> Iterator[None]:
-    """Let Prefect send what it has to tell before its server is gone, and end its threads with this process.
+    """Send Prefect's pending events before its server ends, and end its threads at exit.
 
-    They would keep modules alive that DuckDB then reports as leaked. They are not ended before: Prefect's log handler
-    would start them anew, which never ends where logging is being configured, as uvicorn does.
+    Running threads would keep modules alive that DuckDB then reports as leaked. They are not ended earlier, because
+    Prefect's log handler would start them again, which deadlocks while logging is being configured, as uvicorn does.
     """
     atexit.unregister(_end_threads)
     atexit.register(_end_threads)
@@ -214,18 +223,18 @@ def _end_threads() -> None:
         loop.thread.join(END_SECONDS)
 
 
-build_benchmark = as_flow("build-benchmark", build.build_benchmark)
-mine_logs = as_flow("mine-logs", mine.mine_logs)
-audit_retrievers = as_flow("audit-retrievers", audit.audit_retrievers)
-evaluate_systems = as_flow("evaluate-systems", evaluate.evaluate_systems)
-validate_benchmark = as_flow("validate-benchmark", validate.validate_benchmark)
-adapt_encoder = as_flow("adapt-encoder", adapt.adapt_encoder)
-adapt_tenants = as_flow("adapt-tenants", adapting.adapt_tenants)
-nightly_adapt = as_flow("nightly-adapt", nightly.nightly_adapt)
-compare_adapters = as_flow("compare-adapters", comparing.compare_adapters)
-train_towers = as_flow("train-towers", towers.train_towers)
-run_laws = as_flow("run-laws", scaling.run_laws)
-measure_entropy = as_flow("measure-entropy", measuring.measure_entropy)
-generate_queries = as_flow("generate-queries", generating.generate_queries)
-build_index = as_flow("build-index", indexing.build_index)
-update_index = as_flow("update-index", indexing.update_index)
+build_benchmark = as_flow(build_benchmark_job.JOB)
+mine_logs = as_flow(mine_logs_job.JOB)
+audit_retrievers = as_flow(audit_retrievers_job.JOB)
+evaluate_systems = as_flow(evaluate_systems_job.JOB)
+validate_benchmark = as_flow(validate_benchmark_job.JOB)
+adapt_encoder = as_flow(adapt_encoder_job.JOB)
+adapt_tenants = as_flow(adapt_tenants_job.JOB)
+nightly_adapt = as_flow(nightly_adapt_job.JOB)
+compare_adapters = as_flow(compare_adapters_job.JOB)
+train_towers = as_flow(train_towers_job.JOB)
+run_laws = as_flow(run_laws_job.JOB)
+measure_entropy = as_flow(measure_entropy_job.JOB)
+generate_queries = as_flow(generate_queries_job.JOB)
+build_index = as_flow(build_index_job.JOB)
+update_index = as_flow(build_index_job.UPDATE_JOB)

@@ -1,4 +1,4 @@
-"""Who is told how a flow goes on: the terminal, or a worker's log."""
+"""Reporters of a flow's progress."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ _LOG = logging.getLogger("darklode")
 
 
 class Reporter(Protocol):
-    """Follows the stages of a flow."""
+    """Receives the progress of a flow's stages."""
 
     def start(self, stage: str, reason: str) -> None:
-        """A stage begins, for this reason."""
+        """A stage starts, for this reason."""
 
     def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
-        """So much of it is done; the note says what is going on."""
+        """`done` of `total` units are done; `note` describes the current work."""
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
-        """It is complete; not redone means that an earlier result stands."""
+        """A stage is complete; not redone: it was up to date."""
 
     def table(self, title: str, rows: pa.Table) -> None:
-        """Something to look at besides."""
+        """Show a table."""
 
     def say(self, sentence: str) -> None:
-        """Something to know besides."""
+        """Show a sentence."""
 
     def end(self) -> None:
-        """Nothing more comes, however the flow ended."""
+        """The flow has ended, successfully or not."""
 
 
 class SilentReporter:
-    """Tells nobody."""
+    """Discards everything."""
 
     def start(self, stage: str, reason: str) -> None:
-        """Say nothing."""
+        pass
 
     def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
-        """Say nothing."""
+        pass
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
-        """Say nothing."""
+        pass
 
     def table(self, title: str, rows: pa.Table) -> None:
-        """Say nothing."""
+        pass
 
     def say(self, sentence: str) -> None:
-        """Say nothing."""
+        pass
 
     def end(self) -> None:
-        """There is nothing to end."""
+        pass
 
 
 class OnceReporter:
-    """Passes on what is new: a stage that stands, a sentence or a table is not reported again."""
+    """Forwards each up-to-date stage, sentence and table only once."""
 
     def __init__(self, to: Reporter) -> None:
         self._to = to
@@ -104,7 +104,7 @@ def reporter() -> Reporter:
 
 
 class _Warnings(logging.Handler):
-    """Says what parts of the pipeline warn of, such as a server that is down."""
+    """Forwards warnings of the pipeline to a reporter."""
 
     def __init__(self, to: Reporter) -> None:
         super().__init__(logging.WARNING)
@@ -116,7 +116,7 @@ class _Warnings(logging.Handler):
 
 @contextmanager
 def reporting(to: Reporter) -> Iterator[None]:
-    """Let flows that run inside the block report to `to`, what the pipeline warns of included."""
+    """Send progress of flows inside the block to `to`, with warnings of the pipeline."""
     token, warnings = _current.set(to), _Warnings(to)
     _LOG.addHandler(warnings)
     try:
@@ -127,31 +127,31 @@ def reporting(to: Reporter) -> Iterator[None]:
         _current.reset(token)
 
 
-CALLED = {
+UNITS = {
     "adapter_verdict": "verdict",
-    "audit_overlap": "overlaps of two retrievers",
-    "audit_retrievers": "figures of retrievers",
-    "calibration": "comparisons with people",
-    "click_model": "values of places",
-    "click_prior": "spreads of clicks",
-    "day_figures": "figures of days",
-    "day_marks": "marks of days",
-    "evaluation": "figures of systems",
-    "evaluation_pairs": "comparisons of systems",
-    "funnel": "steps and reasons",
+    "audit_overlap": "overlaps of retriever pairs",
+    "audit_retrievers": "retriever metrics",
+    "calibration": "comparisons with human labels",
+    "click_model": "position propensities",
+    "click_prior": "click distributions",
+    "day_figures": "daily statistics",
+    "day_marks": "day fingerprints",
+    "evaluation": "system metrics",
+    "evaluation_pairs": "system comparisons",
+    "funnel": "funnel rows",
     "human_labels": "human labels",
-    "online": "shares of searches",
-    "online_pairs": "comparisons of arms",
-    "reliability": "bins of probabilities",
+    "online": "online metrics",
+    "online_pairs": "variant comparisons",
+    "reliability": "reliability bins",
 }
-"""Rows of tables whose stages drop nothing and so say no unit, in words."""
+"""Unit of a table's rows, for stages without a funnel."""
 
 
 def summary(manifest: Manifest) -> str:
-    """What went in and came out of a stage, in one line."""
+    """Input and output counts of a stage, in one line."""
     if not manifest.funnel:
         counts = {name: sum(part.rows for part in parts) for name, parts in manifest.outputs.items()}
-        labels = {name: CALLED.get(name, f"rows of {name.replace('_', ' ')}") for name in counts}
+        labels = {name: UNITS.get(name, f"rows of {name.replace('_', ' ')}") for name in counts}
         return ", ".join(f"{rows:,} {labels[name]}" for name, rows in counts.items() if rows) or "nothing to do"
     first, last = manifest.funnel[0], manifest.funnel[-1]
     return f"{first.rows_in:,} {first.unit_in} → {last.rows_out:,} {last.unit_out}".replace("_", " ")

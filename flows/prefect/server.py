@@ -1,8 +1,8 @@
-"""A Prefect server for the length of one command, where none is configured.
+"""A Prefect server for the length of one command, if none is configured.
 
-Prefect can start such a server itself, but that one lives on when its parent is killed. This one watches its parent,
-and it starts while the rest of Darklode is still being imported. Its socket is opened here and handed over, so that
-nobody else can take the port; that it answers it says through a pipe, which nobody else holds.
+Prefect's own temporary server survives if its parent is killed. This one watches its parent, and starts while the rest
+of Darklode is imported. Its socket is opened here and passed on, so that no other process can take the port; it reports
+through a pipe when it is ready.
 """
 
 import os
@@ -27,22 +27,22 @@ LOG_LINES = 5
 
 QUIET = {
     "DO_NOT_TRACK": "1",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the command says itself what went wrong, once
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the command reports errors itself
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
 }
-SPARE = {
+DISABLED = {
     "PREFECT_UI_ENABLED": "0",
-    "PREFECT_API_BLOCKS_REGISTER_ON_START": "0",  # a second of every start, for types of blocks that we have none of
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "0",  # takes a second, for block types that are not used
 }
-"""What the server of one command does without."""
+"""Disabled in the server of one command."""
 
 
 class Server(Protocol):
     """A Prefect server that flows run against.
 
     Attributes:
-        is_persistent: it is there when the command has ended.
+        is_persistent: it still runs when the command has ended.
     """
 
     @property
@@ -52,13 +52,13 @@ class Server(Protocol):
         """Wait until it answers.
 
         Raises:
-            MissingPart: it does not.
+            MissingPart: it does not answer.
         """
 
 
 @contextmanager
 def prefect_server() -> Iterator[Server]:
-    """Point Prefect at the configured server, or at one of our own that ends with the block or with the process."""
+    """Point Prefect to the configured server, or to a temporary one that ends with the block or the process."""
     if configured := configured_server():
         yield configured
         return
@@ -67,7 +67,7 @@ def prefect_server() -> Iterator[Server]:
 
 
 def configured_server() -> "ConfiguredServer | None":
-    """The user's own server; None: none is configured. Prefect is told to be quiet, before it is imported."""
+    """The configured server, if any. Also sets Prefect's logging to quiet, before Prefect is imported."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     from prefect.settings import PREFECT_API_URL
@@ -78,33 +78,31 @@ def configured_server() -> "ConfiguredServer | None":
 
 @dataclass(frozen=True)
 class ConfiguredServer:
-    """The user's own server."""
+    """The user's server."""
 
     url: str
     is_persistent: bool = True
 
     def wait(self, seconds: float = 30) -> None:
-        """See `Server`: it is there, or it is not."""
+        """Fail at once if it does not answer."""
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=seconds):  # noqa: S310 (the user's own server)
+            with urllib.request.urlopen(f"{self.url}/health", timeout=seconds):  # noqa: S310 (the user's server)
                 return
-        except urllib.error.HTTPError:  # it answers; what it refuses, Prefect explains
+        except urllib.error.HTTPError:  # it answers; Prefect explains what it rejects
             return
-        except (OSError, ValueError) as error:  # ValueError: it is no address
-            message = (
-                "PREFECT_API_URL does not answer; start that server, or unset it for one that lives with the command"
-            )
-            raise MissingPart(f"{message} ({error.__class__.__name__})") from error
+        except (OSError, ValueError) as error:  # ValueError: invalid address
+            message = "start that server, or unset PREFECT_API_URL to use a temporary one"
+            raise MissingPart(f"PREFECT_API_URL does not answer ({error.__class__.__name__}); {message}") from error
 
 
 ANSWER_SECONDS = 2.0
 
 
 def check_configured() -> list[str]:
-    """See that the server that the environment names answers; without one there is nothing to find.
+    """Check that a server in the environment answers.
 
     Raises:
-        MissingPart: it does not.
+        MissingPart: it does not answer.
     """
     url = os.environ.get("PREFECT_API_URL")
     if url:
@@ -117,27 +115,27 @@ COMMAND = (sys.executable, "-m", "darklode.flows.prefect.server")
 
 @contextmanager
 def own_server(command: Sequence[str] = COMMAND) -> Iterator["OwnServer"]:
-    """Start a server, point Prefect at it, and end it with the block.
+    """Start a server, point Prefect to it, and end it with the block.
 
     Args:
-        command: takes the file descriptors of the listening socket and of the pipe, and the parent's process id.
+        command: takes the file descriptors of the listening socket and the pipe, and the parent's process id.
     """
     from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
 
-    ready, tell = os.pipe()
-    with os.fdopen(ready, "rb") as pipe, tempfile.TemporaryFile() as log, socket.socket() as listening:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as pipe, tempfile.TemporaryFile() as log, socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/api"
         process = subprocess.Popen(  # noqa: S603 (our own module)
-            [*command, str(listening.fileno()), str(tell), str(os.getpid())],
+            [*command, str(listening.fileno()), str(write_end), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            pass_fds=(listening.fileno(), tell),
+            pass_fds=(listening.fileno(), write_end),
             start_new_session=True,
         )
-        os.close(tell)
+        os.close(write_end)
         listening.close()
         try:
             with temporary_settings({PREFECT_API_URL: url, PREFECT_LOGGING_TO_API_ENABLED: False}):
@@ -149,11 +147,11 @@ def own_server(command: Sequence[str] = COMMAND) -> Iterator["OwnServer"]:
 
 @dataclass(frozen=True)
 class OwnServer:
-    """A server of this command.
+    """The temporary server of this command.
 
     Attributes:
-        pipe: it writes a line to it when it answers, and closes it when it dies.
-        log: what it says.
+        pipe: receives a line when it is ready, and is closed when it ends.
+        log: its output.
     """
 
     process: subprocess.Popen[bytes]
@@ -173,37 +171,37 @@ class OwnServer:
         self.log.seek(0)
         log_lines = self.log.read().decode(errors="replace").split("\n")
         last = "\n  ".join([line for line in log_lines if line.strip()][-LOG_LINES:] or ["(nothing)"])
-        advice = "name a folder that can be written (PREFECT_HOME), or a server of yours (PREFECT_API_URL)"
-        return MissingPart(f"the Prefect server that this command started {how}; {advice}. Its last words:\n  {last}")
+        advice = "set PREFECT_HOME to a writable folder, or PREFECT_API_URL to a server of yours"
+        return MissingPart(f"the temporary Prefect server {how}; {advice}. End of its log:\n  {last}")
 
 
-def _end_with(parent: int) -> None:
+def _exit_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(0)
 
 
-def serve(listening: int, tell: int, parent: int) -> None:
-    """Serve Prefect's API on a listening socket until the parent process is gone; say so when it answers.
+def serve(listening: int, ready: int, parent: int) -> None:
+    """Serve Prefect's API until the parent process ends.
 
     Args:
-        listening: the socket's file descriptor.
-        tell: that of the pipe to say it through.
+        listening: file descriptor of the listening socket.
+        ready: file descriptor of the pipe that receives a line when the server is ready.
         parent: process id.
     """
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    os.environ.update(SPARE)
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+    os.environ.update(DISABLED)
     import uvicorn
     from prefect.server.api.server import create_app
 
-    class Telling(uvicorn.Server):
+    class ReportingServer(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                os.write(tell, b"ready\n")
+                os.write(ready, b"ready\n")
 
     config = uvicorn.Config(create_app(ephemeral=True), log_level="error", lifespan="on", access_log=False)
-    Telling(config).run(sockets=[socket.socket(fileno=listening)])
+    ReportingServer(config).run(sockets=[socket.socket(fileno=listening)])
 
 
 if __name__ == "__main__":

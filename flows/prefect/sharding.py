@@ -1,4 +1,4 @@
-"""Where shards are worked on: in the flow's process, or on a Ray cluster through Prefect's Ray task runner."""
+"""Running shards of a stage: in the flow's process, or on a Ray cluster through Prefect's Ray task runner."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ANSWER_SECONDS = 10.0
 
 @contextmanager
 def spread_over(settings: RunnerSettings, run: Run) -> Iterator[Spread]:
-    """Where the flow that calls this has its shards worked on, for the length of a block.
+    """A function that runs shards of the calling flow, for the length of the block.
 
-    The cluster is entered with the first shard: a flow whose stages stand needs none.
+    The cluster is connected with the first shard, since a flow that is up to date needs none.
 
     Raises:
-        MissingPart: the Ray packages are not installed, or there is no such cluster.
+        MissingPart: the Ray packages are not installed, or the cluster does not answer.
     """
     if settings.kind == "local":
         yield here
@@ -43,16 +43,16 @@ def spread_over(settings: RunnerSettings, run: Run) -> Iterator[Spread]:
 
 
 class OnRay:
-    """Work as tasks of the current flow on Ray; results wait below the run's root.
+    """Runs shards as tasks of the current flow on Ray; results are written below the run's root.
 
-    Ray starts a task that lost its machine again elsewhere, by its own count of retries. A result that is written
-    outlives the machine that wrote it, the cluster and this process.
+    Ray retries a task whose machine is lost on another one. A written result survives the machine that wrote it, the
+    cluster and this process.
     """
 
     def __init__(self, enter: Callable[[], TaskRunner[Any]], settings: RunnerSettings, root: str) -> None:
         self._enter, self._root = enter, root
         self._resources = {"num_cpus": settings.cpus_per_task, "num_gpus": settings.gpus_per_task}
-        # Prefect sends the context along. The flow's is plain data; that of the stage's task holds its open output.
+        # Prefect pickles the context: the flow's is plain data, the stage's contains its open output.
         self._flow = contextvars.copy_context()
 
     @cached_property
@@ -61,17 +61,17 @@ class OnRay:
 
     @property
     def places(self) -> int:
-        _ = self._runner  # only who is let in is told
-        has = import_module("ray").cluster_resources()
+        _ = self._runner  # resources are known only once connected
+        resources = import_module("ray").cluster_resources()
         cpus, gpus = self._resources["num_cpus"], self._resources["num_gpus"]
-        fit = int(has.get("CPU", 0) / cpus)
-        return min(fit, int(has.get("GPU", 0) / gpus)) if gpus else fit
+        fit = int(resources.get("CPU", 0) / cpus)
+        return min(fit, int(resources.get("GPU", 0) / gpus)) if gpus else fit
 
     def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
-        """See `Spread`.
+        """Run the shards; results come in their order.
 
         Raises:
-            MissingPart: Ray gave a shard up.
+            MissingPart: Ray failed to run a shard.
         """
         futures = [self._flow.copy().run(self._submit, work, shard) for shard in shards]
         for shard, future in zip(shards, futures, strict=True):
@@ -81,13 +81,13 @@ class OnRay:
         from prefect import task
         from prefect.cache_policies import NO_CACHE
 
-        of_shard = task(name="shard", task_run_name=shard.name, cache_policy=NO_CACHE, persist_result=False)
+        shard_task = task(name="shard", task_run_name=shard.name, cache_policy=NO_CACHE, persist_result=False)
         with import_module("prefect_ray.context").remote_options(**self._resources):
-            return self._runner.submit(of_shard(run_shard), {"work": work, "shard": shard, "root": self._root})
+            return self._runner.submit(shard_task(run_shard), {"work": work, "shard": shard, "root": self._root})
 
 
 def run_shard(work: Callable[[T], Pieces], shard: T, root: str) -> int:
-    """Work on a shard wherever this runs, and leave its result below the root; returns the number of pieces."""
+    """Run a shard on a worker, and write its result below the root; returns the number of pieces."""
     return save_shard_result(Run(root).store, shard.folder, work(shard))
 
 
@@ -96,22 +96,22 @@ def _count(shard: Shard, future: Any) -> int:
         return int(future.result())
     except import_module("ray").exceptions.RayError as error:
         raise MissingPart(
-            f"Ray gave up on {shard.name} ({error.__class__.__name__}): look at the cluster's machines and their "
-            "memory; the same command goes on from here"
+            f"Ray could not finish {shard.name} ({error.__class__.__name__}); check the cluster's machines and their "
+            "memory, then run the same command again to resume"
         ) from error
 
 
 def check_runner(settings: RunnerSettings) -> list[str]:
-    """See that packages and cluster are there; nothing is imported.
+    """Check for packages and cluster without importing Ray.
 
     Raises:
-        MissingPart: one of them is not.
+        MissingPart: a package is not installed, or the cluster does not answer.
     """
     if settings.kind == "ray":
         if not all(map(find_spec, ("ray", "prefect_ray"))):
-            raise MissingPart('runner.kind ray needs more packages: pip install "darklode[ray]"')
+            raise MissingPart('runner.kind ray needs packages that are not installed: pip install "darklode[ray]"')
         if settings.address:
-            _check(settings.address)
+            _check_address(settings.address)
     return []
 
 
@@ -121,7 +121,7 @@ def _connect_runner(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
     try:
         runner = _enter_runner(settings, ray, prefect_ray)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
-        raise MissingPart(f"{_cluster(settings)} lets nobody in: {error}; see docs/guides/cluster.md") from error
+        raise MissingPart(f"cannot connect to {_cluster(settings)}: {error}; see docs/guides/cluster.md") from error
     try:
         yield runner
     finally:
@@ -130,15 +130,15 @@ def _connect_runner(settings: RunnerSettings) -> Iterator[TaskRunner[Any]]:
 
 
 def _enter_runner(settings: RunnerSettings, ray: Any, prefect_ray: Any) -> TaskRunner[Any]:
-    """A connected runner. A busy head may fail to start a client's server once, hence a second try."""
+    """A connected runner; tried twice, since a busy head node may fail to start a client's server."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    for last in (False, True):
+    for is_last in (False, True):
         runner: TaskRunner[Any] = prefect_ray.RayTaskRunner(settings.address, dict(quiet))
         try:
             return runner.__enter__()
         except ConnectionError:
             ray.shutdown()
-            if last:
+            if is_last:
                 raise
     raise AssertionError
 
@@ -147,8 +147,8 @@ def _cluster(settings: RunnerSettings) -> str:
     return f"the Ray cluster at {settings.address}" if settings.address else "Ray on this machine"
 
 
-def _check(address: str) -> None:
-    """Ray itself waits a minute or more for a cluster that is not there."""
+def _check_address(address: str) -> None:
+    """Check a cluster's port; Ray itself would wait a minute or more for a missing cluster."""
     parts = urlsplit(address if "://" in address else f"ray://{address}")
     try:
         with socket.create_connection((parts.hostname or "", parts.port or 0), ANSWER_SECONDS):

@@ -1,11 +1,11 @@
-"""Flow runs whose process is gone: Prefect would show them and their tasks as running, so they are ended here.
+"""Flow runs whose process was killed: Prefect would show them and their tasks as running for ever.
 
-While a flow runs, its process holds a lock on a file below PREFECT_HOME that is named after the flow run. Whatever ends
-the process releases the lock, so whoever can take it knows that nobody runs that flow any more. The next flow on the
-machine looks for such files. A deployment's run has a guard besides: a small process that waits for the lock, so that
+While a flow runs, its process holds a lock on a file below PREFECT_HOME that is named after the flow run. Any end of
+the process releases the lock, so a process that can take it knows that the flow run is dead. The next flow on the
+machine checks all such files. A deployment's run also has a guard: a small process that waits for the lock, so that
 queued runs need not wait until Prefect's lease on the concurrency slot expires.
 
-A run of a deployment is started again after it was marked as crashed, at most `MAX_STARTS` times in all.
+A deployment's run that was marked as crashed is started again, at most `MAX_STARTS` times in total.
 """
 
 import fcntl
@@ -37,17 +37,17 @@ from prefect.states import AwaitingRetry, Cancelled, Crashed, Pending
 
 from darklode.pipeline.base.artifacts import key_of
 
-MESSAGE = "its process ended without a word, as a killed one does; the same command goes on from there"
+MESSAGE = "The process was killed. Run the same command again to resume."
 ENDING = ".running"
 LOCK = "ending.lock"
 MAX_STARTS = 3
-"""A run that takes its machine down each time is not started for ever."""
+"""Limits restarts of a run that crashes its machine each time."""
 
 REPORT_SECONDS = 5.0
-"""A worker that is alive reports within this time that a flow's process was killed."""
+"""Within this time a live worker itself reports that a flow's process was killed."""
 
 LEASE_SECONDS = 60.0
-"""The shortest that Prefect grants."""
+"""Prefect's minimum."""
 
 _OCCUPYING = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 """States in which a run holds a slot of its deployment's concurrency limit."""
@@ -65,20 +65,20 @@ if os.path.exists(path):
     time.sleep(float(seconds))
     os.execv(command[0], command)
 """
-"""Waits for a lock; if its file is still there then, the holder was killed. Imports little, as it lasts long."""
+"""Waits for the lock; if its file still exists then, the holder was killed. Imports little, since it runs long."""
 
 
 @contextmanager
-def watch_run(lasting: bool) -> Iterator[None]:
-    """Hold the lock of the current flow run; first, end the runs that nobody holds one of.
+def watch_run(is_persistent: bool) -> Iterator[None]:
+    """Hold the lock of the current flow run; first, mark dead runs as crashed.
 
     Args:
-        lasting: the server is a configured one; those that a command brings along share one database.
+        is_persistent: the server is configured; servers that commands start share one database.
     """
-    server = str(PREFECT_API_URL.value()) if lasting else "own"
+    server = str(PREFECT_API_URL.value()) if is_persistent else "own"
     folder = Path(PREFECT_HOME.value()) / "darklode" / key_of(server)
     folder.mkdir(parents=True, exist_ok=True)
-    end_dead(folder)
+    mark_crashed(folder)
     path = folder / f"{flow_run.id}{ENDING}"
     with _hold_lock(path), guard_run(path) if deployment.id else nullcontext():
         yield
@@ -86,11 +86,11 @@ def watch_run(lasting: bool) -> Iterator[None]:
 
 @contextmanager
 def _hold_lock(path: Path) -> Iterator[None]:
-    made = path.with_suffix(".new")  # it has its name when it is locked: no other process takes it for a dead one
-    file = os.open(made, os.O_CREAT | os.O_RDWR, 0o600)
+    temporary = path.with_suffix(".new")  # renamed once locked, so no process takes it for a dead run's
+    file = os.open(temporary, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
-        made.rename(path)
+        temporary.rename(path)
         yield
     finally:
         path.unlink(missing_ok=True)
@@ -99,9 +99,9 @@ def _hold_lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def guard_run(path: Path) -> Iterator[None]:
-    """Have a process of its own call `end_dead` if this process is killed."""
-    ends = [sys.executable, "-m", "darklode.flows.prefect.stale_flow_runs", str(path.parent)]
-    command = [sys.executable, "-I", "-S", "-c", _GUARD, str(path), str(REPORT_SECONDS), *ends]
+    """Start a process that calls `mark_crashed` if this process is killed."""
+    cleanup = [sys.executable, "-m", "darklode.flows.prefect.stale_flow_runs", str(path.parent)]
+    command = [sys.executable, "-I", "-S", "-c", _GUARD, str(path), str(REPORT_SECONDS), *cleanup]
     guard = subprocess.Popen(  # noqa: S603 (our own program)
         command,
         stdin=subprocess.DEVNULL,
@@ -116,21 +116,21 @@ def guard_run(path: Path) -> Iterator[None]:
         guard.wait()
 
 
-def end_dead(folder: Path) -> None:
-    """Mark the flow runs as crashed whose files nobody holds, with their tasks; one process at a time, each run once.
+def mark_crashed(folder: Path) -> None:
+    """Mark flow runs as crashed whose lock nobody holds, with their tasks; one process at a time, each run once.
 
-    What the server does not take waits for the next time.
+    What the server rejects is tried again the next time.
     """
     with (folder / LOCK).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for path in sorted(folder.glob(f"*{ENDING}")):
-            if _free(path):
+            if _is_unlocked(path):
                 with suppress(HTTPError, PrefectException):
                     _crash(UUID(path.stem))
                     path.unlink(missing_ok=True)
 
 
-def _free(path: Path) -> bool:
+def _is_unlocked(path: Path) -> bool:
     try:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -147,8 +147,8 @@ def _free(path: Path) -> bool:
 def _crash(flow_run_id: UUID) -> None:
     with get_client(sync_client=True) as client, suppress(ObjectNotFound):
         dead = client.read_flow_run(flow_run_id)
-        its = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
-        for task_run in client.read_task_runs(flow_run_filter=its):  # before the run may start again, with new ones
+        run_filter = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
+        for task_run in client.read_task_runs(flow_run_filter=run_filter):  # first: a restarted run has new task runs
             if task_run.state and not task_run.state.is_final():
                 client.set_task_run_state(task_run.id, Crashed(message=MESSAGE), force=True)
         if dead.state and not dead.state.is_final():
@@ -157,15 +157,15 @@ def _crash(flow_run_id: UUID) -> None:
             ended: State[Any] = Cancelled(message=MESSAGE) if cancelled else Crashed(message=MESSAGE)
             client.set_flow_run_state(flow_run_id, ended, force=True)
             if dead.deployment_id and not cancelled and dead.run_count < MAX_STARTS:
-                again: State[Any] = AwaitingRetry(message="its process was killed; it goes on where it stopped")
+                again: State[Any] = AwaitingRetry(message="The process was killed; the run resumes.")
                 client.set_flow_run_state(flow_run_id, again, force=True)
 
 
 def _keep_slots_of_others(client: SyncPrefectClient, dead: FlowRun) -> None:
-    """Make sure that ending a run frees its own concurrency slot and no other.
+    """Ensure that ending a run frees only its own concurrency slot.
 
-    Prefect frees a slot whenever a run ends. If the run's lease has expired, its slot is free already and may be held
-    by another run by now. Such a run gets a lease on nothing, which is what its end then releases.
+    Prefect frees a slot whenever a run ends. If the run's lease has expired, its slot is already free and may be held
+    by another run. Such a run gets a lease on a limit that does not exist, and its end releases that.
     """
     if dead.deployment_id is None or dead.state is None:
         return
@@ -175,7 +175,7 @@ def _keep_slots_of_others(client: SyncPrefectClient, dead: FlowRun) -> None:
     granted = client.increment_concurrency_slots_with_lease(
         names=[f"none-{dead.id}"], slots=1, mode="concurrency", lease_duration=LEASE_SECONDS
     )
-    holding: State[Any] = Pending()  # which frees no slot and, unlike Running, counts as no start
+    holding: State[Any] = Pending()  # frees no slot and, unlike Running, is not counted as a start
     holding.state_details.deployment_concurrency_lease_id = UUID(granted.json()["lease_id"])
     client.set_flow_run_state(dead.id, holding, force=True)
 
@@ -191,9 +191,9 @@ def _renew_lease(client: SyncPrefectClient, lease_id: UUID) -> bool:
 
 
 def _holds_slot(client: SyncPrefectClient, flow_run_id: UUID, deployment_id: UUID) -> bool:
-    """Whether a run whose lease is unknown still holds a slot, as after a restart of a server that keeps no leases.
+    """Whether a run without a known lease still holds a slot, as after a restart of a server that stores no leases.
 
-    Others that end or start meanwhile must not make it look so: they are counted before and after.
+    Other runs are counted before and after, since they may start or end meanwhile.
     """
     before = _n_others(client, flow_run_id, deployment_id)
     limit = client.read_deployment(deployment_id).global_concurrency_limit
@@ -211,4 +211,4 @@ def _n_others(client: SyncPrefectClient, flow_run_id: UUID, deployment_id: UUID)
 
 
 if __name__ == "__main__":
-    end_dead(Path(sys.argv[1]))
+    mark_crashed(Path(sys.argv[1]))

@@ -58,9 +58,13 @@ SECTIONS = (
 )
 
 
-def filled_sections(source: ReportSource) -> Iterator[tuple[FigureSection, list[FilledFigure]]]:
-    """The sections that have a figure for this run, with their figures."""
+def filled_sections(
+    source: ReportSource, keys: Sequence[str] | None = None
+) -> Iterator[tuple[FigureSection, list[FilledFigure]]]:
+    """The sections that have a figure for this run, with their figures; only those with the given keys, if any."""
     for section in SECTIONS:
+        if keys is not None and section.key not in keys:
+            continue
         figures = list(fill_figures(section.figures, source))
         if figures:
             yield section, figures

@@ -1,6 +1,5 @@
 """What a report is made from: a run as it stands, which of its stages are complete, and the thresholds of its judge."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,8 +10,12 @@ from darklode.pipeline.base.artifacts import Manifest, Run, Tables
 from darklode.pipeline.base.card import name_of
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.funnel import in_data_order
+from darklode.schemas.run_inputs import INPUTS
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
+
+TRAINED = {"adapter", "tenant-adapters", "comparison", "towers"}
+"""Kinds of folders with an encoder trained on runs."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,12 @@ def open_source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Ite
     """
     manifests = run.manifests()
     written_tables = frozenset(table for manifest in manifests.values() for table in manifest.outputs)
-    noted = json.loads(run.store.read("inputs.json") or b"{}")
-    mined = "impressions" in written_tables or "logs" in noted
-    adapted = f"adapted from {noted['encoder']} by {settings.adapt.method}" if "adapted" in noted else ""
+    inputs = run.store.read_object(INPUTS)
+    kind, encoder = inputs.get("kind"), inputs.get("encoder")
+    mined = "impressions" in written_tables or kind == "mined"
+    adapted = f"adapted from {encoder} by {settings.adapt.method}" if kind in TRAINED else ""
     if "distillation_trials" in written_tables:
-        adapted = f"distilled from {noted['encoder']}"
+        adapted = f"distilled from {encoder}"
     units = {
         name: sum(not file_name.endswith(".state") for file_name in run.store.sizes(f"progress/{name}"))
         for name in run.store.folders("progress")
@@ -75,8 +79,8 @@ def open_source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Ite
             manifests,
             mined,
             adapted,
-            "laws" in noted,
-            "generated" in noted,
+            kind == "laws",
+            kind == "generated",
             {name: count for name, count in units.items() if count and name not in manifests},
             stages,
         )

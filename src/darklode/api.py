@@ -1,6 +1,6 @@
-"""Runs from Python: what the command line does, under the same names.
+"""Python API: the functions have the names of the commands.
 
-Nothing here keeps a state: a `RunView` reads its folder whenever it is asked, so it sees what a later build wrote.
+A `RunView` has no state: it reads its folder on each access, so it sees what a later build wrote.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ Location = str | Path
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows of a table, or of an answer in SQL. Whatever takes Arrow takes them: DuckDB, Polars, `pa.table(rows)`."""
+    """Rows of a table or of an SQL result; DuckDB, Polars and `pa.table(rows)` accept them as Arrow."""
 
     arrow: pa.Table
 
@@ -42,11 +42,11 @@ class TableRows:
 
     @property
     def columns(self) -> list[str]:
-        """The columns' names, in order."""
+        """Column names, in order."""
         return list(self.arrow.column_names)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The rows as a pandas frame.
+        """The rows as a pandas DataFrame.
 
         Raises:
             MissingPart: pandas is not installed.
@@ -57,7 +57,7 @@ class TableRows:
             raise MissingPart("to_pandas needs pandas: pip install pandas") from error
 
     def to_polars(self) -> "pl.DataFrame":
-        """The rows as a Polars frame.
+        """The rows as a Polars DataFrame.
 
         Raises:
             MissingPart: Polars is not installed.
@@ -74,10 +74,10 @@ class TableRows:
 
 
 class RunView:
-    """A run's folder or `s3://` prefix, to look at. Nothing is written.
+    """A read-only view of a run.
 
     Args:
-        url: where it lives.
+        url: the run's folder or `s3://` prefix.
 
     Raises:
         ArtifactError: no stage is complete there.
@@ -91,16 +91,16 @@ class RunView:
 
     @property
     def url(self) -> str:
-        """Where it lives."""
+        """The run's folder or prefix."""
         return self._run.store.url
 
     @property
     def tables(self) -> list[str]:
-        """Names of the tables that complete stages have written (docs/reference/tables.md has their fields)."""
+        """Names of the tables of complete stages; docs/reference/tables.md lists their columns."""
         return sorted(self._run.parts())
 
     def table(self, name: str) -> TableRows:
-        """A whole table, in the order written.
+        """A table, in the order written.
 
         Raises:
             ArtifactError: no complete stage has written it.
@@ -108,7 +108,7 @@ class RunView:
         return TableRows(self._run.tables(name).read(name))
 
     def sql(self, select: str) -> TableRows:
-        """Answer one SELECT of DuckDB's SQL; every table of the run is a view, and nothing else can be read.
+        """The result of one SELECT in DuckDB's SQL; every table of the run is a view, and nothing else is readable.
 
         Raises:
             InputError: DuckDB cannot run it, or it is not one SELECT.
@@ -119,11 +119,11 @@ class RunView:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
+        """The run's settings."""
         return recorded_settings(self._read("settings.yaml"))
 
     def status(self) -> TableRows:
-        """A row per stage: whether it stands or why the next run would redo it, what it made, and its seconds."""
+        """A row per stage: up to date or why it would be redone, its result, and its seconds."""
         from darklode.flows.commands.status import COLUMNS, stage_rows
 
         schema = [(name, pa.float64() if number else pa.string()) for name, number in COLUMNS.items()]
@@ -139,7 +139,7 @@ class RunView:
 
 
 def open(url: Location) -> RunView:
-    """Open a finished run, or one that has begun.
+    """Open a run, complete or not.
 
     Args:
         url: its folder, or `s3://bucket/prefix`.
@@ -161,35 +161,35 @@ def build(  # noqa: PLR0913 (the options of the command)
     keep_all_queries: bool = False,
     human: Location | None = None,
 ) -> RunView:
-    """Build a judged benchmark and triplets, as `darklode build` does; run again, it does only what changed.
+    """Build a judged benchmark and triplets, as `darklode build` does; a second call redoes only what changed.
 
     Args:
-        docs: documents: a folder or file that `darklode build --docs` takes; None: `paths.docs` of `config`.
-        queries: the query log, likewise.
-        out: the run's folder or `s3://` prefix, likewise.
-        preset: where the settings start from.
-        config: a YAML file with settings and paths.
-        settings: what differs from both, as `{"pool.depth": 100}` or `{"pool": {"depth": 100}}`.
-        keep_all_queries: let every query through cleaning.
-        human: CSV of human labels to hold the judge against.
+        docs: folder or file of documents, as `--docs` takes; None: `paths.docs` of `config`.
+        queries: query log; None: `paths.queries` of `config`.
+        out: the run's folder or `s3://` prefix; None: `paths.out` of `config`.
+        preset: base of the settings.
+        config: YAML file with settings and paths.
+        settings: overrides of both, as `{"pool.depth": 100}` or `{"pool": {"depth": 100}}`.
+        keep_all_queries: keep every query in cleaning.
+        human: CSV file of human labels to calibrate the judge.
 
     Raises:
-        DarklodeError: what the command line would print; the class says what kind of error it is.
+        DarklodeError: as the command line would print it; subclasses tell kinds of errors apart.
     """
-    config_file = read_project(_path(config), preset)
+    project = read_project(_path(config), preset)
     changes = {"clean.keep_all": True} if keep_all_queries else {}
-    chosen = _settings(config_file.preset, config, settings, changes | ({"judge.human": str(human)} if human else {}))
-    documents, log, to = (
-        _resolve_path(config_file, "docs", docs),
-        _resolve_path(config_file, "queries", queries),
-        _resolve_path(config_file, "out", out),
+    resolved = _settings(project.preset, config, settings, changes | ({"judge.human": str(human)} if human else {}))
+    documents, log, target = (
+        _resolve_path(project, "docs", docs),
+        _resolve_path(project, "queries", queries),
+        _resolve_path(project, "out", out),
     )
     from darklode.flows import preflight
     from darklode.flows.jobs.build_benchmark import build_benchmark
 
-    preflight.run_checks(preflight.of_build(documents, log, to, chosen)).insist()
-    launch(build_benchmark, SilentReporter(), documents, log, to, config_file.preset, chosen.model_dump(mode="json"))
-    return RunView(to)
+    preflight.run_checks(preflight.build_checks(documents, log, target, resolved)).raise_errors()
+    launch(build_benchmark, SilentReporter(), documents, log, target, project.preset, resolved.model_dump(mode="json"))
+    return RunView(target)
 
 
 def mine(  # noqa: PLR0913 (the options of the command)
@@ -208,47 +208,47 @@ def mine(  # noqa: PLR0913 (the options of the command)
     config: Location | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunView:
-    """Mine search logs into triplets, as `darklode mine` does; run again, it reads only what is new.
+    """Mine search logs into triplets, as `darklode mine` does; a second call reads only new days.
 
     Args:
-        logs: search logs: what `darklode mine --logs` takes; None: `paths.logs` of `config`.
-        docs: documents, likewise.
+        logs: search logs, as `--logs` takes; None: `paths.logs` of `config`.
+        docs: documents; None: `paths.docs` of `config`.
         out: the run's folder or `s3://` prefix; None: `paths.mined` of `config`.
-        first: first day to read (`--from`); None: all that the log holds. Days read before stay.
+        first: first day to read (`--from`); None: all days. Days read before are kept.
         last: last day to read (`--to`).
-        test_from: from this day on the log is test data.
-        refresh: learn planner and click model anew.
-        accept_days: days that were held back and are right, as 2026-03-11, or TENANT:2026-03-11.
-        discard_days: days that are to be left out for good.
-        reason: why, for the record.
-        preset: where the settings start from.
-        config: a YAML file with settings and paths.
-        settings: what differs from both, as `{"click.model": "pbm"}` or nested.
+        test_from: first day of the test data.
+        refresh: fit planner and click model again.
+        accept_days: days held back to include, as 2026-03-11 or TENANT:2026-03-11.
+        discard_days: days to leave out for good.
+        reason: reason for these decisions, for the record.
+        preset: base of the settings.
+        config: YAML file with settings and paths.
+        settings: overrides of both, as `{"click.model": "pbm"}` or nested.
 
     Raises:
-        HeldBack: a day of the log waits for a decision; the run is complete without it.
-        DarklodeError: what the command line would print; the class says what kind of error it is.
+        HeldBack: a day of the log needs a decision; the run is complete without it.
+        DarklodeError: as the command line would print it; subclasses tell kinds of errors apart.
     """
-    config_file = read_project(_path(config), preset)
+    project = read_project(_path(config), preset)
     changes = {"mining.test_from": test_from.isoformat()} if test_from else {}
-    chosen = _settings(config_file.preset, config, settings, changes)
-    log, documents, to = (
-        _resolve_path(config_file, "logs", logs),
-        _resolve_path(config_file, "docs", docs),
-        _resolve_path(config_file, "mined", out),
+    resolved = _settings(project.preset, config, settings, changes)
+    log, documents, target = (
+        _resolve_path(project, "logs", logs),
+        _resolve_path(project, "docs", docs),
+        _resolve_path(project, "mined", out),
     )
     from darklode.flows import preflight
     from darklode.flows.jobs.mine_logs import mine_logs
-    from darklode.flows.jobs.night_summary import days
+    from darklode.flows.night_summary import days
 
-    preflight.run_checks(preflight.of_mine(log, documents, to, chosen, days(first, last))).insist()
-    values = chosen.model_dump(mode="json")
+    preflight.run_checks(preflight.mining_checks(log, documents, target, resolved, days(first, last))).raise_errors()
+    values = resolved.model_dump(mode="json")
     read = {"first": first, "last": last, "refresh": refresh}
     decided = {"accept_days": list(accept_days), "discard_days": list(discard_days), "reason": reason}
     launch(
-        mine_logs, SilentReporter(), log, documents, to, **read, **decided, preset=config_file.preset, settings=values
+        mine_logs, SilentReporter(), log, documents, target, **read, **decided, preset=project.preset, settings=values
     )
-    return RunView(to)
+    return RunView(target)
 
 
 def evaluate(
@@ -259,17 +259,17 @@ def evaluate(
     labels: Location | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> RunView:
-    """Measure systems on a run's test queries, as `darklode evaluate` does.
+    """Evaluate systems on a run's test queries, as `darklode evaluate` does.
 
     Args:
         out: the run's folder or `s3://` prefix.
-        systems: retrievers and encoders of the settings; none: those that made the run.
-        run_files: TREC runs of other systems.
-        labels: people's labels of pairs, for AUC.
-        settings: what differs from the run's own settings, as `{"evaluate.bootstrap": 200}` or nested.
+        systems: retrievers and encoders of the settings; empty: those of the run.
+        run_files: TREC run files of other systems.
+        labels: human labels of pairs, for AUC.
+        settings: overrides of the run's settings, as `{"evaluate.bootstrap": 200}` or nested.
 
     Raises:
-        DarklodeError: what the command line would print; the class says what kind of error it is.
+        DarklodeError: as the command line would print it; subclasses tell kinds of errors apart.
     """
     from darklode.flows import preflight
     from darklode.flows.jobs.evaluate_systems import evaluate_systems
@@ -280,7 +280,7 @@ def evaluate(
         non_empty["labels"] = str(Path(labels).resolve())
     nested = [_to_nested(key, value) for key, value in {**(settings or {}), "evaluate": non_empty}.items()]
     values = reduce(merge, nested, dict[str, Any]())
-    preflight.run_checks(preflight.of_evaluation(str(out), values)).insist()
+    preflight.run_checks(preflight.evaluation_checks(str(out), values)).raise_errors()
     launch(evaluate_systems, SilentReporter(), str(out), values)
     return RunView(out)
 
@@ -288,7 +288,7 @@ def evaluate(
 def _settings(
     preset: str, config: Location | None, overrides: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> Settings:
-    """Preset, file, what was given and what the options say, each overriding the one before it."""
+    """Settings of preset, file, overrides and options, each overriding the one before it."""
     nested = [_to_nested(key, value) for key, value in {**(overrides or {}), **options}.items()]
     return load_settings(preset, _path(config), values=reduce(merge, nested, dict[str, Any]()))
 
@@ -302,5 +302,5 @@ def _path(location: Location | None) -> Path | None:
     return None if location is None else Path(location)
 
 
-def _resolve_path(config_file: ConfigFile, name: str, value: Location | None) -> str:
-    return config_file.place(name, None if value is None else str(value))
+def _resolve_path(project: ConfigFile, name: str, value: Location | None) -> str:
+    return project.place(name, None if value is None else str(value))

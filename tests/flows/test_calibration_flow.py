@@ -11,9 +11,10 @@ import pytest
 
 from darklode.flows.config import load_settings
 from darklode.flows.jobs.build_benchmark import steps
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.report.card import card
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import Call, build_without_prefect
 from helpers.fake_chat import FakeChat
@@ -51,7 +52,7 @@ def chosen(*assignments: str) -> Settings:
 
 
 def build(out: Path, source: Path, settings: Settings) -> list[str]:
-    record(Run(str(out)), {"docs": str(source / "docs"), "queries": str(source / "queries.txt")}, settings)
+    write_run(Run(str(out)), BenchmarkInputs(docs=str(source / "docs"), queries=str(source / "queries.txt")), settings)
     return build_without_prefect(out, source / "docs", source / "queries.txt", settings)
 
 

@@ -24,7 +24,6 @@ from darklode.flows.jobs import (
     train_towers,
     validate_benchmark,
 )
-from darklode.flows.runs import RunInputs
 from darklode.pipeline.base.artifacts import Run, Step, call
 from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
 from darklode.pipeline.laws.label_plan import PlanRequest
@@ -154,9 +153,9 @@ def test_the_tables_of_stages_are_the_jobs() -> None:
     jobs = (
         [*build_benchmark.steps(".", ".", settings), FUNNEL],
         validate_benchmark.steps(Run("."), settings),
-        evaluate_systems.steps(RunInputs({}, settings), settings),
+        evaluate_systems.steps(settings),
         adapt_encoder.steps(BASE, settings),
-        compare_adapters.compared_settings(BASE, settings, [], 1),
+        compare_adapters.steps(BASE, settings, [], 1),
         train_both_towers.steps(BASE, settings),
         train_towers.steps(BASE, PAIR, [], settings),
         run_laws.steps([BASE], settings),

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from darklode.flows import cli, error_messages
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import CONTROL, DARKLODE, Call, free_port, run_inside
 from helpers.finished_run import finished_run
@@ -49,13 +50,13 @@ TELLS = {
     f"{MINE} --logs badlog": "is it --set logs.columns.timestamp=event_time?",
     f"{MINE} --logs badtimes": "unreadable timestamp",
     # where the run is to be
-    "build --docs docs --queries q.csv --out docs": "holds a.md and no run; choose a folder of its own with --out",
+    "build --docs docs --queries q.csv --out docs": "holds a.md and no run; choose a new or empty folder with --out",
     "build --docs docs --queries q.csv --out q.csv": "q.csv",
     "build --docs docs --queries q.csv --out q.csv/run": "q.csv",
     "build --docs docs --queries q.csv --out gs://bucket/run": "gs:// is not a place for a run",
     "build --docs docs --queries q.csv --out s3://user:secret@bucket/run": "must not carry keys or options; set AWS_*",
     "build --docs docs --queries q.csv --out s3://": "s3://",
-    f"{MINE} --out run": "run holds a benchmark made by `darklode build`; choose another --out",
+    f"{MINE} --out run": "run holds a benchmark (`darklode build`); choose another --out",
     # servers, models, keys
     f"{BUILD} {LLM} --set judge.base_url={NOBODY}": f"judge llm: no server answers at {NOBODY[7:]}; start it",
     f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.key_env=NO_SUCH_KEY": "set the environment variable NO_S",
@@ -124,13 +125,13 @@ REFUSED = {
     f"{BUILD} --config paths.yaml": "there is no paths.doc; did you mean paths.docs?",
     f"{BUILD} --config docs": "the settings file docs cannot be read",
     f"{MINE} --set logs.time_zone=Mars": "Mars",
-    f"{BUILD} --set pool.retrievers=[bm52]": "there is no retriever bm52; did you mean bm25?",
-    "evaluate run --system bm52": "evaluate.systems: there is no retriever bm52; did you mean bm25?",
+    f"{BUILD} --set pool.retrievers=[bm52]": "unknown retriever bm52; did you mean bm25?",
+    "evaluate run --system bm52": "evaluate.systems: unknown retriever bm52; did you mean bm25?",
     f"{BUILD} --set pool.retrievers=[bm52,tfidf]": "known are bm25, cca_feedback, character",
-    f"{BUILD} --config unknown.yaml": "pool.retrievers: there is no retriever bm52; did you mean bm25? known are bm25,",
+    f"{BUILD} --config unknown.yaml": "pool.retrievers: unknown retriever bm52; did you mean bm25? known are bm25,",
     f"{BUILD} --set judge.kind=encoder --set judge.encoder=e5": "there is no encoder e5; encoders is empty",
     f"{BUILD} --set judge.kind=lm": "there is no kind 'lm'; did you mean llm? known are cross_encoder, embedded,",
-    f"{MINE} --set relevance.retrievers=[nobody]": "relevance.retrievers: there is no retriever nobody; known are",
+    f"{MINE} --set relevance.retrievers=[nobody]": "relevance.retrievers: unknown retriever nobody; known are",
     f"{MINE} --set planner.kind=tables": "planner.kind: there is no kind 'tables'; did you mean table?",
 }
 """What is wrong with the command line itself or with settings, the words that help, and exit code 2."""
@@ -175,7 +176,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in files.items():
         (root / name).write_bytes(content.encode() if isinstance(content, str) else content)
     _numbers(root / "numbers.parquet")
-    record(finished_run(str(root / "run")), {"docs": str(root / "docs"), "queries": str(root / "q.csv")}, Settings())
+    write_run(
+        finished_run(str(root / "run")),
+        BenchmarkInputs(docs=str(root / "docs"), queries=str(root / "q.csv")),
+        Settings(),
+    )
     return root
 
 

@@ -44,9 +44,9 @@ def test_retrievers_come_in_the_order_named_with_all_that_can_change_their_lists
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ("[]", "pool.retrievers must name at least one retriever, and none twice"),
-        ("[bm25, bm25]", "none twice"),
-        ("[bm25, mien]", "pool.retrievers: there is no retriever mien; did you mean mine?"),
+        ("[]", "pool.retrievers must name at least one retriever, without duplicates"),
+        ("[bm25, bm25]", "without duplicates"),
+        ("[bm25, mien]", "pool.retrievers: unknown retriever mien; did you mean mine?"),
         ("[ppmy]", "did you mean ppmi?"),
     ],
 )
@@ -111,5 +111,5 @@ def test_only_models_in_use_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_estimate_is_for_judges_that_cost_something(run: Run) -> None:
-    with pytest.raises(SettingsError, match=r"--estimate is for a judge that is paid by the call, .* not for embedded"):
+    with pytest.raises(SettingsError, match=r"--estimate needs a judge with a price .* judge\.kind is embedded"):
         judge_estimates(settings(), run.tables())

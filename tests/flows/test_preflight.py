@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from darklode.flows.config import load_settings
-from darklode.flows.preflight import CheckResults, of_build, of_mine, run_checks
+from darklode.flows.preflight import CheckResults, build_checks, mining_checks, run_checks
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import InputError, MissingPart, NotReady
 from darklode.pipeline.judge.ledger import Ledger
@@ -23,13 +23,13 @@ def build_of(
     tmp_path: Path, *assignments: str, docs: object = SAMPLE, queries: object = SAMPLE, out: object = None
 ) -> CheckResults:
     settings = load_settings(assignments=[f"cache.root={tmp_path}/cache", *assignments])
-    return run_checks(of_build(str(docs), str(queries), str(out or tmp_path / "run"), settings))
+    return run_checks(build_checks(str(docs), str(queries), str(out or tmp_path / "run"), settings))
 
 
 def test_the_sample_is_in_nobodys_way_and_nothing_is_written(tmp_path: Path) -> None:
     assert build_of(tmp_path) == CheckResults([], [])
     settings = load_settings(assignments=[f"cache.root={tmp_path}/cache"])
-    assert run_checks(of_mine(str(SAMPLE), str(SAMPLE), str(tmp_path / "run"), settings)).errors == []
+    assert run_checks(mining_checks(str(SAMPLE), str(SAMPLE), str(tmp_path / "run"), settings)).errors == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -53,7 +53,7 @@ def test_a_decided_day_must_be_there(
 ) -> None:
     settings = load_settings(assignments=[f"cache.root={tmp_path}/cache"])
     given = (str(SAMPLE), str(SAMPLE), str(tmp_path / "run"), settings)
-    found = [str(error) for error in run_checks(of_mine(*given, first and [first], wish)).errors]
+    found = [str(error) for error in run_checks(mining_checks(*given, first and [first], wish)).errors]
     assert len(found) == (said is not None)
     assert said is None or said in found[0]
     assert list(tmp_path.iterdir()) == []
@@ -65,7 +65,7 @@ def test_a_day_that_the_run_has_read_may_be_decided_when_its_file_is_gone(run: R
     (tmp_path / "log" / "2026-04-01.csv").write_text("timestamp,query,doc_id,clicked\n2026-04-01T10:00:00,how,a.md,1\n")
     given = (str(tmp_path / "log"), str(SAMPLE), run.store.url, load_settings())
     for day, errors in ((FIRST, 0), (date(2026, 4, 1), 0), (date(2026, 4, 2), 1)):
-        checks = of_mine(*given, wish=DecisionRequest(discard=[day.isoformat()]))
+        checks = mining_checks(*given, decisions=DecisionRequest(discard=[day.isoformat()]))
         assert len([one for one in run_checks(checks).errors if "has no day" in str(one)]) == errors
 
 
@@ -93,9 +93,9 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
 
 def test_one_error_is_itself_and_several_are_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
-        build_of(tmp_path, docs="nothing").insist()
+        build_of(tmp_path, docs="nothing").raise_errors()
     with pytest.raises(NotReady) as several:
-        build_of(tmp_path, docs="nothing", queries="nowhere").insist()
+        build_of(tmp_path, docs="nothing", queries="nowhere").raise_errors()
     assert [one.partition(" ")[0] for one in several.value.each] == ["nothing", "nowhere"]
 
 
@@ -113,7 +113,7 @@ def test_kept_answers_spare_the_server(tmp_path: Path) -> None:
     found = build_of(tmp_path, *given)
     assert found.errors == []
     assert "no server answers" in found.notes[0]
-    assert "answers that were kept need none" in found.notes[0]
+    assert "cached answers do not need it" in found.notes[0]
 
 
 def test_what_a_preset_lacks_is_listed_whole(call: Call, tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def questions(file: Path, **copies: int) -> Path:
 @pytest.mark.parametrize(
     ("copies", "settings", "said"),
     [
-        ({"de": 2}, [], ["100% de, and clean.language keeps en alone", "clean.language=de,"]),
-        ({"de": 1}, [], ["% de, and clean.language keeps en alone"]),
+        ({"de": 2}, [], ["100% de among the queries, but clean.language keeps only en", "clean.language=de,"]),
+        ({"de": 1}, [], ["% de among the queries, but clean.language keeps only en"]),
         ({"de": 2, "en": 2}, [], ["clean.language=[en, de], or null for every language"]),
         ({"de": 2, "en": 2}, ["clean.language=[de, en]"], []),
         ({"de": 2}, ["clean.language=null"], []),
@@ -183,8 +183,13 @@ def test_a_place_that_cannot_be_written_to_is_named_and_hides_nothing(tmp_path: 
     """`/proc` takes no file, whoever asks; names may not be longer than 255 bytes."""
     settings = load_settings(assignments=["cache.root=/proc/cache", f"split.generated={tmp_path}/none"])
     nowhere = str(tmp_path / "nowhere")
-    found = [str(error) for error in run_checks(of_build(nowhere, nowhere, "/proc/run", settings)).errors]
-    starts = [nowhere, "--out /proc/run cannot be made", f"{tmp_path}/none", "cache.root /proc/cache cannot be made"]
+    found = [str(error) for error in run_checks(build_checks(nowhere, nowhere, "/proc/run", settings)).errors]
+    starts = [
+        nowhere,
+        "--out /proc/run cannot be created",
+        f"{tmp_path}/none",
+        "cache.root /proc/cache cannot be created",
+    ]
     assert len(found) == len(starts)
     assert all(error.startswith(start) for error, start in zip(found, starts, strict=True)), found
     assert not any("tmp/tmp" in error or "/proc/tmp" in error for error in found)

@@ -10,9 +10,10 @@ from darklode.flows.config import load_settings
 from darklode.flows.executor import InProcess, executing
 from darklode.flows.jobs.build_benchmark import steps
 from darklode.flows.jobs.mine_logs import steps as mine_steps
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.flows.stage_runner import RETRY_SECONDS, finish, funnel_step, run_step, stages
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Step, Tables, call
+from darklode.schemas.run_inputs import BenchmarkInputs
 from helpers.finished_run import finished_run
 
 
@@ -78,7 +79,7 @@ def test_the_funnel_is_due_when_another_stage_counted_anew(run: Run) -> None:
 def test_a_finished_run_has_card_views_and_report_and_shows_one_page(run: Run) -> None:
     finished_run(run.store.url)
     settings = load_settings()
-    record(run, {"docs": "docs", "queries": "queries"}, settings)
+    write_run(run, BenchmarkInputs(docs="docs", queries="queries"), settings)
     showing = Showing()
     with executing(showing):
         finish(run, settings, steps("docs", "queries", settings))

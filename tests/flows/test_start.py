@@ -37,7 +37,11 @@ def environment(**more: str) -> dict[str, str]:
 def test_an_early_interrupt_is_one_line(seconds: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED]
     done = subprocess.run(command, env=environment(SECONDS=seconds), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped; the same command goes on from here\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        130,
+        "",
+        "interrupted; run the same command again to resume\n",
+    )
 
 
 @pytest.mark.parametrize("locale", [ASCII, ASCII | {"PYTHONUTF8": ""}], ids=["UTF-8 mode forbidden", "ASCII locale"])

@@ -14,7 +14,7 @@ import yaml
 
 from darklode.flows import open_systems
 from darklode.flows.jobs.adapt_encoder import hand_over, steps
-from darklode.flows.runs import ADAPTED, SETTINGS, note, record
+from darklode.flows.runs import SETTINGS, write_inputs, write_run
 from darklode.pipeline.base.artifacts import Output, Run, Tables
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -25,6 +25,7 @@ from darklode.pipeline.train.fit.stage import TRAIN
 from darklode.pipeline.train.release.verdict import VERDICT
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.run_inputs import AdapterInputs, BenchmarkInputs
 from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.tables import TABLES
 from helpers.runs import execute, put, read
@@ -89,7 +90,7 @@ def build_to_adapt(folder: Path, sides: dict[str, int] = SIDES, tenant: str = TE
         put(run, name, TABLES[name].rows(rows))
     for name, listed in (("chunks", chunks), ("triplets", triplets)):
         put(run, name, pa.Table.from_pylist(listed, schema=TABLES[name].schema))
-    record(run, {"docs": "docs", "queries": "queries"}, settings_for(folder.parent))
+    write_run(run, BenchmarkInputs(docs="docs", queries="queries"), settings_for(folder.parent))
     return run
 
 
@@ -111,7 +112,7 @@ def of_tenants(folder: Path, words: Mapping[str, str], sides: dict[str, int] = S
             rows[name].append(table)
     for name, tables in rows.items():
         put(run, name, pa.concat_tables(tables))
-    record(run, {"docs": "docs", "queries": "queries"}, settings_for(folder))
+    write_run(run, BenchmarkInputs(docs="docs", queries="queries"), settings_for(folder))
     return run
 
 
@@ -158,8 +159,10 @@ def shipped_adapter(root: Path, source: Run, encoder: SentenceTransformersSettin
     execute(out, VERDICT, lambda _, output: output.write("adapter_verdict", decided))
     out.store.write(SETTINGS, yaml.safe_dump(settings.model_dump(mode="json")).encode())
     encoders = {"tiny": encoder.model_dump(mode="json")}
-    record(source, {"docs": "docs", "queries": "queries"}, Settings(cache=settings.cache, encoders=encoders))
-    note(out, {ADAPTED: [source.store.url], "encoder": "tiny"})
+    write_run(
+        source, BenchmarkInputs(docs="docs", queries="queries"), Settings(cache=settings.cache, encoders=encoders)
+    )
+    write_inputs(out, AdapterInputs(runs=[source.store.url], encoder="tiny"))
     hand_over(out, base, settings, [source.store.url])
     return out
 
@@ -203,13 +206,13 @@ def adapted_tables(run: Run) -> Run:
     rows |= {"adapter_verdict": [verdict | {"share": 1.0, "validation_queries": 120}], "swap": swap}
     for name, listed_rows in rows.items():
         put(run, name, pa.Table.from_pylist(listed_rows, schema=TABLES[name].schema))
-    note(run, {ADAPTED: ["runs/first"], "encoder": "tiny"})
+    write_inputs(run, AdapterInputs(runs=["runs/first"], encoder="tiny"))
     return run
 
 
 def refused(adapter: Path, run: Path) -> str:
     """What `adapt check` says of an adapter and a run; empty where all fits."""
-    with open_systems.checking(str(adapter), str(run)) as check:
+    with open_systems.open_adapter_check(str(adapter), str(run)) as check:
         findings = list(check.findings())
         try:
             require_fit(check.adapter, check.index, findings)

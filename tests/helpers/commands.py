@@ -24,8 +24,9 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from darklode.flows import cli
 from darklode.flows.jobs.build_benchmark import steps
 from darklode.flows.jobs.mine_logs import steps as mine_steps
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.run_inputs import MinedInputs
 from darklode.schemas.settings import Settings
 from helpers.processes import end
 from helpers.runs import REPOSITORY, SAMPLE
@@ -127,7 +128,7 @@ def mine_without_prefect(
 ) -> list[str]:
     """A night of mine-logs without the flow around its stages; returns those that did not stand."""
     run, redone = Run(str(url)), []
-    record(run, {"logs": str(logs), "docs": str(docs)}, settings)
+    write_run(run, MinedInputs(logs=str(logs), docs=str(docs)), settings)
     for step in mine_steps(run, str(logs), str(docs), settings, dates):
         if not step.enabled:
             continue

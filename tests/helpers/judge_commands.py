@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from darklode.flows.config import load_settings
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import build_without_prefect
 from helpers.fake_chat import FakeChat
@@ -35,6 +36,6 @@ def build(out: Path, source: Path, assignments: list[str]) -> Settings:
     chosen = load_settings(
         assignments=["clean.keep_all=true", "pool.retrievers=[bm25, ppmi]", "pool.depth=4", *assignments]
     )
-    record(Run(str(out)), {"docs": str(source / "docs"), "queries": str(source / "queries.txt")}, chosen)
+    write_run(Run(str(out)), BenchmarkInputs(docs=str(source / "docs"), queries=str(source / "queries.txt")), chosen)
     build_without_prefect(str(out), source / "docs", source / "queries.txt", chosen)
     return chosen

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from darklode.flows.config import load_settings
 from darklode.flows.jobs import build_benchmark, mine_logs
-from darklode.flows.runs import ADAPTED, LAWS, read_notes
-from darklode.flows.stage_runner import stages
+from darklode.flows.jobs.job import stages
+from darklode.flows.runs import folder_kind
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.report.figure import FilledFigure
 from darklode.pipeline.report.page import filled_sections, page
@@ -43,7 +43,7 @@ def opened(run: Run, settings: Settings | None = None) -> AbstractContextManager
     chosen = settings or Settings()
     if "impressions" in run.parts():
         return open_source(run, chosen, stages(mine_logs.steps(run, "logs", "docs", chosen)))
-    if {ADAPTED, LAWS} & read_notes(run).keys():
+    if folder_kind(run) not in {None, "benchmark"}:
         return open_source(run, chosen, {})
     return open_source(run, chosen, stages(build_benchmark.steps("docs", "queries", load_settings())))
 

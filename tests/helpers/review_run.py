@@ -129,7 +129,7 @@ def review_run(
     )
     put_sample(run, sample)
     run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
-    run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
+    run.store.write("inputs.json", b'{"kind": "benchmark", "docs": "docs", "queries": "queries"}')
     return run
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.orchestration import as_flow
 from darklode.flows.prefect.progress import SilentReporter, reporting
 from darklode.flows.stage_runner import run_step
@@ -66,7 +67,7 @@ def ended(folder: Path, errors: list[BaseException]) -> dict[str, object]:
 
     with reporting(told):
         try:
-            as_flow("shaky", shaky)()
+            as_flow(Job("shaky", shaky))()
         except BaseException as error:
             raised = f"{type(error).__name__}: {error}"
     rows = run.tables("qrels").rows("qrels") if run.manifests() else 0

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.flows.config import load_settings
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote.call_errors import Response
@@ -40,6 +40,7 @@ from darklode.pipeline.judge.llm.prompt import PairText
 from darklode.pipeline.judge.llm.reply_parsing import read
 from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.port import PAIRS, REPLIES, ReplyBatch
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers import judge_tables
 from helpers.hash_encoder import content_hash
@@ -342,7 +343,7 @@ def a_run(folder: Path, name: str) -> Run:
     chosen = load_settings(assignments=[f"cache.root={folder / 'cache'}"])
     chosen = Settings.model_validate(chosen.model_dump() | {"judge": judge_settings(name)})
     run = Run(str(folder / "run"))
-    record(run, {"docs": "docs", "queries": "queries.txt"}, chosen)
+    write_run(run, BenchmarkInputs(docs="docs", queries="queries.txt"), chosen)
     queries = {f"q{number}": text for number, text in enumerate(QUERIES)}
     chunks = {f"c{number}": text for number, text in enumerate(CHUNKS)}
     put(run, "queries", judge_tables.queries("t", queries))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.server
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tenants", "all", "--share-with", "birch"], "each of the tenants has a head of its own"),
+        (["--tenants", "all", "--share-with", "birch"], "each tenant gets its own head"),
         (
             ["--set", "adapt.method=lora"],
             "adapt.method lora always starts from the base; --warm-start supports linear and ffn",

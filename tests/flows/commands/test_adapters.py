@@ -28,5 +28,5 @@ def test_headroom_is_of_one_tenant(shipped: Path, tmp_path: Path, call: Call) ->
 def test_another_tenants_index_is_refused_whatever_the_reason(shipped: Path, tmp_path: Path, call: Call) -> None:
     build_to_adapt(tmp_path / "run", tenant="other")
     command = ("adapters", "release", shipped / "adapter", "--index", tmp_path / "run", "--force", "we need it")
-    one_line(call(*command, "--registry", tmp_path / "adapters"), "is the tenant acme's, of whom", 3)
+    one_line(call(*command, "--registry", tmp_path / "adapters"), "is for tenant acme, and", 3)
     assert not (tmp_path / "adapters").exists()

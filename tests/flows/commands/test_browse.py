@@ -18,7 +18,7 @@ from helpers.finished_run import finished_run
 def test_a_run_is_browsed_until_ctrl_c(tmp_path: Path) -> None:
     run = finished_run(str(tmp_path / "run"))
     run.store.write("settings.yaml", yaml.safe_dump(load_settings().model_dump(mode="json")).encode())
-    run.store.write("inputs.json", b'{"docs": "docs", "queries": "queries"}')
+    run.store.write("inputs.json", b'{"kind": "benchmark", "docs": "docs", "queries": "queries"}')
     before = sorted(tmp_path.rglob("*"))
     command = [DARKLODE, "browse", str(tmp_path / "run"), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})

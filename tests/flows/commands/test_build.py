@@ -105,7 +105,7 @@ def test_a_flow_that_fails_says_why_in_one_line(
         (build_command(tmp_path / "b", docs=empty), served, r"\[red\]empty\[/\] holds no documents; name a folder"),
         (build_command(copied), served, "another process is writing to .*/run; wait for it or choose another --out"),
         ([DARKLODE, "audit", str(empty)], served, r"\[red\]empty\[/\] holds no run; make one with `darklode build"),
-        (build_command(tmp_path / "c"), nobody, "PREFECT_API_URL does not answer; start that server"),
+        (build_command(tmp_path / "c"), nobody, "PREFECT_API_URL does not answer"),
     ]
     with Run(str(copied)).lock():
         for command, environment, message in cases:
@@ -149,7 +149,10 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(
         process = subprocess.Popen(build_command(copied), env=served, stdout=out, stderr=err)
     wait_for(lambda: process.poll() is not None or b"\nsearch: " in log.read_bytes(), "the stage search")
     process.send_signal(signal.SIGINT)
-    assert (process.wait(START_SECONDS), errors.read_text()) == (130, "stopped; the same command goes on from here\n")
+    assert (process.wait(START_SECONDS), errors.read_text()) == (
+        130,
+        "interrupted; run the same command again to resume\n",
+    )
     assert not (copied / "manifests" / "search.json").exists()
     printed = built(build_command(copied), served)
     assert "\nsearch: not run yet\n✓ search " in printed
@@ -174,7 +177,7 @@ def test_ctrl_c_on_a_terminal_leaves_it_as_it_was(copied: Path, served: Environm
         assert process.wait(START_SECONDS) == 130
     os.close(primary)
     assert after.rindex(SHOWN) > after.rfind(HIDDEN)
-    line_alone = b"\r\x1b[2K" + SHOWN + b"\rstopped; the same command goes on from here\r\n"
+    line_alone = b"\r\x1b[2K" + SHOWN + b"\rinterrupted; run the same command again to resume\r\n"
     assert after.endswith(line_alone), after[-300:]
 
 

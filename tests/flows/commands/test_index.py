@@ -58,10 +58,10 @@ def test_an_index_is_brought_up_to_date(indexed: Path, tmp_path: Path, call: Cal
     shown = call("index", "update", folder, put_vectors(tmp_path / "now.parquet", IDS[1:], clustered()[1:]))
     assert shown.code == 0, shown.err
     assert "1,499 texts, ivfpq" in shown.out
-    assert "since it was fitted" in shown.out
+    assert "since the last training" in shown.out
 
 
 @pytest.mark.slow
 def test_what_is_no_index_is_refused(shipped: Path, indexed: Path, call: Call) -> None:
     one_line(call("index", "update", shipped / "run", shipped / "run"), "holds no finished index")
-    one_line(call("report", indexed / "index"), "holds an index made by `darklode index`, and no run")
+    one_line(call("report", indexed / "index"), "holds an index, which has no report")

@@ -3,20 +3,21 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.run_inputs import BenchmarkInputs, MinedInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import Call, one_line
 from helpers.finished_run import finished_run
 
-INPUTS = {"docs": "docs", "queries": "q.csv"}
+INPUTS = BenchmarkInputs(docs="docs", queries="q.csv")
 
 
 def test_it_lists_complete_begun_and_damaged_runs(call: Call, tmp_path: Path) -> None:
-    record(finished_run(str(tmp_path / "team" / "first")), INPUTS, Settings())
-    record(Run(str(tmp_path / "second")), {"docs": "docs", "logs": "log"}, Settings())
+    write_run(finished_run(str(tmp_path / "team" / "first")), INPUTS, Settings())
+    write_run(Run(str(tmp_path / "second")), MinedInputs(docs="docs", logs="log"), Settings())
     damaged = finished_run(str(tmp_path / "third"))
-    record(damaged, INPUTS, Settings())
+    write_run(damaged, INPUTS, Settings())
     damaged.store.write("manifests/pool.json", b"{")
     (tmp_path / "notes").mkdir()
     shown = call("list", tmp_path, "--json")
@@ -35,7 +36,7 @@ def test_it_lists_complete_begun_and_damaged_runs(call: Call, tmp_path: Path) ->
 
 
 def test_a_run_lists_itself_and_nothing_lists_nothing(call: Call, run: Run, tmp_path: Path) -> None:
-    record(finished_run(run.store.url), INPUTS, Settings())
+    write_run(finished_run(run.store.url), INPUTS, Settings())
     assert [row["run"] for row in json.loads(call("list", run.store.url, "--json").out)["runs"]] == ["."]
     (tmp_path / "empty").mkdir()
     assert json.loads(call("list", tmp_path / "empty", "--json").out) == {"runs": []}
@@ -44,7 +45,7 @@ def test_a_run_lists_itself_and_nothing_lists_nothing(call: Call, run: Run, tmp_
 
 def test_what_a_run_is_made_from_is_noted_whole(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    record(run, {"docs": "docs", "queries": "s3://bucket/q.csv"}, Settings())
+    write_run(run, BenchmarkInputs(docs="docs", queries="s3://bucket/q.csv"), Settings())
     noted = json.loads((run.store.read("inputs.json") or b"").decode())
     assert noted["docs"] == str(tmp_path / "docs")
     assert noted["queries"] == "s3://bucket/q.csv"

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from darklode.flows.config import load_settings
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.run_inputs import BenchmarkInputs
 from helpers.commands import (
     DARKLODE,
     Call,
@@ -70,7 +71,7 @@ def test_a_second_night_without_news_redoes_nothing(copied: Path, served: Enviro
 
     before = files()
     printed = built(mine_command(copied), served)
-    assert re.search(r"^nothing new in the log: its 10 partitions were read before$", printed, re.M)
+    assert re.search(r"^no new days in the log: its 10 partitions were read before$", printed, re.M)
     for step in [*STEPS, "funnel"]:
         assert re.search(rf"^✓ {step} .* stands$", printed, re.M), step
     assert "not run yet" not in printed
@@ -148,13 +149,13 @@ def test_a_benchmark_and_mined_triplets_do_not_share_a_folder(
     before = tables_of(copied)
     refused = run_inside(build_command(copied), served)
     assert refused.code == 1
-    assert refused.err == f"error: {copied} holds triplets made by `darklode mine`; choose another --out\n"
+    assert refused.err == f"error: {copied} holds mined triplets (`darklode mine`); choose another --out\n"
     assert tables_of(copied) == before
     benchmark = tmp_path / "benchmark"
-    record(Run(str(benchmark)), {"docs": str(SAMPLE), "queries": str(SAMPLE)}, load_settings())
+    write_run(Run(str(benchmark)), BenchmarkInputs(docs=str(SAMPLE), queries=str(SAMPLE)), load_settings())
     refused = run_inside(mine_command(benchmark), served)
     assert refused.code == 1
-    assert refused.err == f"error: {benchmark} holds a benchmark made by `darklode build`; choose another --out\n"
+    assert refused.err == f"error: {benchmark} holds a benchmark (`darklode build`); choose another --out\n"
     assert not (benchmark / "tables").exists()
 
 
@@ -220,7 +221,7 @@ def test_a_garbage_day_is_held_until_somebody_decides(served: Environment, tmp_p
     assert held.code == 4
     assert re.search(r"^Days held back\n.*^2026-03-10 +default +1,?375 ", held.out, re.M | re.S)
     assert re.fullmatch(
-        r"error: held back, everything else is published: default:2026-03-10 \([^\n]* clicks a search, [^\n]*\n",
+        r"error: days held back: default:2026-03-10 \([^\n]* clicks a search, [^\n]*\n",
         held.err,
     )
     for option in ("--accept-day", "--discard-day"):

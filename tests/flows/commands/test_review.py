@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from playwright.sync_api import Browser
 
-from darklode.flows.runs import read_inputs
+from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 from helpers.commands import DARKLODE, Call, Environment, background, free_port, run_command, wait_for
@@ -205,7 +205,7 @@ def test_a_sample_is_drawn_where_there_is_none(call: Call, run: Run, tmp_path: P
     shown = call("review", run.store.url, "--export-sheet", tmp_path / "sheet.csv", *options)
     assert (shown.code, "7 pairs for Ann" in shown.out) == (0, True), shown
     assert run.tables("review_sample").rows("review_sample") == 7
-    assert read_inputs(run).settings.review.pairs == 7  # which validation then reads
+    assert read_run(run).settings.review.pairs == 7  # which validation then reads
 
 
 def test_a_run_without_verdicts_and_no_run(call: Call, run: Run, tmp_path: Path) -> None:

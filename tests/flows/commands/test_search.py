@@ -52,19 +52,19 @@ def test_words_are_marked_and_texts_from_outside_are_harmless() -> None:
 
 
 def test_base_is_what_the_adapter_beside_it_or_the_only_encoder_says() -> None:
-    with pytest.raises(CommandLineError, match="and these have none; name one of the settings"):
+    with pytest.raises(CommandLineError, match="which have none; name an encoder of the settings"):
         systems(Settings(), mined=False, encoders=["base"], retrievers=[], adapters={})
 
 
 def test_what_cannot_be_searched_is_refused(shipped: Path, tmp_path: Path, call: Call) -> None:
     run, adapter = shipped / "run", shipped / "adapter"
     one_line(call("search", tmp_path / "gone", "x"), "holds no run")
-    one_line(call("search", adapter, "x"), "holds an encoder made by `darklode adapt`, and no run")
+    one_line(call("search", adapter, "x"), r"holds an adapted encoder \(`darklode adapt`\), not a run")
     one_line(call("search", run, " "), "nothing to search for", 2)
-    one_line(call("search", run, "x", "--retriever", "bm26"), "no retriever bm26; did you mean bm25", 2)
+    one_line(call("search", run, "x", "--retriever", "bm26"), "unknown retriever bm26; did you mean bm25", 2)
     one_line(call("search", run, "x", "--encoder", "base", "--encoder", "base"), "none twice", 2)
     one_line(
-        call("search", run, "x", "--encoder", adapter, "--tenant", "other"), "is the tenant acme's, and nothing", 3
+        call("search", run, "x", "--encoder", adapter, "--tenant", "other"), "is for tenant acme, not for other", 3
     )
-    one_line(call("search", run, "x", "--tenant", "other"), "has no tenant other; there are acme")
+    one_line(call("search", run, "x", "--tenant", "other"), "has no tenant other; choose from acme")
     one_line(call("search", run, "x", "--encoder", tmp_path / "gone"), "there is no such folder")

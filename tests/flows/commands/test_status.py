@@ -33,7 +33,7 @@ def test_status_names_the_setting_that_changed(call: Call, copied: Path) -> None
 
 def test_status_after_a_document_changed(call: Call, copied: Path, tmp_path: Path) -> None:
     docs = Path(shutil.copytree(SAMPLE / "documents", tmp_path / "docs"))
-    (copied / "inputs.json").write_text(json.dumps({"docs": str(docs), "queries": str(SAMPLE)}))
+    (copied / "inputs.json").write_text(json.dumps({"kind": "benchmark", "docs": str(docs), "queries": str(SAMPLE)}))
     assert re.search(r"^ingest_documents +the documents' files changed ", call("status", copied).out, re.M)
     shutil.rmtree(docs)
     assert re.search(r"^ingest_documents +\S*docs does not exist", call("status", copied).out, re.M)

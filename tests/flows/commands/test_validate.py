@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from darklode.flows.jobs.validate_benchmark import draw_sample
-from darklode.flows.runs import read_inputs
+from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
 from helpers.commands import DARKLODE, Environment, Outcome, SampleRun, build_command, built, run_inside
@@ -39,7 +39,7 @@ def copied(reviewed: Path, tmp_path: Path) -> Path:
 
 
 def review(run: Run) -> None:
-    draw_sample(run, read_inputs(run).settings)
+    draw_sample(run, read_run(run).settings)
     chance, journal = np.random.default_rng(0), AnswerJournal(run.store)
     joined = "FROM review_sample s JOIN verdicts v USING (tenant, query_id, chunk_id)"
     said = run.tables("review_sample", "verdicts").sql(f"SELECT s.*, v.relevant {joined} ORDER BY position")
@@ -73,8 +73,8 @@ def test_a_run_that_nobody_reviewed_says_how_to(sample_run: SampleRun, served: E
     shown = validate(out, served)
     assert shown.code == 1
     assert re.fullmatch(
-        rf"error: no pair of the sample of {out} has a human label yet; label some with `darklode review {out}`, "
-        r"then validate again\n",
+        rf"error: no pair of the review sample of {out} has a human label; label some with `darklode review {out}`, "
+        r"then run this again\n",
         shown.err,
     )
     assert not (out / "tables" / "validation").exists(), "nothing is computed of no answer"
@@ -109,7 +109,7 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
     assert "[red]so[/] �[31mit is" in shown.out
     (row,) = rows(copied, "FROM validation WHERE tenant IS NULL AND retriever IS NULL")
     assert f"{row['kappa']:.3f} ({row['kappa_low']:.3f}–{row['kappa_high']:.3f})" in shown.out
-    assert shown.out.rstrip().endswith("what was asked for stands in brackets.")
+    assert shown.out.rstrip().endswith("limits in parentheses.")
     assert f"{copied} may be published: kappa is {row['kappa']:.3f} (0.2)" in shown.out
     done = last_flow_run(served)
     assert (done["state"]["name"], "may be published" in done["state"]["message"]) == ("Completed", True)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.runs import record, require_notes
+from darklode.flows.runs import check_record, write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.validate.labels import REVIEWS_STAGE, write_reviews
 from darklode.pipeline.validate.review.journal import AnswerJournal, ReviewAnswer
+from darklode.schemas.run_inputs import BenchmarkInputs, MinedInputs
 from darklode.schemas.settings import Settings
 from helpers.commands import Call, one_line
 from helpers.finished_run import finished_run
@@ -19,7 +20,7 @@ from helpers.mined_tables import give_pairs, publish_triplets
 from helpers.old_triplets import to_old_layout
 
 NOTES = {
-    "inputs.json": rb'{"docs": "here", "queries": "there", "sha256": "x"}',
+    "inputs.json": rb'{"kind": "benchmark", "docs": "here", "queries": "there", "sha256": "x"}',
     "settings.yaml": b"a: [",
     "review/answers/00000000000000000001-0123456789abcdef0123456789abcdef.json": b'{"relevance": 1}',
     "days.json": b"[",
@@ -32,7 +33,7 @@ STAGES = ("ingest_documents", "chunk", "pool", "judge", "audit")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     run = finished_run(str(tmp_path / "run"))
-    record(run, {"docs": "handbook", "queries": "queries.csv"}, Settings())
+    write_run(run, BenchmarkInputs(docs="handbook", queries="queries.csv"), Settings())
     return Path(run.store.url)
 
 
@@ -83,11 +84,11 @@ def test_a_missing_manifest_is_named(call: Call, folder: Path, name: str) -> Non
 
 def test_laws_of_a_file_have_no_settings(folder: Path) -> None:
     (folder / "settings.yaml").unlink()
-    (folder / "inputs.json").write_bytes(b'{"laws": ["points.csv"]}')
-    require_notes(Run(str(folder)))
-    (folder / "inputs.json").write_bytes(b'{"laws": ["run"], "encoders": ["base"]}')
+    (folder / "inputs.json").write_bytes(b'{"kind": "laws", "points": "points.csv"}')
+    check_record(Run(str(folder)))
+    (folder / "inputs.json").write_bytes(b'{"kind": "laws", "runs": ["run"], "encoders": ["base"]}')
     with pytest.raises(ArtifactError, match=r"settings\.yaml is missing"):
-        require_notes(Run(str(folder)))
+        check_record(Run(str(folder)))
 
 
 def test_missing_answers_are_named(call: Call, folder: Path) -> None:
@@ -119,7 +120,7 @@ def test_triplets_in_another_tenants_folder_are_named(call: Call, tmp_path: Path
     pairs = [{"tenant": tenant, "query_id": "q", "positive_id": "d"} for tenant in tenants]
     give_pairs(run, pairs, [{"tenant": tenant, "doc_id": "d", "text": "x"} for tenant in tenants], {"q": "x"})
     publish_triplets(run)
-    record(run, {"docs": "handbook", "logs": "log"}, Settings())
+    write_run(run, MinedInputs(docs="handbook", logs="log"), Settings())
     assert call("verify", run.store.url).code == 0
     to_old_layout(run, wrong=dict(zip(tenants, reversed(tenants), strict=True)))
     shown = call("verify", run.store.url)

@@ -8,9 +8,10 @@ import pytest
 
 from darklode.flows.jobs.adapt_encoder import adapt_encoder
 from darklode.flows.jobs.adapt_tenants import adapt_tenants
-from darklode.flows.runs import read_inputs, record
+from darklode.flows.runs import read_run, write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, MissingPart, NoLift, SettingsError
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.adapted import build_to_adapt, model_in, settings_for
 
@@ -66,14 +67,14 @@ def test_every_method_ends_in_a_verdict(root: Path, method: str) -> None:
 
 
 def test_a_folder_with_something_else_is_refused(root: Path) -> None:
-    with pytest.raises(ArtifactError, match="something else than an adapted encoder; choose another --out"):
+    with pytest.raises(ArtifactError, match=r"holds a benchmark \(`darklode build`\); choose another --out"):
         adapt_encoder([str(root / "run")], str(root / "model"), str(root / "run"))
 
 
 def test_no_other_command_takes_it_for_a_run(root: Path, tmp_path: Path) -> None:
     adapt_encoder([str(root / "run")], str(root / "model"), str(tmp_path), QUICK, dry_run=True)
-    with pytest.raises(ArtifactError, match="holds an encoder made by `darklode adapt`, and no run"):
-        read_inputs(Run(str(tmp_path)))
+    with pytest.raises(ArtifactError, match=r"holds an adapted encoder \(`darklode adapt`\), not a run"):
+        read_run(Run(str(tmp_path)))
 
 
 def test_an_encoder_whose_weights_are_elsewhere_is_refused(root: Path, tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_judge_without_its_key_is_refused_before_training(
     judge = {"kind": "llm", "model": "any", "base_url": "http://127.0.0.1:9/v1", "key_env": "NO_SUCH_KEY"}
     source, model, out = build_to_adapt(tmp_path / "run"), model_in(tmp_path).model, str(tmp_path / "out")
     settings = settings_for(tmp_path).model_dump(mode="json") | {"judge": judge}
-    record(source, {"docs": "docs", "queries": "queries"}, Settings.model_validate(settings))
+    write_run(source, BenchmarkInputs(docs="docs", queries="queries"), Settings.model_validate(settings))
     adapt = adapt_tenants if tenants else adapt_encoder
     with pytest.raises(MissingPart, match=r"judge llm: .*NO_SUCH_KEY.*--set adapt\.judge_holes=0"):
         adapt([source.store.url], model, out, settings=QUICK)

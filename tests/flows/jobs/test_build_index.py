@@ -164,11 +164,11 @@ def test_a_build_and_its_adapted_queries(shipped: Path, tmp_path: Path) -> None:
 def test_an_adapter_of_another_encoder_is_refused(shipped: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = model_in(tmp_path / "other")
-    with pytest.raises(DoesNotFit, match="is made from"):
+    with pytest.raises(DoesNotFit, match="was adapted from"):
         build_index(str(shipped / "run"), other.model, str(tmp_path / "index"), {}, adapter=str(shipped / "adapter"))
 
 
 def test_a_folder_of_something_else_is_refused(indexed: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
-    with pytest.raises(ArtifactError, match="holds something else than an index"):
+    with pytest.raises(ArtifactError, match=r"holds mine\.txt and no run"):
         build_index(str(indexed / "vectors.parquet"), str(indexed / "model"), str(tmp_path), settings_in(indexed))

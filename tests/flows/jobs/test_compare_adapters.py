@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from darklode.flows.jobs.compare_adapters import compare_adapters
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import MissingPart, SettingsError
 from darklode.pipeline.train.fit import requirements
 from darklode.pipeline.train.release.comparison_page import training_efforts
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.adapted import build_to_adapt, model_in, settings_for
 from helpers.fake_chat import FakeChat, Request
@@ -59,7 +60,7 @@ def test_holes_of_all_systems_go_to_the_runs_own_judge_and_nothing_is_trained_ag
     with FakeChat(script=lambda request: "wrong label" if request.pair in silent(request) else None) as server:
         judge = {"kind": "llm", "model": "fake", "base_url": [server.url], "attempts": 1}
         settings = settings_for(tmp_path).model_dump(mode="json") | {"judge": judge}
-        record(source, {"docs": "docs", "queries": "queries"}, Settings.model_validate(settings))
+        write_run(source, BenchmarkInputs(docs="docs", queries="queries"), Settings.model_validate(settings))
 
         def compared(budget: int, out: str = "out") -> Run:
             changed = {"adapt": QUICK["adapt"] | {"judge_holes": budget}}
@@ -114,7 +115,7 @@ def files(folder: Path) -> dict[str, int]:
 
 
 def test_an_unknown_method_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"there is no method luck; there are linear, ffn.*, joint"):
+    with pytest.raises(SettingsError, match=r"unknown method luck; choose from linear, ffn.*, joint"):
         compare_adapters([str(tmp_path)], "model", str(tmp_path / "out"), None, ("luck",))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from darklode.flows.jobs.evaluate_systems import evaluate_systems, steps
-from darklode.flows.runs import read_inputs
+from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from helpers.commands import DARKLODE, Environment, SampleRun, built, mine_command, run_inside, tables_of
@@ -79,8 +79,8 @@ def test_a_kill_at_any_write_leaves_the_same_bytes(copied: Path, tmp_path: Path)
 def run_steps(folder: Path) -> None:
     """The stages without the flow around them."""
     run = Run(str(folder))
-    made = read_inputs(run)
-    for step in steps(made, made.with_overrides(TWO)):
+    made = read_run(run)
+    for step in steps(made.with_overrides(TWO), mined=made.is_mined):
         if step.enabled and not (plan := step.plan(run)).is_up_to_date:
             run.execute(plan, step.execute)
 
@@ -108,5 +108,5 @@ def test_the_judge_looks_at_a_log_where_it_is_asked_to(tmp_path: Path, served: E
 
 
 def test_an_unknown_system_is_an_error(copied: Path) -> None:
-    with pytest.raises(SettingsError, match=r"evaluate.systems: there is no retriever bm52; did you mean bm25"):
+    with pytest.raises(SettingsError, match=r"evaluate.systems: unknown retriever bm52; did you mean bm25"):
         evaluate_systems(str(copied), {"evaluate": {"systems": ["bm52"]}})

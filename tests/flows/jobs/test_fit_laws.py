@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from darklode.flows.jobs.fit_laws import fit_laws, laws_folder, open_grid, seed_of
-from darklode.flows.runs import SETTINGS
+from darklode.flows.jobs.fit_laws import fit_laws, open_grid, seed_of
+from darklode.flows.runs import SETTINGS, output_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, CommandLineError
 from darklode.pipeline.laws.points import POINTS
+from darklode.schemas.run_inputs import LawsInputs
 from helpers.runs import read
 
 FEW = "size,value\n10,3\n20,2.9\n40,2.8\n"
@@ -32,9 +33,9 @@ def test_a_file_needs_a_folder_and_a_folder_needs_points(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactError, match="no points"):
         open_grid(str(tmp_path))
-    with pytest.raises(ArtifactError, match="something else"):
-        laws_folder(str(tmp_path))
-    assert laws_folder(str(tmp_path / "new")).manifests() == Run(str(tmp_path / "new")).manifests() == {}
+    with pytest.raises(ArtifactError, match="holds file and no run"):
+        output_run(str(tmp_path), LawsInputs)
+    assert output_run(str(tmp_path / "new"), LawsInputs).manifests() == Run(str(tmp_path / "new")).manifests() == {}
 
 
 def test_a_grids_resamples_have_its_own_seed_whoever_fits_it(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from darklode.flows.config import load_settings
 from darklode.flows.jobs import build_benchmark
 from darklode.flows.jobs.adapt_encoder import pairs_step
 from darklode.flows.jobs.generate_queries import generate_queries
-from darklode.flows.jobs.registry import write_report
-from darklode.flows.runs import read_inputs
+from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.generate.kinds.ict import InverseClozeWriter
@@ -95,7 +95,7 @@ def test_the_report_tells_how_they_are_like_real_ones_and_what_nobody_reached(ro
     (row,) = tables.sql("SELECT count(*) FILTER (NOT reached) AS never FROM generation_documents").to_pylist()
     assert row["never"] == never
     before = (root / "out" / "report.html").read_bytes()
-    write_report(Run(str(root / "out")))
+    write_report_of(Run(str(root / "out")))
     assert (root / "out" / "report.html").read_bytes() == before
 
 
@@ -108,7 +108,7 @@ def test_again_it_does_nothing_and_says_the_same(root: Path) -> None:
 
 def test_adapt_learns_from_run_and_queries_together(root: Path) -> None:
     run, out = Run(str(root / "run")), Run(str(root / "out"))
-    assert not read_inputs(out).is_mined
+    assert not read_run(out).is_mined
     found = Run(str(root / "pairs"))
     step = pairs_step(base_for(run, out, root=root), Settings())
     found.execute(step.plan(found), step.execute)
@@ -136,9 +136,9 @@ def test_a_build_has_them_among_its_train_queries(root: Path) -> None:
 
 
 def test_what_cannot_be_is_refused(root: Path) -> None:
-    with pytest.raises(ArtifactError, match="something else than generated queries"):
+    with pytest.raises(ArtifactError, match=r"holds a benchmark \(`darklode build`\)"):
         generate_queries(str(root / "run"), str(root / "run"), QUICK)
-    with pytest.raises(SettingsError, match=r"generate\.leave_out: arctic is none of"):
+    with pytest.raises(SettingsError, match=r"generate\.leave_out: arctic is not in pool"):
         generate_queries(str(root / "run"), str(root / "no"), {**QUICK, "generate": {"leave_out": ["arctic"]}})
     with pytest.raises(SettingsError, match="leaves no retriever"):
         generate_queries(

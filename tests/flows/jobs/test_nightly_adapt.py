@@ -11,12 +11,12 @@ import pytest
 from prefect import get_client
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
-from darklode.flows.jobs.adapt_encoder import WARM
 from darklode.flows.jobs.nightly_adapt import combine_errors, nightly_adapt
-from darklode.flows.runs import read_notes
+from darklode.flows.runs import read_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, HeldBack, NoLift, SettingsError
 from darklode.pipeline.serve.registry import AdapterRegistry
+from darklode.schemas.run_inputs import AdapterInputs
 from helpers.adapted import TENANT, word
 from helpers.commands import DARKLODE, Environment, one_line, run_inside, server_of
 from helpers.runs import read
@@ -155,7 +155,9 @@ def test_nights_begin_with_what_is_live_and_change_nothing_twice(root: Path) -> 
     given(root, [7])
     night(root, 1e-9)
     registry = AdapterRegistry(str(root / "adapters"))
-    assert read_notes(Run(str(root / "out")))[WARM] == registry.folder(name)
+    inputs = read_inputs(Run(str(root / "out")))
+    assert isinstance(inputs, AdapterInputs)
+    assert inputs.warm_start == registry.folder(name)
     assert live(root)[TENANT][:1] == [name]
     assert len(live(root)[TENANT]) == 2
     registry.rollback(TENANT)

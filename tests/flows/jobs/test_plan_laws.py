@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from darklode.flows.cli import app
 from darklode.flows.jobs.fit_laws import fit_laws
 from darklode.flows.jobs.plan_laws import BATCH, plan_laws
-from darklode.flows.jobs.registry import write_report
-from darklode.flows.runs import LAWS, note, record
+from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.runs import write_inputs, write_run
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.judge.stage import JUDGE
@@ -22,6 +22,7 @@ from darklode.pipeline.laws.label_plan import PlanRequest
 from darklode.pipeline.laws.plan_stage import PLAN
 from darklode.pipeline.train.data.pairs import PAIRS
 from darklode.schemas.law_tables import LAW_POINTS
+from darklode.schemas.run_inputs import BenchmarkInputs, LawsInputs
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.planned import TENANT, built, reviewed
@@ -66,8 +67,8 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Run:
     for name in ("triplets", "chunks"):
         put(source, name, TABLES[name].empty())
     reviewed(source)
-    record(source, {"docs": "docs", "queries": "queries"}, Settings())
-    note(run, {LAWS: [source.store.url]})
+    write_run(source, BenchmarkInputs(docs="docs", queries="queries"), Settings())
+    write_inputs(run, LawsInputs(runs=[source.store.url]))
 
     def tenant(_tables: Tables, output: Output) -> None:
         output.facts["tenant"] = TENANT
@@ -129,7 +130,7 @@ def test_costs_and_candidates_are_those_of_the_runs(grid: Run) -> None:
     assert "takes 72 calls: the 36 at ranks 3 to 4 found nothing" in str(planned["judge deeper"]["said"])
     assert len(read(run, "depth_costs")) == 4
     assert [row["query_id"] for row in read(run, "next_queries")] == ["left2", "left3", "left0", "left1"]
-    root = parsed(Path(write_report(run)).read_bytes())
+    root = parsed(Path(write_report_of(run)).read_bytes())
     assert {"law-plan", "law-costs", "law-depths", "law-next"} <= set(figures(root))
     assert rows_of(root, "law-next")[0]["query"] == "kubernetes cluster upgrade tomorrow"
 

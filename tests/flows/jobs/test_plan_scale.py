@@ -17,7 +17,7 @@ def test_numbers_may_be_written_with_an_exponent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("machines: [", "is no YAML"),
+        ("machines: [", "is not YAML"),
         ("", "the file: "),
         ("machines: {count: 1, cores: 0, memory_gb: 4}\ncolour: red\n", "machines.cores: .*; colour: "),
         ("machines: {count: 1, cores: 1}\n", "machines.memory_gb: Field required; docs/guides/plan-scale.md"),

@@ -10,11 +10,12 @@ from darklode.flows import launch
 from darklode.flows.cli import app
 from darklode.flows.jobs import run_laws
 from darklode.flows.jobs.plan_laws import plan_laws
-from darklode.flows.jobs.registry import write_report
-from darklode.flows.runs import GENERATED, LAWS, note, read_inputs
+from darklode.flows.jobs.registry import write_report_of
+from darklode.flows.runs import read_run, write_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.pipeline.laws.label_plan import PlanRequest
+from darklode.schemas.run_inputs import GeneratedInputs, LawsInputs
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TABLES
 from helpers.adapted import build_to_adapt, model_in
@@ -41,15 +42,15 @@ def test_options_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_folder_of_laws_is_no_run(tmp_path: Path) -> None:
     run = Run(str(tmp_path / "laws"))
-    note(run, {LAWS: ["runs/a"]})
-    with pytest.raises(ArtifactError, match="holds laws"):
-        read_inputs(run)
+    write_inputs(run, LawsInputs(runs=["runs/a"]))
+    with pytest.raises(ArtifactError, match="holds scaling laws"):
+        read_run(run)
 
 
 def generated(source: Run, folder: Path) -> str:
     """A folder as `darklode generate` leaves it: a query for each text that is judged not to answer its own."""
     made = Run(str(folder))
-    note(made, {GENERATED: source.store.url})
+    write_inputs(made, GeneratedInputs(source=source.store.url))
     chunks = source.tables("chunks").read("chunks")
     put(made, "chunks", chunks)
     rows = made.tables("chunks").sql(QUERIES)
@@ -66,7 +67,7 @@ def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="there are 39 queries"):
         run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
     settings["laws"] = {"sources": ["people"]}
-    with pytest.raises(SettingsError, match="people is none of labels, bm25"):
+    with pytest.raises(SettingsError, match="people is neither one of labels, bm25"):
         run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
     made = generated(source, tmp_path / "made")
     settings["laws"] = {"sizes": [10, 20, 30], "seeds": 1, "sources": ["labels", made]}
@@ -94,5 +95,5 @@ def test_towers_are_a_trainer(tmp_path: Path) -> None:
     page = (tmp_path / "laws" / "laws.md").read_text()
     assert "## Trained encoders" in page
     assert f"| towers | {model} |" in page
-    written = Path(write_report(out)).read_text()
+    written = Path(write_report_of(out)).read_text()
     assert "law-trained" in written

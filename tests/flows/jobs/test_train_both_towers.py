@@ -84,5 +84,5 @@ def test_two_processes_of_the_command_are_one_run(tmp_path: Path) -> None:
 
 def test_stage_1_has_neither_teacher_nor_queries(tmp_path: Path) -> None:
     settings_for(tmp_path)
-    with pytest.raises(SettingsError, match="stage 1 learns from triplets"):
+    with pytest.raises(SettingsError, match="stage 1 trains on triplets"):
         train_towers([str(tmp_path)], "m", str(tmp_path / "out"), teacher="t", stage=1)

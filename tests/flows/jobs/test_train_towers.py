@@ -51,13 +51,13 @@ def test_a_student_of_an_adapter_and_then_it_stands(root: Path) -> None:
 def test_an_adapter_of_another_encoder_is_no_teacher(root: Path, tmp_path: Path) -> None:
     other = model_in(root).model_copy(update={"query_prompt": "otherwise "}).model_dump(mode="json")
     changed = QUICK | {"encoders": {"other": other}}
-    with pytest.raises(DoesNotFit, match="was made from another encoder"):
+    with pytest.raises(DoesNotFit, match="was adapted from another encoder"):
         train_towers([str(root / "run")], "other", str(tmp_path / "out"), changed, str(root / "adapter"))
 
 
 def test_what_cannot_be_is_refused(root: Path, tmp_path: Path) -> None:
     run, model = [str(root / "run")], str(root / "model")
-    with pytest.raises(ArtifactError, match="something else than an adapted encoder"):
+    with pytest.raises(ArtifactError, match=r"holds a benchmark \(`darklode build`\)"):
         train_towers(run, model, str(root / "run"), QUICK)
     with pytest.raises(SettingsError, match=r"layers 9: the model has only 1 layers"):
         train_towers(run, model, str(tmp_path / "out"), {"towers": QUICK["towers"] | {"layers": 9}})

@@ -82,7 +82,7 @@ NOT_ASKED = ("recall", 0.8, None, None)
 
 def test_what_was_reached_is_published_with_its_figures(run: Run) -> None:
     assert decide(released(run, ASKED, NOT_ASKED)) == (
-        f"{run.store.url} may be published: kappa is 0.710 (0.7); what was asked for stands in brackets."
+        f"{run.store.url} may be published: kappa is 0.710 (0.7); limits in parentheses."
     )
 
 
@@ -92,7 +92,7 @@ def test_what_was_missed_holds_the_run_back(run: Run) -> None:
 
 
 def test_where_nothing_was_asked_it_is_said_unless_nobody_labelled_anything(run: Run) -> None:
-    assert decide(released(run, NOT_ASKED)).startswith("Nothing was asked for: --min-kappa")
+    assert decide(released(run, NOT_ASKED)).startswith("No release limit is set; use --min-kappa")
     other = Run(f"{run.store.url}-2")
-    with pytest.raises(ArtifactError, match=r"has a human label yet \(7 labels are of pairs outside the sample\)"):
+    with pytest.raises(ArtifactError, match=r"has a human label \(7 labels are for pairs outside the sample\)"):
         decide(released(other, NOT_ASKED, labelled=0, outside=7))

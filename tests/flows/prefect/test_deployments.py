@@ -363,11 +363,11 @@ def test_what_is_deployed_again_is_replaced(site: Site, served: Environment, own
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--cron", "0 3 * *"], "--cron '0 3 [*] [*]' is none; such as"),
+        (["--cron", "0 3 * *"], "--cron '0 3 [*] [*]' is invalid; example"),
         (["--cron", "0 3 * * *", "--timezone", "Mars"], "--timezone 'Mars' is none"),
         (["--name", "a/b"], "--name: Name 'a/b' contains an invalid character"),
         (["--pool", "a/b"], "--pool: "),
-        (["--pool", "prefect-own"], "refuses the deployment: .*reserved"),
+        (["--pool", "prefect-own"], "rejected the deployment: .*reserved"),
     ],
 )
 def test_what_cannot_be_deployed_is_one_line(served: Environment, own: Path, options: list[str], message: str) -> None:

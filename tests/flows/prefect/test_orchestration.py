@@ -26,7 +26,7 @@ def ended(served: Environment, tmp_path_factory: pytest.TempPathFactory) -> Ende
 def test_what_may_pass_is_tried_again_and_finished_units_are_kept(ended: Ended, case: str) -> None:
     errors = shaky_stage.CASES[case]
     assert ended[case] == {
-        "said": [f"judge: {error}; it is tried again in a moment" for error in errors],
+        "said": [f"judge: {error}; retrying" for error in errors],
         "worked": ["first", "second", *["second"] * len(errors)],
         "raised": "",
         "rows": 2,

@@ -18,9 +18,10 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 from prefect.states import Completed, Running
 
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.deployments import ONE_AT_A_TIME
 from darklode.flows.prefect.orchestration import as_flow, run_stage
-from darklode.flows.prefect.stale_flow_runs import ENDING, LOCK, MAX_STARTS, MESSAGE, _hold_lock, end_dead
+from darklode.flows.prefect.stale_flow_runs import ENDING, LOCK, MAX_STARTS, MESSAGE, _hold_lock, mark_crashed
 from darklode.pipeline.base.artifacts import key_of
 from helpers.commands import PREFECT, Environment, background, server_of, wait_for
 from helpers.processes import family, kill
@@ -43,10 +44,10 @@ def test_a_lock_that_nobody_holds_is_left_by_a_kill(tmp_path: Path, monkeypatch:
     killed(HOLD_AND_DIE, str(dead))
     assert dead.exists()
     with _hold_lock(alive):
-        end_dead(tmp_path)
+        mark_crashed(tmp_path)
         assert (ended, dead.exists(), alive.exists()) == ([dead.stem], False, True)
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
-    end_dead(tmp_path)
+    mark_crashed(tmp_path)
     assert len(ended) == 1
 
 
@@ -62,7 +63,7 @@ def test_guards_that_look_at_once_end_each_run_once(tmp_path: Path, monkeypatch:
     for path in dead:
         path.touch()
     with ThreadPoolExecutor(2) as guards:
-        list(guards.map(end_dead, [tmp_path] * 2))
+        list(guards.map(mark_crashed, [tmp_path] * 2))
     assert ended == [path.stem for path in dead]
 
 
@@ -73,7 +74,7 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
         """Do nothing."""
         return "done"
 
-    trivial = as_flow("trivial", nothing)
+    trivial = as_flow(Job("trivial", nothing))
     with server_of(served), get_client(sync_client=True) as client:
         assert trivial(return_state=True).message == "done"
         folder = Path(PREFECT_HOME.value()) / "darklode" / key_of(str(PREFECT_API_URL.value()))
@@ -103,6 +104,7 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
 WAITING_FLOW = """
 import time
 from pathlib import Path
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.orchestration import as_flow
 
 def waits(folder: str) -> str:
@@ -115,7 +117,7 @@ def waits(folder: str) -> str:
         print("ends", flow_run.id, file=log, flush=True)
     return "done"
 
-waiting_flow = as_flow("waits", waits)
+waiting_flow = as_flow(Job("waits", waits))
 """
 
 
@@ -214,6 +216,6 @@ def test_a_run_that_is_killed_each_time_is_given_up(queue: Queue) -> None:
         for _ in range(MAX_STARTS):
             client.set_flow_run_state(run, Running(), force=True)
             (folder / f"{run}{ENDING}").touch()
-            end_dead(folder)
+            mark_crashed(folder)
             found += queue.states([run])
         assert found == [StateType.SCHEDULED, StateType.SCHEDULED, StateType.CRASHED]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from darklode.flows import open_systems
-from darklode.flows.runs import INDEXED, note
+from darklode.flows.runs import update_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.index.build import FILL
@@ -27,7 +27,7 @@ def folder(indexed: Path, tmp_path: Path) -> Path:
 
 def refused(folder: Path) -> str:
     """What is said; empty where all is as it was."""
-    with open_systems.checking_index(str(folder)) as check:
+    with open_systems.open_index_check(str(folder)) as check:
         findings = list(check.findings())
         try:
             require_same(str(folder), findings)
@@ -70,7 +70,7 @@ def test_a_run_that_changed_since_is_noticed(folder: Path, tmp_path: Path) -> No
     vectors = clustered()
     vectors[9] = vectors[8]
     now = put_vectors(tmp_path / "now.parquet", [*IDS[5:], "new"], vectors[[*range(5, 1500), 3]])
-    note(Run(str(folder)), {INDEXED: now})
+    update_inputs(Run(str(folder)), source=str(now))
     assert "now.parquet: 2 came or changed, 6 went or changed; `darklode index update`" in refused(folder)
 
 

@@ -71,7 +71,7 @@ def test_tables_that_nobody_wrote_are_empty(run: Run) -> None:
 
 
 def test_a_log_among_the_inputs_makes_a_mined_run_before_its_first_table(run: Run) -> None:
-    run.store.write("inputs.json", b'{"logs": "here", "docs": "there"}')
+    run.store.write("inputs.json", b'{"kind": "mined", "logs": "here", "docs": "there"}')
     with open_source(run, Settings(), ORDER) as given:
         assert given.mined
 

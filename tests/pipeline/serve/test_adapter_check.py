@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darklode.flows.runs import read_inputs
+from darklode.flows.runs import read_run
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
@@ -74,7 +74,7 @@ def test_an_adapter_that_is_not_applied_is_noticed(shipped: Path, adapter: Path)
 
 def test_vectors_of_another_model_under_the_same_name_are_noticed(shipped: Path, adapter: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(shipped / "run", tmp_path / "run"))
-    settings = read_inputs(Run(str(run))).settings
+    settings = read_run(Run(str(run))).settings
     other = tmp_path / "cache"
     text = (run / "settings.yaml").read_text().replace(str(settings.cache.root), str(other))
     (run / "settings.yaml").write_text(text)
@@ -91,7 +91,7 @@ def test_vectors_of_another_model_under_the_same_name_are_noticed(shipped: Path,
 
 def test_another_tenants_index_is_refused(shipped: Path, tmp_path: Path) -> None:
     build_to_adapt(tmp_path / "run", tenant="other")
-    with pytest.raises(DoesNotFit, match=r"is the tenant acme's, of whom .*run holds nothing"):
+    with pytest.raises(DoesNotFit, match=r"is for tenant acme, and .*run has no such tenant"):
         refused(shipped / "adapter", tmp_path / "run")
 
 

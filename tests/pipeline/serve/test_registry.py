@@ -23,7 +23,7 @@ def again(adapter: Path, to: Path, name: str, **changes: str) -> Path:
 
 
 def released(root: Path, adapter: Path, run: Path, force: str | None = None) -> str:
-    with open_systems.checking(str(adapter), str(run)) as check:
+    with open_systems.open_adapter_check(str(adapter), str(run)) as check:
         return AdapterRegistry(str(root)).release(check, force)
 
 

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save
 
 from darklode.flows import open_systems
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.pipeline.base.artifacts import Run, Store
 from darklode.pipeline.base.errors import DoesNotFit, NoLift
 from darklode.pipeline.evaluate.paired import MIN_CLUSTERS, ResamplingSettings, compare_paired
@@ -19,6 +19,7 @@ from darklode.pipeline.serve.registry import AdapterRegistry
 from darklode.pipeline.serve.release_gate import MARGIN, LiveAdapters, fall_summary, learned_queries, require_no_loss
 from darklode.pipeline.train.release.adapter import ADAPTER_FOLDER, HEAD, RECORD, Adapter
 from darklode.pipeline.train.release.identity import weights_hash
+from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import CacheSettings, Settings
 from helpers.adapted import TENANT, model_in, of_tenants
 
@@ -31,7 +32,7 @@ def both(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = of_tenants(tmp_path_factory.mktemp("both"), {TENANT: "", OTHER: "gupa"})
     cache = CacheSettings(root=str(shipped / "cache"))
     encoders = {"tiny": model_in(shipped).model_dump(mode="json")}
-    record(run, {"docs": "docs", "queries": "queries"}, Settings(cache=cache, encoders=encoders))
+    write_run(run, BenchmarkInputs(docs="docs", queries="queries"), Settings(cache=cache, encoders=encoders))
     return run
 
 
@@ -48,7 +49,7 @@ def head(like: Path, to: Path, weight: np.ndarray[tuple[int, int], np.dtype[np.f
 @contextmanager
 def against(adapter: Path, run: Run, registry: Path, *shared: str) -> Iterator[tuple[AdapterCheck, list[LiveAdapters]]]:
     with (
-        open_systems.checking(str(adapter), run.store.url) as check,
+        open_systems.open_adapter_check(str(adapter), run.store.url) as check,
         open_systems.live_adapters(check, AdapterRegistry(str(registry)), shared) as rivals,
     ):
         yield check, rivals
@@ -95,7 +96,7 @@ def test_a_shared_adapter_is_live_for_each_and_refused_elsewhere(shipped: Path, 
     with open_systems.open_index(both.store.url, OTHER, [Adapter.open(kept.folder(name))]) as (index, _):
         assert index.tenant == OTHER
     opened = open_systems.open_index(both.store.url, OTHER, [Adapter.open(str(live))])
-    with pytest.raises(DoesNotFit, match=f"is the tenant {TENANT}'s, and nothing for {OTHER}"), opened:
+    with pytest.raises(DoesNotFit, match=f"is for tenant {TENANT}, not for {OTHER}"), opened:
         pass
     assert kept.rollback(OTHER) is None
     assert AdapterRegistry(str(registry)).live == {TENANT: [name], OTHER: []}

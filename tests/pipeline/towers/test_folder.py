@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from darklode.flows import open_systems
-from darklode.flows.runs import ADAPTED, note, record
+from darklode.flows.runs import write_inputs, write_run
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.models.loading import load_model
 from darklode.pipeline.serve.registry import AdapterRegistry
@@ -22,6 +22,7 @@ from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.release.adapter import FOLDER, Adapter
 from darklode.pipeline.train.release.folder import assemble_model
 from darklode.pipeline.train.release.identity import weights_hash
+from darklode.schemas.run_inputs import BenchmarkInputs, TowersInputs
 from darklode.schemas.settings import Settings
 from helpers.adapted import TENANT, model_in, refused
 
@@ -67,8 +68,8 @@ def ready(distilled: Distilled, tmp_path: Path) -> tuple[Path, Path]:
     index = Path(shutil.copytree(distilled.source.store.url, tmp_path / "run"))
     encoders = {"tiny": model_in(distilled.root).model_dump(mode="json")}
     settings = Settings(cache=distilled.settings.cache, encoders=encoders)
-    record(Run(str(index)), {"docs": "docs", "queries": "queries"}, settings)
-    note(Run(str(student)), {ADAPTED: [str(index)], "encoder": "tiny"})
+    write_run(Run(str(index)), BenchmarkInputs(docs="docs", queries="queries"), settings)
+    write_inputs(Run(str(student)), TowersInputs(runs=[str(index)], encoder="tiny"))
     return student, index
 
 
@@ -78,7 +79,7 @@ def test_it_fits_its_teachers_index_and_is_released(ready: tuple[Path, Path], tm
     adapter = Adapter.open(str(student))
     assert (adapter.facts["shipped"], adapter.ships, adapter.tenant) == (STUDENT, True, TENANT)
     kept = AdapterRegistry(str(tmp_path / "registry"))
-    with open_systems.checking(str(student), str(index)) as check:
+    with open_systems.open_adapter_check(str(student), str(index)) as check:
         kept.release(check, None)
     assert [row["state"] for row in kept.rows()] == ["released"]
 
@@ -101,7 +102,7 @@ def test_another_models_index_is_refused(ready: tuple[Path, Path], distilled: Di
     student, index = ready
     other = model_in(distilled.root).model_copy(update={"query_prompt": "another "}).model_dump(mode="json")
     settings = Settings(cache=distilled.settings.cache, encoders={"tiny": other})
-    record(Run(str(index)), {"docs": "docs", "queries": "queries"}, settings)
+    write_run(Run(str(index)), BenchmarkInputs(docs="docs", queries="queries"), settings)
     assert "query prompt of the base" in refused(student, index)
 
 

@@ -5,10 +5,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from darklode.flows.runs import ADAPTED, note
+from darklode.flows.runs import write_inputs
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.report.drawing import Curves
 from darklode.pipeline.towers.evaluation import TESTED
+from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.tables import TABLES
 from helpers.report_runs import figure, figures, parsed, rendered, rows_of, shown, text_of
 from helpers.runs import execute, put
@@ -46,7 +47,7 @@ def student(run: Run) -> Run:
         output.facts |= {"teacher": {"numbers": 22}, "student": {"numbers": 11}}
 
     execute(run, Stage(TESTED.name, 1, (), ("tower_health",)), tested)
-    note(run, {ADAPTED: ["runs/first"], "encoder": "tiny"})
+    write_inputs(run, TowersInputs(runs=["runs/first"], encoder="tiny"))
     return run
 
 

@@ -40,7 +40,7 @@ def night(shipped: Path, out: Path, registry: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_a_night_begins_with_the_last_one_and_a_second_one_changes_nothing(shipped: Path, tmp_path: Path) -> None:
     live, registry, out = shipped / "adapter", tmp_path / "adapters", tmp_path / "out"
-    with open_systems.checking(str(live), str(shipped / "run")) as check:
+    with open_systems.open_adapter_check(str(live), str(shipped / "run")) as check:
         AdapterRegistry(str(registry)).release(check, None)
     first = night(shipped, out, registry)
     run, facts = Run(str(out)), Adapter.open(str(out)).facts
@@ -52,7 +52,7 @@ def test_a_night_begins_with_the_last_one_and_a_second_one_changes_nothing(shipp
     assert begins != base, "the first look is the last night's head, not the base"
     assert all(row["shares_positive"] for row in read(run, "adaptation_queries") if row["split"] == "train")
 
-    with open_systems.checking(str(out), str(shipped / "run")) as check:
+    with open_systems.open_adapter_check(str(out), str(shipped / "run")) as check:
         AdapterRegistry(str(registry)).release(check, "it is live from now on")
     assert AdapterRegistry(str(registry)).live[TENANT][-1] == facts["id"]
     assert night(shipped, out, registry) == first, "the same rows: nothing is learned twice"

@@ -6,29 +6,31 @@ import pyarrow as pa
 import pytest
 
 from darklode.flows.executor import InProcess, executing
-from darklode.flows.jobs.night_summary import (
-    NAMED,
-    TOLD,
-    ask_to_learn,
+from darklode.flows.mining_history import mining_inputs
+from darklode.flows.night_summary import (
+    N_NAMED,
     decide,
-    is_learning_requested,
     report_held_days,
     report_new_days,
-    tell_misplaced,
+    request_refit,
+    warn_of_misplaced,
 )
 from darklode.flows.prefect.progress import SilentReporter, reporting
-from darklode.flows.runs import note, read_notes
+from darklode.flows.runs import update_inputs, write_inputs
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.base.errors import HeldBack, SettingsError
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
 from darklode.pipeline.mine.history import History
 from darklode.pipeline.triplets.placement import has_old_layout
+from darklode.schemas.run_inputs import MinedInputs
 from darklode.schemas.tables import TABLES
 from helpers.hook import listening
 from helpers.mined_tables import give_pairs, publish_triplets
 from helpers.old_triplets import to_old_layout
 from helpers.runs import put
 from helpers.small_log import DOCS, FIRST, Search, mine
+
+MINED = MinedInputs(logs="log", docs="docs")
 
 
 class Told(SilentReporter):
@@ -53,12 +55,12 @@ def night(**sources: str) -> Manifest:
     ("before", "after", "said"),
     [
         (None, night(a="1"), []),
-        (night(a="1"), night(a="1"), ["nothing new in the log: its 1 partitions were read before"]),
-        (night(a="1", b="1"), night(a="1", b="2", c="1"), ["new in the log, or changed: b, c"]),
+        (night(a="1"), night(a="1"), ["no new days in the log: its 1 partitions were read before"]),
+        (night(a="1", b="1"), night(a="1", b="2", c="1"), ["new or changed in the log: b, c"]),
         (
             night(),
             night(**dict.fromkeys("abcdefg", "1")),
-            [f"new in the log, or changed: {', '.join('abcdefg'[:NAMED])} …"],
+            [f"new or changed in the log: {', '.join('abcdefg'[:N_NAMED])} …"],
         ),
     ],
     ids=["first night", "nothing", "some", "many"],
@@ -77,6 +79,7 @@ def log_days(run: Run, *states: tuple[str, str, list[str]]) -> Run:
         for number, (tenant, state, reasons) in enumerate(states)
     ]
     put(run, "log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
+    write_inputs(run, MINED)
     return run
 
 
@@ -95,7 +98,7 @@ def test_held_days_are_shown_with_their_reasons_and_what_to_do(run: Run) -> None
     row = {"date": "2026-03-02", "tenant": "t", "rows": 9, "reasons": "3 searches, 150 expected; no clicks"}
     assert told.tables == [[row]]
     assert str(raised.value).startswith(
-        "held back, everything else is published: 2026-03-02 (3 searches, 150 expected; no clicks). Look into the log"
+        "days held back: 2026-03-02 (3 searches, 150 expected; no clicks); everything else is published. Inspect"
     )
     assert (raised.value.code, raised.value.days) == (4, ["2026-03-02"])
 
@@ -119,11 +122,11 @@ def test_a_night_with_nothing_to_do_tells_of_held_days_once_a_day(run: Run, monk
             assert night() == 0
         assert night() == 0, "a flow told of it today"
         for posted in (1, 2):
-            note(run, {TOLD: "2026-03-01"})
+            update_inputs(run, notified_on=date(2026, 3, 1))
             assert (night(), night()) == (posted, posted)
     _, told = hook.posted[0]
     assert (told["flow"], told["state"], told["page"]) == ("mine-logs", "held", "")
-    assert told["message"].startswith("held back, everything else is published: 2026-03-01 (no clicks). Look into")
+    assert told["message"].startswith("days held back: 2026-03-01 (no clicks); everything else is published. Inspect")
     assert told["text"] == f"mine-logs {told['run']} held: {told['message']}"
     assert told["run"].endswith(f"run {datetime.now(UTC):%Y-%m-%d}")
 
@@ -134,6 +137,7 @@ def test_where_a_day_has_several_tenants_the_one_is_named(run: Run) -> None:
         for tenant, state in (("acme", "held"), ("tern", "admitted"))
     ]
     put(run, "log_days", pa.Table.from_pylist(rows, TABLES["log_days"].schema))
+    write_inputs(run, MINED)
     with pytest.raises(HeldBack) as raised:
         report_held_days(run)
     assert raised.value.days == ["acme:2026-03-01"]
@@ -141,7 +145,7 @@ def test_where_a_day_has_several_tenants_the_one_is_named(run: Run) -> None:
 
 def logged(run: Run, days: int) -> History:
     mine(run, {FIRST + timedelta(day): [Search("t", "s", 1, "one", (DOCS[0],))] for day in range(days)})
-    return History(run, 7, 2, None, lambda: is_learning_requested(run))
+    return History(run, 7, 2, None, lambda: mining_inputs(run).refit_through)
 
 
 def test_what_is_decided_is_noted(run: Run) -> None:
@@ -153,11 +157,12 @@ def test_what_is_decided_is_noted(run: Run) -> None:
 
 
 def test_who_asks_to_learn_asks_for_all_that_is_admitted(run: Run) -> None:
-    assert is_learning_requested(run) is None
+    write_inputs(run, MINED)
+    assert mining_inputs(run).refit_through is None
     history = logged(run, 3)
     log_days(run, ("t", "admitted", []), ("t", "admitted", []), ("t", "held", []))
-    ask_to_learn(run, history)
-    assert is_learning_requested(run) == FIRST + timedelta(1) == date.fromisoformat(read_notes(run)["learn"])
+    request_refit(run, history)
+    assert mining_inputs(run).refit_through == FIRST + timedelta(1)
 
 
 @pytest.mark.parametrize("wrong", [{}, {"acme": "beta", "beta": "acme"}])
@@ -171,9 +176,9 @@ def test_triplets_in_another_tenants_folder_are_told_before_they_are_written_ane
     to_old_layout(run, wrong=wrong)
     told = Told()
     with reporting(told):
-        tell_misplaced(run)
+        warn_of_misplaced(run)
         publish_triplets(run)
-        tell_misplaced(run)
+        warn_of_misplaced(run)
     assert [sentence[:55] for sentence in told.said] == [
         "an earlier version of Darklode wrote 2 triplets that be"
     ] * bool(wrong)

@@ -1,0 +1,57 @@
+"""The vectors of a run or a file, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from darklode.flows.runs import read_run
+from darklode.pipeline.base.artifacts import Run
+from darklode.pipeline.base.errors import ArtifactError, DoesNotFit
+from darklode.pipeline.base.memory.parts import resolve_cache
+from darklode.pipeline.index.source import FileSource, RunSource, StoredVectors, VectorSource
+from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
+from darklode.pipeline.train.data.sources import TrainingSource
+from darklode.pipeline.train.release.adapter import Adapter
+from darklode.schemas.settings import Settings
+
+FILES = (".parquet", ".npy")
+DEFAULT_TENANT = "default"
+"""Tenant of a file of vectors if none is given."""
+
+
+def open_vector_source(
+    source: str, settings: Settings, encoder: EncoderKind, tenant: str | None, adapter: Adapter | None
+) -> VectorSource:
+    """The vectors of one tenant's texts in a run, or those in a file.
+
+    Raises:
+        ArtifactError: the run has several tenants and none is given.
+    """
+    stored_vectors = StoredVectors(encoder, resolve_cache(settings.cache), settings.index.dimensions)
+    if source.endswith(FILES):
+        return FileSource(source, tenant or DEFAULT_TENANT, stored_vectors)
+    training_source = read_run(Run(source)).training_source()
+    return RunSource(
+        training_source, tenant_to_search(training_source, tenant, [adapter] if adapter else []), stored_vectors
+    )
+
+
+def tenant_to_search(source: TrainingSource, tenant: str | None, adapters: Sequence[Adapter]) -> str:
+    """The given tenant, the adapters', or the only one.
+
+    Raises:
+        ArtifactError: the run has no such tenant, or several and none is given.
+        DoesNotFit: an adapter is another tenant's.
+    """
+    tenants, url = source.tenants(), source.run.store.url
+    for adapter in adapters:
+        if tenant is not None and tenant not in adapter.tenants:
+            raise DoesNotFit(f"{adapter.store.url} is for tenant {adapter.tenant}, not for {tenant}")
+        tenant = tenant or adapter.tenant
+    if tenant is not None and tenant not in tenants:
+        if adapters:
+            raise DoesNotFit(f"{adapters[0].store.url} is for tenant {tenant}, and {url} has no such tenant")
+        raise ArtifactError(f"{url} has no tenant {tenant}; choose from {', '.join(tenants)}")
+    if tenant is None and len(tenants) != 1:
+        raise ArtifactError(f"{url} has the tenants {', '.join(tenants)}; choose one with --tenant")
+    return tenant or tenants[0]

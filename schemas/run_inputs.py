@@ -1,0 +1,202 @@
+"""What a folder was made from: the content of its `inputs.json`, one model per kind of folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+INPUTS = "inputs.json"
+
+
+class FolderInputs(BaseModel):
+    """Base of all kinds.
+
+    Attributes:
+        description: what such a folder holds.
+        command: that makes it.
+        state: fields that later commands set; writing the inputs again keeps them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    description: ClassVar[str]
+    command: ClassVar[str]
+    state: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def kind_name(cls) -> str:
+        """The value of `kind` in `inputs.json`."""
+        return str(cls.model_fields["kind"].default)
+
+
+class BenchmarkInputs(FolderInputs):
+    """A judged benchmark.
+
+    Attributes:
+        docs: documents.
+        queries: query log.
+        pages: fingerprint of what card and report were made from.
+    """
+
+    description = "a benchmark"
+    command = "darklode build"
+    state = ("pages",)
+
+    kind: Literal["benchmark"] = "benchmark"
+    docs: str
+    queries: str
+    pages: str | None = None
+
+
+class MinedInputs(FolderInputs):
+    """Triplets mined from a search log.
+
+    Attributes:
+        logs: search log.
+        docs: documents.
+        pages: fingerprint of what card and report were made from.
+        refit_through: the last day that planner and click model are fitted on after `--refresh`.
+        notified_on: the last day (UTC) on which the webhook reported days held back.
+    """
+
+    description = "mined triplets"
+    command = "darklode mine"
+    state = ("pages", "refit_through", "notified_on")
+
+    kind: Literal["mined"] = "mined"
+    logs: str
+    docs: str
+    pages: str | None = None
+    refit_through: date | None = None
+    notified_on: date | None = None
+
+
+class TrainedInputs(FolderInputs):
+    """Base of everything trained on runs.
+
+    Attributes:
+        runs: folders of builds, mined runs and generated queries.
+        encoder: name in the settings, or a sentence-transformers model.
+    """
+
+    runs: list[str]
+    encoder: str
+
+
+class AdapterInputs(TrainedInputs):
+    """An adapted query encoder; `warm_start` is the folder of the adapter that training started from, if any."""
+
+    description = "an adapted encoder"
+    command = "darklode adapt"
+
+    kind: Literal["adapter"] = "adapter"
+    warm_start: str = ""
+
+
+class TenantAdaptersInputs(TrainedInputs):
+    """A head for each tenant, below `tenants/`."""
+
+    description = "adapted encoders of tenants"
+    command = "darklode adapt --tenants"
+
+    kind: Literal["tenant-adapters"] = "tenant-adapters"
+
+
+class ComparisonInputs(TrainedInputs):
+    """A comparison of adaptation methods."""
+
+    description = "a comparison of adapters"
+    command = "darklode adapt compare"
+
+    kind: Literal["comparison"] = "comparison"
+
+
+class TowersInputs(TrainedInputs):
+    """Both towers (stage 1), or a distilled query tower (stage 2).
+
+    Attributes:
+        stage: of ScalingNote.
+        teacher: folder of the adapter that the student was distilled from; None: the encoder itself.
+        queries: files of further queries.
+    """
+
+    description = "trained towers"
+    command = "darklode train-towers"
+
+    kind: Literal["towers"] = "towers"
+    stage: Literal[1, 2] = 2
+    teacher: str | None = None
+    queries: list[str] = []
+
+
+class IndexInputs(FolderInputs):
+    """An index; `source` is a run or a file of vectors."""
+
+    description = "an index"
+    command = "darklode index"
+
+    kind: Literal["index"] = "index"
+    source: str
+    encoder: str
+    tenant: str
+    adapter: str | None = None
+
+
+class GeneratedInputs(FolderInputs):
+    """Generated queries; `source` is the run whose texts they were written for."""
+
+    description = "generated queries"
+    command = "darklode generate"
+
+    kind: Literal["generated"] = "generated"
+    source: str
+
+
+class LawsInputs(FolderInputs):
+    """Points and scaling laws.
+
+    Attributes:
+        runs: that the points were trained on; empty if they were read from a file.
+        encoders: of the points.
+        points: the file that they were read from.
+    """
+
+    description = "scaling laws"
+    command = "darklode laws"
+
+    kind: Literal["laws"] = "laws"
+    runs: list[str] = []
+    encoders: list[str] = []
+    points: str | None = None
+
+
+Inputs: TypeAlias = (
+    BenchmarkInputs
+    | MinedInputs
+    | AdapterInputs
+    | TenantAdaptersInputs
+    | ComparisonInputs
+    | TowersInputs
+    | IndexInputs
+    | GeneratedInputs
+    | LawsInputs
+)
+
+_ADAPTER: TypeAdapter[Inputs] = TypeAdapter(Annotated[Inputs, Field(discriminator="kind")])
+
+
+def parse_inputs(content: Mapping[str, Any]) -> Inputs:
+    """Validate the content of `inputs.json`.
+
+    Raises:
+        ValidationError: an unknown kind, or keys that the kind does not have.
+    """
+    return _ADAPTER.validate_python(content, strict=False)
+
+
+def dump_inputs(inputs: Inputs) -> dict[str, Any]:
+    """Plain values for `inputs.json`; nulls are left out."""
+    return inputs.model_dump(mode="json", exclude_none=True)
