@@ -34,7 +34,8 @@ from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
 from darklode.pipeline.index.build import FILL
-from darklode.pipeline.index.faiss_io import Floats, faiss, one_thread
+from darklode.pipeline.base.types import Floats
+from darklode.pipeline.index.faiss_io import faiss, one_thread
 from darklode.pipeline.index.recall import RECALL, SPEED, held_out_recall
 from darklode.pipeline.index.record import IndexOrigin, record
 from darklode.pipeline.index.source import ROWS, StoredVectors, truncate_and_normalize

@@ -32,7 +32,7 @@ from openai import AsyncOpenAI
 
 from benchmarks.judge_pairs import pair_rows
 from benchmarks.report import ResultTable, options, publish
-from darklode.pipeline.judge.kinds.llm import LlmSettings
+from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge

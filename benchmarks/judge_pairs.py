@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import Run, Stage
+from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.judge.port import PAIRS
 from darklode.schemas.tables import CHUNKS, POOL, QUERIES
 
@@ -53,7 +53,12 @@ def pair_rows(pairs: int) -> pa.Table:
 def write_table(run: Run, table: str, *parts: pa.Table) -> None:
     """Give the run a table, as if a stage had written it."""
     stage = Stage(f"given_{table}", 1, (), (table,))
-    run.execute(run.plan(stage, {}), lambda _, output: [output.write(table, part) for part in parts] and None)
+
+    def write(_: Tables, output: Output) -> None:
+        for part in parts:
+            output.write(table, part)
+
+    run.execute(run.plan(stage, {}), write)
 
 
 def write_pool(run: Run, pairs: int) -> None:
@@ -61,12 +66,12 @@ def write_pool(run: Run, pairs: int) -> None:
     n = -(-pairs // CHUNKS_PER_QUERY)
     ids, names = [f"q{query:06}" for query in range(n)], [f"c{chunk:06}" for chunk in range(N_CHUNKS)]
     texts = [chunk_text(chunk) for chunk in range(N_CHUNKS)]
-    queries = {"tenant": ["t"] * n, "query_id": ids, "text": [query_text(query) for query in range(n)]}
+    queries: dict[str, object] = {"tenant": ["t"] * n, "query_id": ids, "text": [query_text(query) for query in range(n)]}
     queries |= {"language": ["en"] * n, "split": ["train"] * n}
     queries |= {name: [1] * n for name in ("n_words", "cluster_id", "n_represented", "language_score")}
     write_table(run, "queries", QUERIES.rows(queries))
     zeros, hashes = [0] * N_CHUNKS, [digest(text) for text in texts]
-    chunks = {"tenant": ["t"] * N_CHUNKS, "chunk_id": names, "doc_id": names, "text": texts, "content_hash": hashes}
+    chunks: dict[str, object] = {"tenant": ["t"] * N_CHUNKS, "chunk_id": names, "doc_id": names, "text": texts, "content_hash": hashes}
     offsets = {"position": zeros, "start": zeros, "end": [len(text) for text in texts]}
     write_table(run, "chunks", CHUNKS.rows(chunks | offsets))
     rows = np.arange(pairs)

@@ -38,7 +38,7 @@ from darklode.pipeline.judge.threshold import Thresholded
 from darklode.pipeline.retrieve.encoders.caching import cache_id, hash_queries
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.pipeline.train.data.vectors import BaseEncoder
+from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.pooling import VectorSettings

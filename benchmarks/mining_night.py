@@ -23,9 +23,10 @@ from benchmarks.measure import in_new_process
 from benchmarks.report import ResultTable, options, publish
 from darklode.flows.config import load_settings
 from darklode.flows.jobs.mine_logs import steps
-from darklode.flows.runs import record
+from darklode.flows.runs import write_run
 from darklode.flows.stage_runner import finish
 from darklode.pipeline.base.artifacts import Run
+from darklode.schemas.run_inputs import MinedInputs
 
 DOCUMENTS, ROUNDS = 40_000, 3
 CONTENT = "SELECT count(*) AS rows, CAST(bit_xor(hash(t)) AS VARCHAR) AS content FROM {table} t"
@@ -62,7 +63,7 @@ def mine(work: Path, out: Path, first: int, last: int) -> MiningCost:
     began, stages, run, before = time.process_time(), dict[str, float](), Run(str(out)), file_sizes(out)
     settings = load_settings(assignments=["relevance.ranker=none"])
     logs, docs = str(work / "log"), str(work / "docs.parquet")
-    record(run, {"logs": logs, "docs": docs}, settings)
+    write_run(run, MinedInputs(logs=logs, docs=docs), settings)
     job = steps(run, logs, docs, settings, [FIRST + timedelta(number) for number in range(first, last + 1)])
     for step in job:
         start = time.process_time()

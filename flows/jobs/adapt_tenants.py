@@ -21,7 +21,7 @@ from darklode.pipeline.base.artifacts import Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import NoLift, SettingsError
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
-from darklode.pipeline.train.data.unjudged import NOBODY, UnjudgedJudges
+from darklode.pipeline.train.data.unjudged import NO_JUDGES, UnjudgedJudges
 from darklode.pipeline.train.fit.requirements import check_parts
 from darklode.pipeline.train.fit.tenants import TENANTS, TenantJob, save_head, tenant_folder
 from darklode.pipeline.train.fit.tenants import adapt_tenants as adapt_each
@@ -145,7 +145,7 @@ JOB = Job(
     adapt_tenants,
     TenantAdaptersInputs,
     lambda run, inputs, settings: [
-        _step(run, unopened_base(inputs.encoder, settings), settings, [], NOBODY, inputs, None)
+        _step(run, unopened_base(inputs.encoder, settings), settings, [], NO_JUDGES, inputs, None)
     ],
     sections=("adapting", *RUN_SECTIONS),
     refusals=(NoLift,),
