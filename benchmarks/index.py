@@ -33,8 +33,8 @@ from darklode.flows.jobs.build_index import steps, update_steps
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
-from darklode.pipeline.index.build import FILL
 from darklode.pipeline.base.types import Floats
+from darklode.pipeline.index.build import FILL
 from darklode.pipeline.index.faiss_io import faiss, one_thread
 from darklode.pipeline.index.recall import RECALL, SPEED, held_out_recall
 from darklode.pipeline.index.record import IndexOrigin, record

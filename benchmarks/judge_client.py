@@ -32,11 +32,11 @@ from openai import AsyncOpenAI
 
 from benchmarks.judge_pairs import pair_rows
 from benchmarks.report import ResultTable, options, publish
-from darklode.pipeline.judge.llm.settings import LlmSettings
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm.judge import LlmJudge
 from darklode.pipeline.judge.llm.prompt import PairText
+from darklode.pipeline.judge.llm.settings import LlmSettings
 
 SERVER = Path(__file__).resolve().parents[1] / "tests" / "helpers" / "fake_chat.py"
 SLOTS, LATENCY, TURNS = 256, 0.05, 3

@@ -7,9 +7,9 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
+from benchmarks.run_tables import write_columns
+from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.judge.port import PAIRS
-from darklode.schemas.tables import CHUNKS, POOL, QUERIES
 
 CHUNKS_PER_QUERY = 250
 N_CHUNKS = 5_000
@@ -50,39 +50,23 @@ def pair_rows(pairs: int) -> pa.Table:
     )
 
 
-def write_table(run: Run, table: str, *parts: pa.Table) -> None:
-    """Give the run a table, as if a stage had written it."""
-    stage = Stage(f"given_{table}", 1, (), (table,))
-
-    def write(_: Tables, output: Output) -> None:
-        for part in parts:
-            output.write(table, part)
-
-    run.execute(run.plan(stage, {}), write)
-
-
 def write_pool(run: Run, pairs: int) -> None:
-    """Queries, chunks and a pool of `pairs` pairs."""
+    """Write queries, chunks and a pool of `pairs` pairs."""
     n = -(-pairs // CHUNKS_PER_QUERY)
     ids, names = [f"q{query:06}" for query in range(n)], [f"c{chunk:06}" for chunk in range(N_CHUNKS)]
     texts = [chunk_text(chunk) for chunk in range(N_CHUNKS)]
-    queries: dict[str, object] = {"tenant": ["t"] * n, "query_id": ids, "text": [query_text(query) for query in range(n)]}
-    queries |= {"language": ["en"] * n, "split": ["train"] * n}
-    queries |= {name: [1] * n for name in ("n_words", "cluster_id", "n_represented", "language_score")}
-    write_table(run, "queries", QUERIES.rows(queries))
-    zeros, hashes = [0] * N_CHUNKS, [digest(text) for text in texts]
-    chunks: dict[str, object] = {"tenant": ["t"] * N_CHUNKS, "chunk_id": names, "doc_id": names, "text": texts, "content_hash": hashes}
-    offsets = {"position": zeros, "start": zeros, "end": [len(text) for text in texts]}
-    write_table(run, "chunks", CHUNKS.rows(chunks | offsets))
+    queries = {"query_id": ids, "text": [query_text(query) for query in range(n)]}
+    constant: dict[str, object] = dict.fromkeys(("n_words", "cluster_id", "n_represented", "language_score"), 1)
+    write_columns(run, "queries", queries, language="en", split="train", **constant)
+    chunks: dict[str, object] = {
+        "chunk_id": names,
+        "doc_id": names,
+        "text": texts,
+        "content_hash": [digest(text) for text in texts],
+    }
+    write_columns(run, "chunks", chunks | {"end": [len(text) for text in texts]}, position=0, start=0)
     rows = np.arange(pairs)
     query = rows // CHUNKS_PER_QUERY
-    chunk = query * 7 + rows % CHUNKS_PER_QUERY
-    pool = {
-        "tenant": pa.repeat("t", pairs),
-        "query_id": pa.array(ids).take(pa.array(query)),
-        "chunk_id": pa.array(names).take(pa.array(chunk % N_CHUNKS)),
-        "retrievers": pa.array([["bm25"]]).take(pa.array(np.zeros(pairs, np.int64))),
-        "best_rank": pa.repeat(1, pairs),
-        "fused_score": pa.repeat(0.1, pairs),
-    }
-    write_table(run, "pool", POOL.rows(pool))
+    chunk = (query * 7 + rows % CHUNKS_PER_QUERY) % N_CHUNKS
+    pool = {"query_id": pa.array(ids).take(pa.array(query)), "chunk_id": pa.array(names).take(pa.array(chunk))}
+    write_columns(run, "pool", pool, retrievers=["bm25"], best_rank=1, fused_score=0.1)

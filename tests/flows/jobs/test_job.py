@@ -7,8 +7,8 @@ import pytest
 from prefect import Flow
 
 from darklode.flows.config import load_settings
-from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.jobs.registry import MODULES, job_of_kind, stages_of, steps_of, write_report_of
+from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
 from darklode.flows.prefect import orchestration
 from darklode.flows.runs import read_run, write_run
 from darklode.pipeline.base.artifacts import Run
@@ -48,7 +48,7 @@ FOLDERS: list[tuple[Inputs, str, str]] = [
 
 
 def jobs() -> dict[str, Job]:
-    return {name: import_module(f"darklode.flows.jobs.{name}").JOB for name in FILES}
+    return {name: import_module(f"darklode.flows.jobs.registry.{name}").JOB for name in FILES}
 
 
 def test_each_file_declares_a_job_of_its_name() -> None:

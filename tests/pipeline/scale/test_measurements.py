@@ -40,7 +40,7 @@ def test_a_users_own_are_read(tmp_path: Path) -> None:
     ("text", "said"),
     [
         (None, "cannot be read"),
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("{}", "day: Field required"),
         (json.dumps(unit_costs(stage("a", "miles", 1.0))), "stages.0.per: Input should be"),
         (json.dumps(unit_costs(stage("a", "chunks", -1.0))), "stages.0.points.0.seconds"),
