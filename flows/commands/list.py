@@ -1,4 +1,4 @@
-"""darklode list: the runs below a folder or prefix."""
+"""darklode list: list the runs below a folder or prefix."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ app = application()
 COLUMNS = {"run": False, "kind": False, "state": False, "stages": True, "MB": True, "finished": False}
 LAST = "funnel"
 DEPTH = 8
-"""Folders within one another that are looked into."""
+"""Maximum depth of nested folders."""
 
 
 @app.command(name="list", epilog="Example: darklode list runs")
 def list_(
-    root: Annotated[str, typer.Argument(metavar="[ROOT]", help="A folder or s3://bucket/prefix.")] = ".",
+    root: Annotated[str, typer.Argument(metavar="ROOT", help="Folder or s3://bucket/prefix to search.")] = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs below a folder: what they are, whether they are complete, their size and date."""
+    """List the runs below a folder with kind, state, size and date."""
     store = Store(root)
     if store.local is not None and not store.local.is_dir():
-        raise InputError(f"{store.url} is no folder; name one that holds runs")
+        raise InputError(f"{store.url} is not a folder; give a folder that contains runs")
     run_rows = [describe_run(Run(f"{store.url}/{name}".rstrip("/")), name or ".") for name in runs_below(store)]
     with answering(as_json) as answer:
         answer.rows(
@@ -39,7 +39,7 @@ def list_(
 
 
 def runs_below(store: Store, folder: str = "", depth: int = DEPTH) -> Iterator[str]:
-    """The paths of the folders that are runs, below the root; within a run nothing is looked for."""
+    """Paths of the runs below the root; runs inside a run are not searched for."""
     if read_notes(Run(f"{store.url}/{folder}".rstrip("/"))):
         yield folder
         return
@@ -49,13 +49,13 @@ def runs_below(store: Store, folder: str = "", depth: int = DEPTH) -> Iterator[s
 
 
 def describe_run(run: Run, name: str) -> dict[str, Any]:
-    """A run's row; what is damaged is said in its state."""
+    """A run's row; the state of an unreadable run is `damaged`."""
     size = sum(run.store.sizes("", recursive=True).values())
     row = {"run": name, "kind": "mined" if "logs" in read_notes(run) else "benchmark"}
     try:
         manifests = run.manifests()
     except DarklodeError:
         return row | {"state": "damaged", "stages": None, "MB": round(size / 1e6, 1), "finished": None}
-    state = "complete" if LAST in manifests else "begun"
+    state = "complete" if LAST in manifests else "incomplete"
     finished = max((manifest.finished for manifest in manifests.values()), default=None)
     return row | {"state": state, "stages": len(manifests), "MB": round(size / 1e6, 1), "finished": finished}
