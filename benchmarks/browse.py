@@ -100,7 +100,7 @@ ASKED: dict[str, tuple[str, dict[str, str]]] = {
         "pairs",
         {"outcome": "relevant", "split": "test", "retriever": "retriever 3"},
     ),
-    "pairs, likeliest first, the last page": ("pairs", {"order": "likeliest first", "page": "100"}),
+    "pairs by highest probability, last page": ("pairs", {"order": "highest probability", "page": "100"}),
     "pairs with two words in query or chunk": ("pairs", {"q": "w12 w345"}),
     "pairs with a part of a word that most chunks hold": ("pairs", {"q": "w1", "least": "0.5"}),
     "triplets": ("triplets", {}),

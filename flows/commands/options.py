@@ -84,7 +84,7 @@ class Command(TyperCommand):
 class Application(typer.Typer):
     """A Typer app whose commands are `Command`s."""
 
-    def command(self, name: str | None = None, **attributes: Any) -> Callable[[Any], Any]:  # type: ignore[override]
+    def command(self, name: str | None = None, **attributes: Any) -> Callable[[Any], Any]:
         """Register a function as a command."""
         return super().command(name, **{"cls": Command} | attributes)
 

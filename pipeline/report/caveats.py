@@ -54,7 +54,7 @@ def _small_tenants(tables: Tables, depth: int) -> str:
     if not tenants:
         return ""
     tenant_list = ", ".join(tenants[:5]) + (" …" if len(tenants) > 5 else "")
-    return f"Recall@{depth} means little for {tenant_list}: {depth} results are at least half of all chunks."
+    return f"Recall@{depth} means little for these tenants, whose chunks number at most {2 * depth:,}: {tenant_list}."
 
 
 def _labels(tables: Tables) -> str:
@@ -219,7 +219,8 @@ def _positives_without_triplet(tables: Tables) -> str:
     if not rows or sum(row["dropped"] for row in rows) <= LOST_POSITIVES_SHARE * rows[0]["positives"]:
         return ""
     reasons = "; ".join(f"{row['dropped']:,} {row['reason']}" for row in rows)
-    return f"{rows[0]['triplets']:,} of {rows[0]['positives']:,} training positives became triplets: {reasons}."
+    counts = f"{rows[0]['triplets']:,} of {rows[0]['positives']:,}"
+    return f"Only {counts} training positives became triplets. Reasons for the others: {reasons}."
 
 
 NO_NEGATIVE = Statistic("SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets")

@@ -39,7 +39,7 @@ def test_a_finished_stage_is_one_line() -> None:
     assert re.sub(r"\s+", " ", format_stage("clean", DONE, redone=True)) == (
         r"[green]✓[/green] clean 1,200 queries → 900 \[b]queries [dim]2.3 s[/dim]"
     )
-    assert format_stage("clean", DONE, redone=False).endswith("[dim]stands[/dim]")
+    assert format_stage("clean", DONE, redone=False).endswith("[dim]up to date[/dim]")
 
 
 def test_a_table_shows_numbers_to_the_right_and_long_cells_cut(

@@ -86,7 +86,7 @@ TELLS = {
     "audit nothing": "nothing holds no run",
     "review nothing": "nothing holds no run",
     "judge stats nothing": "nothing holds no run",
-    "init there.yaml --docs docs --queries q.csv": "there.yaml is there already",
+    "init there.yaml --docs docs --queries q.csv": "there.yaml already exists",
     "init x.yaml --docs docs --queries nothing": "nothing does not exist",
 }
 """What is wrong with what a user has, the words that help, and exit code 1."""
@@ -111,7 +111,7 @@ REFUSED = {
     "export run --format biers --to out": "no export format 'biers'; did you mean beir?",
     "evaluate run --set evaluate.bootstrap=0": "evaluate.bootstrap: Input should be greater than 0",
     "judge export-batch": "is `darklode judge batch export` now",
-    "init x.yaml": "say --docs",
+    "init x.yaml": "--docs is required",
     "init x.yaml --docs docs": "without queries or a search log",
     "init x.yaml --docs docs --queries q.csv --column text": "--column takes documents.ROLE=NAME",
     "review run --export-sheet x.csv": "add --reviewer NAME",
@@ -260,8 +260,8 @@ def test_debug_shows_the_traceback_wherever_it_stands(at_desk: Path, call: Call)
     [
         (PermissionError(13, "Permission denied", "/x/y"), "error: /x/y: Permission denied\n"),
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
-        (MemoryError(), "error: there is not enough memory"),
-        (KeyError("[red]x"), "error: KeyError: '[red]x'; this should not happen: the same command with --debug"),
+        (MemoryError(), "error: out of memory"),
+        (KeyError("[red]x"), "error: KeyError: '[red]x'; this is a bug: run the same command with --debug"),
         (ValueError(), "error: ValueError: no reason given; this"),
     ],
 )

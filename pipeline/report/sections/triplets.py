@@ -158,7 +158,7 @@ SECTION = FigureSection(
         Figure(
             "triplets",
             "Triplets by split and source",
-            "Number of triplets, and of hard negatives missing to triplets.negatives per positive.",
+            "short rows have fewer hard negatives than triplets.negatives; missing negatives is their total shortfall.",
             lambda source: statistics.triplets(source.tables, source.settings.triplets.negatives),
             needs=("triplets", "qrels"),
             wide=True,

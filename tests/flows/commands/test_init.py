@@ -81,11 +81,11 @@ def test_a_chosen_text_comes_back_as_it_was(value: str, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said_where_nobody_can_be_asked(call: Call, data: Path) -> None:
-    assert "say --docs" in call("init").err
+    assert "--docs is required" in call("init").err
     assert "without queries or a search log" in call("init", "--docs", "handbook").err
     (data / "odd.csv").write_text("a,b\n1,2\n")
     unnamed = call("init", "--docs", "handbook", "--queries", "odd.csv")
-    assert (unnamed.code, "say --column queries.text=NAME: a, b" in unnamed.err) == (2, True)
+    assert (unnamed.code, "use --column queries.text=NAME. Columns: a, b" in unnamed.err) == (2, True)
     other = call("init", "--docs", "handbook", "--queries", "searches.csv", "--column", "queries.txt=n")
     assert (other.code, "there is no queries.txt; did you mean text?" in other.err) == (2, True)
     assert "does not exist" in call("init", "--docs", "handbook", "--queries", "other.csv").err
@@ -110,7 +110,7 @@ def test_a_strange_log_is_written_down_so_that_it_is_read(
     (data / "log" / name).write_bytes(content)
     shown = call("init", "--docs", "handbook", "--logs", "log")
     assert (shown.code, shown.err) == (0, "")
-    assert "  query: column search_term, by its name; --column logs.query=NAME takes another" in shown.out
+    assert "  query: column search_term, from its name; --column logs.query=NAME overrides it" in shown.out
     assert sum(words in shown.out for words in ("UTF-16", "semicolons")) == remarked
     logs = load_settings(config=data / "darklode.yaml").logs
     columns = logs.columns.model_dump(exclude_none=True)

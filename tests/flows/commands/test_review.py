@@ -141,12 +141,12 @@ def test_a_run_on_s3(bucket: str) -> None:
         place = urlsplit(page.url)
         for number in range(3):
             connection = http.client.HTTPConnection(place.netloc, timeout=30)
-            fields = urlencode({"pair": page.deck[number].name, "answer": "1"})
+            fields = urlencode({"pair": page.pairs[number].name, "answer": "1"})
             form = {"Content-Type": "application/x-www-form-urlencoded"}
             connection.request("POST", f"/{TOKEN}/pair?reviewer=Ann", fields, form)
             assert connection.getresponse().status == 303
             connection.close()
-        assert page.deck.neighbors(0)[1] is not None
+        assert page.pairs.neighbors(0)[1] is not None
     with served(run):
         assert kept(run) == {"doc0#0": 1, "doc0#1": 1, "doc1#2": 1}
 

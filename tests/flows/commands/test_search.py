@@ -37,9 +37,9 @@ def test_two_systems_stand_side_by_side(shipped: Path, call: Call) -> None:
     told = json.loads(call("search", shipped / "run", QUERY, "--encoder", "base", "--encoder", adapter, "--json").out)
     base, adapted = told["systems"]
     assert (base["system"], adapted["system"]) == ("base", adapter)
-    ids = [[row["text_id"] for row in one["found"]] for one in told["systems"]]
+    ids = [[row["text_id"] for row in one["hits"]] for one in told["systems"]]
     assert told["overlap"] == len(set(ids[0]) & set(ids[1])) < 10 == len(ids[0])
-    assert set(base["found"][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
+    assert set(base["hits"][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
 
 
 def test_words_are_marked_and_texts_from_outside_are_harmless() -> None:

@@ -44,7 +44,7 @@ def asked(page: Answering, **question: object) -> Reply:
 
 def ids(reply: Reply) -> list[str]:
     assert reply[0] == 200, reply
-    return [row["text_id"] for row in json.loads(reply[2])["found"]]
+    return [row["text_id"] for row in json.loads(reply[2])["hits"]]
 
 
 def test_each_system_answers_as_the_index_does_for_its_encoder(page: Answering, folder: Path, shipped: Path) -> None:
@@ -59,8 +59,8 @@ def test_each_system_answers_as_the_index_does_for_its_encoder(page: Answering, 
     rows = Run(str(shipped / "run")).tables("chunks").read("chunks").to_pylist()
     said = {row["chunk_id"]: row["text"] for row in rows}
     assert (first["query"], first["system"]) == (QUERY, "base")
-    assert set(first["found"][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
-    assert first["found"][0]["text"] == said[base[0]]
+    assert set(first["hits"][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
+    assert first["hits"][0]["text"] == said[base[0]]
 
 
 def test_a_run_without_an_index_is_searched_exactly(page: Answering, shipped: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_run_without_an_index_is_searched_exactly(page: Answering, shipped: Pa
 
 def test_an_index_of_vectors_gives_ids(tmp_path: Path) -> None:
     with answering(fitting(tmp_path)) as other:
-        found = json.loads(asked(other, query="anything", depth=3)[2])["found"]
+        found = json.loads(asked(other, query="anything", depth=3)[2])["hits"]
         assert len(found) == 3
         assert {row["text"] for row in found} == {None}
         assert found[0]["text_id"] in ask(other, "?q=anything")[2]  # type: ignore[arg-type]
