@@ -82,7 +82,7 @@ def test_a_chosen_text_comes_back_as_it_was(value: str, tmp_path: Path) -> None:
 
 def test_what_is_missing_is_said_where_nobody_can_be_asked(call: Call, data: Path) -> None:
     assert "--docs is required" in call("init").err
-    assert "without queries or a search log" in call("init", "--docs", "handbook").err
+    assert "queries or a search log are required" in call("init", "--docs", "handbook").err
     (data / "odd.csv").write_text("a,b\n1,2\n")
     unnamed = call("init", "--docs", "handbook", "--queries", "odd.csv")
     assert (unnamed.code, "use --column queries.text=NAME. Columns: a, b" in unnamed.err) == (2, True)
@@ -154,16 +154,16 @@ def test_it_asks_a_person_for_the_rest_and_shows_its_guess(data: Path, alone: En
     (data / "clicks" / "export.log").write_text('{"ts": "2026-03-01", "term": "key", "doc": "key.md", "click": 1}\n')
     answers = {
         "Documents (file or folder) [handbook]": "",
-        "none: -) [searches.csv]": "",
-        "none: -) [clicks]": "",
-        "Where runs": "s3://bucket/runs",
+        "- for none) [searches.csv]": "",
+        "- for none) [clicks]": "",
+        "Parent folder of the runs": "s3://bucket/runs",
         "is the text? (search_term, n) [search_term]": "n",
         "(csv, jsonl, parquet, ubi) [jsonl]": "",
         "is the timestamp? (ts, term, doc, click) [ts]": "",
         "is the query? (ts, term, doc, click) [term]": "",
         "is the doc_id? (ts, term, doc, click) [doc]": "",
-        "The judge: address": "",
-        "Licence of": "",
+        "Judge: URL": "",
+        "License of": "",
     }
     asked(answers, alone)
     found = read_project(data / "darklode.yaml")
@@ -174,7 +174,9 @@ def test_it_asks_a_person_for_the_rest_and_shows_its_guess(data: Path, alone: En
 
 
 def test_what_is_proposed_can_be_refused(data: Path, alone: Environment) -> None:
-    asked({"[handbook]": "", "[searches.csv]": "-", "none: -)": "-"}, alone, "without queries or a search log", 2)
+    asked(
+        {"[handbook]": "", "[searches.csv]": "-", "- for none)": "-"}, alone, "queries or a search log are required", 2
+    )
 
 
 def asked(answers: dict[str, str], environment: Environment, last: str = "Next:", code: int = 0) -> None:

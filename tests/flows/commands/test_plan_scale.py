@@ -18,9 +18,9 @@ def asked(*words: str) -> str:
 
 def test_a_person_reads_a_table_and_what_does_not_scale(tmp_path: Path) -> None:
     said = asked("--hardware", str(hardware_file(tmp_path)))
-    assert "What each stage takes" in said
+    assert "Estimated resources per stage" in said
     assert "does not scale" in said
-    assert "processor hours" in said
+    assert "CPU hours" in said
 
 
 def test_json_has_every_stage_and_the_total_by_a_users_own_costs(tmp_path: Path) -> None:

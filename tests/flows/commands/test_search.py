@@ -60,7 +60,7 @@ def test_what_cannot_be_searched_is_refused(shipped: Path, tmp_path: Path, call:
     run, adapter = shipped / "run", shipped / "adapter"
     one_line(call("search", tmp_path / "gone", "x"), "holds no run")
     one_line(call("search", adapter, "x"), "holds an encoder made by `darklode adapt`, and no run")
-    one_line(call("search", run, " "), "nothing to search for", 2)
+    one_line(call("search", run, " "), "the query is empty", 2)
     one_line(call("search", run, "x", "--retriever", "bm26"), "no retriever bm26; did you mean bm25", 2)
     one_line(call("search", run, "x", "--encoder", "base", "--encoder", "base"), "none twice", 2)
     one_line(

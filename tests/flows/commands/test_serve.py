@@ -44,4 +44,4 @@ def test_what_cannot_be_served_is_one_line(indexed: Path, tmp_path: Path, call: 
     one_line(
         call("serve", indexed / "index", "--encoder", "bse"), "model sentence-transformers/bse is not in the local"
     )
-    one_line(call("serve", indexed / "index", "--host", "0.0.0.0"), "needs --allow-host", 2)
+    one_line(call("serve", indexed / "index", "--host", "0.0.0.0"), "requires --allow-host", 2)

@@ -113,7 +113,7 @@ def test_two_reviewers_at_once(page: Page, visit: Visit) -> None:
     assert twice == {page.pairs[row].chunk_id for row in range(20) if page.pairs.shared[row]}
     assert {row[0] for row in rows} == {page.pairs[row].chunk_id for row in range(20)}
     assert (len(rows), len(AnswerJournal(page.run.store).read())) == (27, 27)
-    expect(ann.get_by_text("All reviewers together labelled 20 of 20.")).to_be_visible()
+    expect(ann.get_by_text("All reviewers have labelled 20 of 20.")).to_be_visible()
     press(ann, "u")
     assert len(said(page)) == 26
 

@@ -92,13 +92,13 @@ def test_many_at_once_get_what_each_gets_alone(page: Answering) -> None:
         (b"[1]", "should be an object"),
         (b"{}", "query: Field required"),
         (b'{"query": 3}', "query: Input should be a valid string"),
-        (b'{"query": " \\n"}', "nothing to search for"),
+        (b'{"query": " \\n"}', "must not be empty"),
         (b'{"query": "\\ud800"}', "Invalid JSON"),
         (json.dumps({"query": "x" * 2001}).encode(), "query: String should have at most 2000 characters"),
         (b'{"query": "a", "depth": 0}', "depth: Input should be greater than or equal to 1"),
         (b'{"query": "a", "depth": 101}', "depth: Input should be less than or equal to 100"),
         (b'{"query": "a", "depth": "5"}', "depth: Input should be a valid integer"),
-        (b'{"query": "a", "system": "bse"}', "system: there is no 'bse'; there are base, "),
+        (b'{"query": "a", "system": "bse"}', "system: unknown system 'bse'; available: base, "),
         (b'{"query": "a", "deepness": 5}', "deepness: Extra inputs are not permitted"),
     ],
 )
@@ -144,13 +144,13 @@ def test_the_page_shows_two_systems_and_what_one_alone_has(tmp_path: Path) -> No
     with answered(two_systems(tmp_path / "texts")) as page:
         empty, said = ask(page, "")[2], ask(page, f"?{urlencode({'q': 'resets <script>'})}")[2]  # type: ignore[arg-type]
     assert "<section" not in empty
-    assert "no search engine" in empty
+    assert "not for production" in empty
     assert said.count("<section") == 2
     assert said.count("<article") == 4
     assert said.count('<span class="tag yes">only here</span>') == 2 + 1  # and where it is explained
     assert '<span class="tag">1 at the other</span>' in said
     assert '<span class="tag">2 at the other</span>' in said
-    assert "1 of the first 10 are found by both" in said
+    assert "1 of the top 10 results are shared" in said
     assert "<mark>reset</mark> the key" in said
     assert "&lt;img src=x onerror=alert(1)&gt; <mark>resets</mark>" in said
     assert "doc_id 0" in said  # in the place of a title

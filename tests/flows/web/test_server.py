@@ -88,7 +88,7 @@ def test_a_bad_name_labels_nothing_and_is_asked_for_again(page: Page, reviewer: 
     fields = {"pair": page.pairs[0].name, "answer": "1"}
     assert post(page, f"pair?reviewer={reviewer}", fields)[0] == 400
     status, _, body = ask(page, f"pair?reviewer={reviewer}")
-    assert (status, "Who are you?" in body) == (400, True)
+    assert (status, "Your name" in body) == (400, True)
     assert page.answers().num_rows == 0
 
 
@@ -163,7 +163,7 @@ def test_an_answer_that_cannot_be_written_is_said_to_be_lost(
 
 def test_a_judge_that_is_shown_is_noted(run: Run) -> None:
     with served(review_run(run.store.url), show_judge=True) as page:
-        assert "The judge: relevant, probability 0.10" in ask(page, "pair?reviewer=Ann")[2]
+        assert "Judge: relevant, probability 0.10" in ask(page, "pair?reviewer=Ann")[2]
         label(page, "Ann", "1")
         assert page.answers()["judge_shown"].to_pylist() == [True]
 

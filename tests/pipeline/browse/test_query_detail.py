@@ -4,7 +4,7 @@ import pytest
 
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.browse.catalogue import Catalogue
-from darklode.pipeline.browse.query_detail import evidence, judged_pool, document_of, query_of
+from darklode.pipeline.browse.query_detail import document_of, evidence, judged_pool, query_of
 from helpers.browsing import ACME
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, RETRIEVERS
 from helpers.small_log import query_id

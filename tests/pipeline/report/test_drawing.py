@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darklode.pipeline.report.drawing import AxisScale, round_up_nicely, integer_step
+from darklode.pipeline.report.drawing import AxisScale, integer_step, round_up_nicely
 
 
 @pytest.mark.parametrize(
