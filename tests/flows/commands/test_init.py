@@ -124,7 +124,7 @@ def test_a_file_is_never_overwritten(call: Call, data: Path) -> None:
     (data / "darklode.yaml").write_text("seed: 1\n")
     shown = call("init", "--docs", "handbook", "--queries", SAMPLE)
     assert (shown.code, (data / "darklode.yaml").read_text()) == (1, "seed: 1\n")
-    assert "is there already" in shown.err
+    assert "already exists" in shown.err
 
 
 def test_a_setting_out_of_bounds_leaves_no_file(call: Call, data: Path) -> None:
@@ -208,5 +208,5 @@ def test_the_language_of_the_queries_is_found(call: Call, data: Path, option: li
     (data / "german.csv").write_text(f"search_term,n\n{rows}")
     shown = call("init", "--docs", "handbook", "--queries", "german.csv", *option)
     assert (shown.code, shown.err) == (0, "")
-    assert ("looks like 100% de" in shown.out) == (not option)
+    assert ("detected query languages: 100% de" in shown.out) == (not option)
     assert load_settings(config=data / "darklode.yaml").clean.language == language

@@ -83,11 +83,11 @@ def test_the_prompt_is_shown_for_a_pair(call: Call) -> None:
         (("batch", "export", "nowhere", "x.jsonl"), "holds no run"),
         (
             ("export-batch", "nowhere", "x.jsonl"),
-            "`darklode judge export-batch` was renamed to `darklode judge batch export`",
+            "was renamed to `darklode judge batch export`",
         ),
         (
             ("import-batch", "nowhere", "x.jsonl"),
-            "`darklode judge import-batch` was renamed to `darklode judge batch fetch`",
+            "was renamed to `darklode judge batch fetch`",
         ),
         (("prompt", "--set", "judge.prompt=nothing"), "there is no prompt nothing"),
         (("stats", "--set", "judge.promt=x"), "did you mean judge.prompt"),

@@ -112,7 +112,7 @@ def test_the_mined_tables_answer_queries(call: Call, mined_run: SampleRun) -> No
     [
         (
             ["--date", "2026-03-02", "--from", "2026-03-01"],
-            "use either --date for one day, or --from and --to for a range",
+            "use either --date for one day, or --from and --to",
         ),
         (["--from", "2026-03-01"], "--from and --to must be given together; use --date for one day"),
         (["--to", "2026-03-01"], "--from and --to must be given together; use --date for one day"),
