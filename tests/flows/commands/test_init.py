@@ -87,7 +87,7 @@ def test_what_is_missing_is_said_where_nobody_can_be_asked(call: Call, data: Pat
     unnamed = call("init", "--docs", "handbook", "--queries", "odd.csv")
     assert (unnamed.code, "use --column queries.text=NAME. Columns: a, b" in unnamed.err) == (2, True)
     other = call("init", "--docs", "handbook", "--queries", "searches.csv", "--column", "queries.txt=n")
-    assert (other.code, "there is no queries.txt; did you mean text?" in other.err) == (2, True)
+    assert (other.code, "unknown column queries.txt; did you mean text?" in other.err) == (2, True)
     assert "does not exist" in call("init", "--docs", "handbook", "--queries", "other.csv").err
     assert not (data / "darklode.yaml").exists()
 

@@ -178,7 +178,7 @@ def test_without_javascript_forms_do_it(page: Browsed, visit: Visit) -> None:
     tab = visit(page, "pairs", java_script_enabled=False)
     tab.get_by_label("tenant").select_option(ACME)
     tab.get_by_label("Search pairs").fill("hello")
-    tab.get_by_role("button", name="Show").click()
+    tab.get_by_role("button", name="Search").click()
     expect(tab.locator("article.item")).to_have_count(4)
     tab.get_by_role("link", name='say "hello"').first.click()
     expect(tab.locator("h1")).to_have_text('say "hello"')

@@ -274,7 +274,7 @@ def test_grades_have_keys_of_their_own(run: Run, visit: Visit) -> None:
 def test_without_javascript_forms_do_it(page: Page, visit: Visit) -> None:
     tab = visit(page, reviewer=None, java_script_enabled=False)
     tab.fill("input[name=reviewer]", "Ann & <b>Ben</b>")
-    tab.get_by_role("button", name="Begin").click()
+    tab.get_by_role("button", name="Start").click()
     tab.fill("#rationale", "no script")
     tab.get_by_role("button", name="Not relevant").click()
     tab.get_by_role("link", name="Show neighbours").click()

@@ -117,7 +117,7 @@ def test_what_else_is_refused_is_json_for_scripts_and_a_page_for_people(page: An
     assert ask(page, "search", "POST", b"{}", Host="evil.example")[0] == 400  # type: ignore[arg-type]
     for path in ("/search", "/", "/nowhere"):  # without the token
         status, _, said = ask(page, path, "POST", b"{}")  # type: ignore[arg-type]
-        assert (status, "found" in said) == (404, False)
+        assert (status, "hits" in said) == (404, False)
     status, _, said = ask(page, f"?q={'x' * 2001}")  # type: ignore[arg-type]
     assert (status, "at most" in said) == (400, True)
 
@@ -148,8 +148,8 @@ def test_the_page_shows_two_systems_and_what_one_alone_has(tmp_path: Path) -> No
     assert said.count("<section") == 2
     assert said.count("<article") == 4
     assert said.count('<span class="tag yes">only here</span>') == 2 + 1  # and where it is explained
-    assert '<span class="tag">1 at the other</span>' in said
-    assert '<span class="tag">2 at the other</span>' in said
+    assert '<span class="tag">rank 1 in the other</span>' in said
+    assert '<span class="tag">rank 2 in the other</span>' in said
     assert "1 of the top 10 results are shared" in said
     assert "<mark>reset</mark> the key" in said
     assert "&lt;img src=x onerror=alert(1)&gt; <mark>resets</mark>" in said

@@ -169,7 +169,7 @@ def test_a_judge_that_is_shown_is_noted(run: Run) -> None:
 
 
 def test_a_blind_page_does_not_hold_the_verdict(page: Page) -> None:
-    assert "The judge" not in ask(page, "pair?reviewer=Ann")[2]
+    assert "Judge:" not in ask(page, "pair?reviewer=Ann")[2]
 
 
 @pytest.mark.parametrize(
