@@ -26,8 +26,8 @@ COMMANDS = (
 """Files of `flows/commands`, in the order of the help."""
 
 
-class FilesGroup(Mapping[str, Any]):
-    """The commands by name; one that is asked for is imported."""
+class CommandFiles(Mapping[str, Any]):
+    """The commands by name; a command's file is imported on access."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
@@ -42,18 +42,18 @@ class FilesGroup(Mapping[str, Any]):
 
 
 class LazyCommands(TyperGroup):
-    """A command's file is imported when it is called: what one needs would make all others slow to start."""
+    """A group that imports a command's file only when it is called, so that other commands start quickly."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = FilesGroup()  # type: ignore[assignment]
+        self.commands = CommandFiles()  # type: ignore[assignment]
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 (click's)
         """Names of the commands."""
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """List the commands, for which none has to be imported."""
+        """List the commands without importing them."""
         listing = copy(self)
         listing.commands = {name: TyperCommand(name, help=_command_help(name)) for name in COMMANDS}
         super(LazyCommands, listing).format_help(ctx, formatter)
@@ -71,7 +71,7 @@ def _file(name: str) -> str:
 
 
 def _command_help(name: str) -> str | None:
-    """The docstring of a command, from its source."""
+    """Docstring of a command, read from its source."""
     source = files("darklode.flows.commands").joinpath(f"{_file(name)}.py").read_text(encoding="utf-8")
     functions = (
         node
@@ -86,9 +86,9 @@ DEBUG = "--debug"
 app = application(
     name="darklode",
     cls=LazyCommands,
-    help="Labelled retrieval data from documents, query logs and clicks.\n\n"
-    "Start with `darklode build --docs DOCS --queries QUERIES --out RUN`; "
-    "a second call with the same --out does only what changed.",
+    help="Build labelled retrieval data from documents, query logs and clicks.\n\n"
+    "Start with `darklode demo`, or with `darklode build --docs DOCS --queries QUERIES --out RUN` for your own data. "
+    "Running a command again with the same --out recomputes only what changed.",
     no_args_is_help=True,
     add_completion=True,
 )
@@ -96,10 +96,10 @@ app = application(
 
 @app.callback(invoke_without_command=True)
 def root(
-    show_version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
-    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error; goes anywhere.")] = False,  # noqa: ARG001 (see `guarded`)
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Print tracebacks of errors; valid with every command.")] = False,  # noqa: ARG001 (see `run_guarded`)
 ) -> None:
-    """Options of every command."""
+    """Handle the options that come before a command."""
     if show_version:
         from importlib.metadata import version
 
@@ -108,7 +108,7 @@ def root(
 
 
 def run_guarded() -> int:
-    """Run the command; whatever goes wrong becomes a message on stderr. Returns the exit code."""
+    """Run the command and print any error on stderr; returns the exit code."""
     interrupt.listen()
     arguments = sys.argv[1:]
     try:
@@ -117,7 +117,7 @@ def run_guarded() -> int:
         from darklode.flows.error_messages import explain
 
         return explain(error, debug=DEBUG in arguments)
-    except SystemExit as stop:  # how typer ends, having explained what it refused
+    except SystemExit as stop:  # typer exits this way after printing usage errors
         if stop.code == INTERRUPTED:
             errors.print(STOPPED)
         return stop.code if isinstance(stop.code, int) else 1
@@ -125,10 +125,9 @@ def run_guarded() -> int:
 
 
 def main() -> NoReturn:
-    """Run the command; see `start.main`.
+    """Run the command and exit without interpreter shutdown.
 
-    It leaves without tearing the interpreter down: Prefect's threads still hold modules then, of which DuckDB would
-    complain at length on stderr.
+    Prefect's threads would still use modules during shutdown, and DuckDB would print errors about it.
     """
     code = run_guarded()
     atexit._run_exitfuncs()

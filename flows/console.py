@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: progress bars, tables, and plain lines where there is no terminal."""
+"""Terminal output: progress bars and tables, or plain lines if stdout is not a terminal."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
     from darklode.pipeline.base.artifacts import Manifest
 
-PIPE_WIDTH = 140  # columns where there is no terminal to ask
+PIPE_WIDTH = 140  # columns if stdout is not a terminal
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 errors = Console(stderr=True, highlight=False)
 
 CELL_CHARACTERS = 100
-NAME_CHARACTERS = 20  # of a row's name, which stands in its first column: so long it is not broken
-MIDDLE_CHARACTERS = 18  # of a text between others where the terminal is not wide: the last one takes what is left
+NAME_CHARACTERS = 20  # first columns up to this width are not wrapped
+MIDDLE_CHARACTERS = 18  # maximum width of text columns between the first and the last on a narrow terminal
 WIDE = 100
-UNPRINTABLE = {"Cc", "Cs"}  # control characters, and the halves of characters that no encoding can hold
+UNPRINTABLE = {"Cc", "Cs"}  # control characters and surrogates
 
 
-class _NotesBelow(Progress):
-    """Bars whose notes stand below them, where a terminal has room for a whole sentence."""
+class _ProgressWithNotes(Progress):
+    """Progress bars with a line below for a note, which would not fit beside a bar."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """The bars, then what is said of each."""
+        """The bars and their notes."""
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
             if task.fields["note"]:
@@ -53,7 +53,7 @@ class _NotesBelow(Progress):
 
 
 class Bars:
-    """One progress bar per stage, with counts and time left."""
+    """A progress bar for the current stage; finished stages become lines."""
 
     def __init__(self) -> None:
         columns = (
@@ -63,27 +63,27 @@ class Bars:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
-        self._progress = _NotesBelow(*columns, console=console, transient=True)
+        self._progress = _ProgressWithNotes(*columns, console=console, transient=True)
         self._task: TaskID | None = None
 
     def start(self, stage: str, reason: str) -> None:
-        """Show a bar; its total is not known yet."""
+        """Show a bar without a total."""
         self._drop()
         self._task = self._progress.add_task(stage, total=None, note="")
         self._progress.start()
 
     def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
-        """Move the bar."""
+        """Update the bar."""
         if self._task is not None:
             self._progress.update(self._task, completed=done, total=total, note=printable(note))
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
-        """Replace the bar by a line."""
+        """Replace the bar with a summary line."""
         self._drop()
-        console.print(line(stage, manifest, redone))
+        console.print(format_stage(stage, manifest, redone))
 
     def end(self) -> None:
-        """Leave the terminal as it was: no bar, and a cursor."""
+        """Remove the bar and restore the cursor."""
         self._drop()
 
     def _drop(self) -> None:
@@ -102,7 +102,7 @@ class Bars:
 
 
 class Lines:
-    """One line when a stage starts and one when it ends, for logs and pipes."""
+    """Plain lines at the start and end of each stage, for logs and pipes."""
 
     SECONDS = 30
 
@@ -110,20 +110,20 @@ class Lines:
         self._last_printed = 0.0
 
     def start(self, stage: str, reason: str) -> None:
-        """Say that it starts, and why."""
+        """Print the stage's name and why it runs."""
         self._last_printed = time.monotonic()
         console.print(f"{stage}: {printable(reason)}", soft_wrap=True)
 
     def progress(self, stage: str, done: int, total: int | None, note: str) -> None:
-        """Say how far it is, not more often than every half a minute."""
+        """Print the progress, at most every `SECONDS`."""
         if time.monotonic() - self._last_printed > self.SECONDS:
             self._last_printed = time.monotonic()
             share = f"{done:,} of {total:,}" if total else f"{done:,}"
             console.print(f"{stage}: {share}  {printable(note)}".rstrip(), soft_wrap=True)
 
     def finish(self, stage: str, manifest: Manifest, redone: bool) -> None:
-        """Say what came out."""
-        console.print(line(stage, manifest, redone), soft_wrap=True)
+        """Print a summary line."""
+        console.print(format_stage(stage, manifest, redone), soft_wrap=True)
 
     def table(self, title: str, rows: pa.Table) -> None:
         """Print it."""
@@ -134,27 +134,27 @@ class Lines:
         console.print(printable(sentence), soft_wrap=True)
 
     def end(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is no bar."""
 
 
-def line(stage: str, manifest: Manifest, redone: bool) -> str:
-    """A finished stage in one line."""
-    how = f"[dim]{manifest.seconds:.1f} s[/dim]" if redone else "[dim]stands[/dim]"
-    return f"[green]✓[/green] {stage:<17} {printable(summary(manifest))}  {how}"
+def format_stage(stage: str, manifest: Manifest, redone: bool) -> str:
+    """Summary line of a finished or cached stage."""
+    status = f"[dim]{manifest.seconds:.1f} s[/dim]" if redone else "[dim]up to date[/dim]"
+    return f"[green]✓[/green] {stage:<17} {printable(summary(manifest))}  {status}"
 
 
-def refuse(message: str) -> None:
-    """Say on stderr what is wrong, in one line."""
+def print_error(message: str) -> None:
+    """Print an error on stderr, in one line."""
     errors.print("[red]error:[/red]", printable(message), soft_wrap=True)
 
 
 def reporter() -> Bars | Lines:
-    """Bars on a terminal, lines elsewhere."""
+    """Bars on a terminal, otherwise plain lines."""
     return Bars() if console.is_terminal else Lines()
 
 
 def show(rows: pa.Table, title: str) -> None:
-    """Print a table; long cells are cut, numbers stand to the right."""
+    """Print a table; long cells are truncated, numbers right-aligned."""
     import pyarrow as pa
 
     numbers = {field.name: pa.types.is_integer(field.type) or pa.types.is_floating(field.type) for field in rows.schema}
@@ -162,7 +162,7 @@ def show(rows: pa.Table, title: str) -> None:
 
 
 def show_rows(rows: Iterable[Mapping[str, object]], columns: Mapping[str, bool], title: str) -> None:
-    """Print rows as `show` does; `columns` says by name which hold numbers."""
+    """Print rows as `show` does; `columns` maps column names to whether they are numeric."""
     console.print(f"[bold]{printable(title)}[/bold]", soft_wrap=True)
     table = Table(header_style="bold", box=None, pad_edge=False)
     cells = [[cell(value) for value in row.values()] for row in rows]
@@ -178,8 +178,8 @@ def show_rows(rows: Iterable[Mapping[str, object]], columns: Mapping[str, bool],
     console.print()
 
 
-def show_upright(rows: pa.Table, title: str) -> None:
-    """Print each row as a block, a line or more a column: for texts, which narrow columns would break."""
+def show_records(rows: pa.Table, title: str) -> None:
+    """Print each row as a block with one line per column, for long texts."""
     console.print(f"[bold]{printable(title)}[/bold]", soft_wrap=True)
     for row in rows.to_pylist():
         block = Table(box=None, pad_edge=False, show_header=False)
@@ -192,7 +192,7 @@ def show_upright(rows: pa.Table, title: str) -> None:
 
 
 def cell(value: object) -> str:
-    """A value as a person reads it."""
+    """Format a value for a table cell."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -203,10 +203,10 @@ def cell(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """A text from outside for rich: its brackets are no markup, and it cannot steer the terminal."""
+    """Escape untrusted text for rich: no markup and no terminal control characters."""
     return escape(escape_for_terminal(text))
 
 
 def escape_for_terminal(text: str) -> str:
-    """A text from outside that cannot steer the terminal; its brackets stand."""
+    """Replace terminal control characters in untrusted text; keeps rich markup."""
     return "".join("�" if category(char) in UNPRINTABLE and char != "\n" else char for char in text)

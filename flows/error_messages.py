@@ -1,34 +1,29 @@
-"""What a command says of an error: one line for whatever happened, never a traceback unless it is asked for."""
+"""Error messages on stderr: one line per problem, and a traceback only with --debug."""
 
 import traceback
 
-from darklode.flows.console import errors, refuse
+from darklode.flows.console import errors, print_error
 from darklode.pipeline.base.artifacts.store import s3_failure
 from darklode.pipeline.base.errors import DarklodeError
 
-UNEXPECTED = "this should not happen: the same command with --debug shows where it did"
+UNEXPECTED = "this is a bug: run the same command with --debug to see where it occurs"
 
 
 def explain(error: Exception, *, debug: bool) -> int:
-    """Say on stderr what went wrong; returns the exit code.
-
-    Args:
-        error: what ended the command.
-        debug: show the traceback, too.
-    """
+    """Print an error, with its traceback if `debug`; returns the exit code."""
     if debug:
         errors.print("".join(traceback.format_exception(error)), markup=False, soft_wrap=True)
     for message in messages(error):
-        refuse(message)
+        print_error(message)
     return error.code if isinstance(error, DarklodeError) else 1
 
 
 def messages(error: Exception) -> list[str]:
-    """What there is to say of an error, each whole."""
+    """Messages of an error, one per problem."""
     if isinstance(error, DarklodeError):
         return error.each
     if isinstance(error, MemoryError):
-        return ["there is not enough memory; close other programs, or give the machine more"]
+        return ["out of memory; close other programs or use a machine with more memory"]
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return [f"{where}{error.strerror}"]

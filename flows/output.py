@@ -1,4 +1,4 @@
-"""What a command answers: tables and sentences for a person, or the same as one JSON object on stdout."""
+"""A command's results: printed tables and sentences, or one JSON object on stdout."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Answer(Protocol):
-    """Where a command puts what it found; the keys are what JSON has, the titles what a person reads."""
+    """Receives a command's results; JSON uses the keys, the terminal the titles and sentences."""
 
     def table(self, key: str, rows: pa.Table, title: str, nothing: str | None = None) -> None:
-        """A table; `nothing` is said in its place to a person where it has no rows, unless it is None."""
+        """Add a table; if it is empty and `nothing` is not None, the terminal prints `nothing` instead."""
 
     def rows(self, key: str, rows: Rows, columns: Mapping[str, bool], title: str) -> None:
-        """Rows; `columns` says by name which hold numbers."""
+        """Add rows; `columns` maps column names to whether they are numeric."""
 
     def fact(self, key: str, value: Any, sentence: str | None = None) -> None:
-        """A value, and what a person is told of it."""
+        """Add a value; the terminal prints `sentence`, if any."""
 
     def say(self, sentence: str, *, warning: bool = False) -> None:
-        """Something to know besides; JSON has these in `notes`."""
+        """Add a note; JSON collects them under `notes`."""
 
 
-class AnswerValue:
-    """Prints each thing as it comes."""
+class PrintedAnswer:
+    """Prints results as they arrive."""
 
     def table(self, key: str, rows: pa.Table, title: str, nothing: str | None = None) -> None:
         if rows.num_rows or nothing is None:
@@ -55,7 +55,7 @@ class AnswerValue:
 
 
 class CollectedAnswer:
-    """Keeps everything for one JSON object."""
+    """Collects results for one JSON object."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -75,9 +75,9 @@ class CollectedAnswer:
 
 @contextmanager
 def answering(as_json: bool) -> Iterator[Answer]:
-    """Where to put an answer; as JSON it is printed when the block ends, by an error too, if there is any of it."""
+    """Context of a command's results; JSON is printed at the end of the block, also after an error if not empty."""
     if not as_json:
-        yield AnswerValue()
+        yield PrintedAnswer()
         return
     collected = CollectedAnswer()
     try:
@@ -88,7 +88,7 @@ def answering(as_json: bool) -> Iterator[Answer]:
 
 
 def _to_plain(value: Any) -> Any:
-    """A value as JSON has it: what is no number is null."""
+    """Convert to JSON values; NaN and infinity become null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """The report of a folder: `report.html`, with the sections of the job that made it."""
 
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.runs import read_inputs, read_settings
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import ArtifactError

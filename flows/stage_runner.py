@@ -5,7 +5,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from darklode.flows.executor import executor
-from darklode.flows.jobs.registry.job import stages
+from darklode.flows.jobs.job import stages
 from darklode.flows.runs import read_inputs, update_inputs
 from darklode.pipeline.base.artifacts import Manifest, Run, Step, call, key_of
 from darklode.pipeline.base.duckdb_views import all_tables, views_sql

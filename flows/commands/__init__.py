@@ -1,1 +1,1 @@
-"""The command line, a file a command: each has an `app`, which `darklode.flows.cli` loads when it is called."""
+"""The commands, one file each, with an `app` that `darklode.flows.cli` imports when the command is called."""

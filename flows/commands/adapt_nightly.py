@@ -1,31 +1,36 @@
-"""darklode adapt nightly: mine, adapt from what is live, and release behind the gate, in one command."""
+"""darklode adapt nightly: mine the log, update the live adapter and release it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from darklode.flows.commands.adapters import PLACE, RegistryOption
-from darklode.flows.commands.options import SetOption
+from darklode.flows.commands.options import EncoderOption, OutOption, ProjectOption, SetOption
 
 
 def nightly(
     *,
-    encoder: Annotated[str, typer.Option(metavar="NAME", help="As for `darklode adapt`.")],
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the adapted encoder goes: a folder of its own.")],
-    config: Annotated[Path, typer.Option(help="Settings file with paths, as `darklode init` writes it.")],
+    encoder: EncoderOption,
+    out: OutOption,
+    config: ProjectOption,
     registry: RegistryOption = PLACE,
     tenants: Annotated[
-        str | None, typer.Option(metavar="NAME,…", help="A head for each of these tenants, or of all.")
+        str | None, typer.Option(metavar="NAME,NAME", help="Train one adapter for each of these tenants; or `all`.")
     ] = None,
     share: Annotated[
         list[str] | None,
-        typer.Option("--share-with", metavar="TENANT", help="Guard tenant: live for it, too, if none falls; or all."),
+        typer.Option(
+            "--share-with",
+            metavar="TENANT",
+            help="Also release to this tenant, or to `all`, unless a tenant gets worse. Repeatable.",
+        ),
     ] = None,
-    test_days: Annotated[int, typer.Option(min=1, help="So many days at the end of the log are the test.")] = 7,
+    test_days: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of days at the end of the log held out for testing.")
+    ] = 7,
     assignments: SetOption = None,
 ) -> None:
-    """Mine the log's new days, adapt from what is live, and release behind the gate: exit code 3 where that says no."""
+    """Mine new days of the log, train from the live adapter, and release if all checks pass; otherwise exit code 3."""
     from darklode.flows.config import overrides
     from darklode.flows.console import console, printable, reporter
     from darklode.flows.jobs.nightly_adapt import format_summary, nightly_adapt

@@ -1,4 +1,4 @@
-"""What comes after `darklode adapt`: whether the adapter fits an index, and what it changes there."""
+"""darklode adapt check, swap and onnx: verify, preview and export an adapter."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import Annotated
 
 import typer
 
-from darklode.flows.commands.options import ConfigOption, JsonOption, SetOption
+from darklode.flows.commands.options import AdapterArgument, ConfigOption, JsonOption, SetOption
 from darklode.flows.console import console, printable
 
-Adapted = Annotated[str, typer.Argument(metavar="ADAPTER", help="A folder of `darklode adapt`, or s3://….")]
-IndexOption = Annotated[str, typer.Option("--index", metavar="RUN", help="The run whose texts it is to search.")]
+IndexOption = Annotated[str, typer.Option("--index", metavar="RUN", help="Run whose texts the adapter will search.")]
 
 SHOWN = 5
 COLUMNS = {"what": False, "fits": False, "seen": False}
 
 
 def check(
-    adapter: Adapted,
+    adapter: AdapterArgument,
     *,
     index: IndexOption,
     config: ConfigOption = None,
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make sure that an adapter is for an index, and that it is applied: exit code 3 where it is not."""
+    """Verify that an adapter matches an index and is applied; exit code 3 if not."""
     from darklode.flows import open_systems
     from darklode.flows.config import changed_values
     from darklode.flows.output import answering
@@ -44,35 +43,37 @@ def check(
 
 
 def swap(
-    adapter: Adapted,
+    adapter: AdapterArgument,
     *,
     index: IndexOption,
     queries: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Live queries, as `build` reads them; without: those of the run."),
+        typer.Option(metavar="FILE", help="Live queries in a format that `build` reads; default: the run's queries."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which live queries change their first ten most, without labels; a section of the adapter's report."""
+    """Show how the top 10 of live queries would change; needs no labels and is added to the adapter's report."""
     from darklode.flows import open_systems
     from darklode.flows.output import answering
     from darklode.pipeline.serve.encoder_swap import distribution, most_changed, sentence
 
     rows, page = open_systems.swap_report(adapter, index, queries)
     with answering(as_json) as answer:
-        answer.table("overlap", distribution(rows), "Texts of the first ten that stay")
+        answer.table("overlap", distribution(rows), "Overlap of the old and new top 10")
         answer.table("queries", most_changed(rows, SHOWN), "Queries that change most", "No query changes.")
-        answer.say(f"{sentence(rows)} All of it: {page}")
+        answer.say(f"{sentence(rows)} Full report: {page}")
 
 
-def onnx(adapter: Adapted) -> None:
-    """Write the query encoder as one ONNX graph from token ids to the final vector, with its tokenizer: onnx/."""
+def onnx(adapter: AdapterArgument) -> None:
+    """Export the query encoder, with its tokenizer, to ADAPTER/onnx as one ONNX graph (token ids to final vector)."""
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.train.release.adapter import Adapter
     from darklode.pipeline.train.release.onnx_export import FOLDER, export
 
     with Run(adapter).lock():
         opened_adapter = Adapter.open(adapter)
-        off = export(opened_adapter)
+        max_difference = export(opened_adapter)
     onnx_folder = printable(opened_adapter.store.path(FOLDER))
-    console.print(f"{onnx_folder}: its vectors differ from the model's by {off:.1e} at most.", soft_wrap=True)
+    console.print(
+        f"{onnx_folder}: its vectors differ from the model's by at most {max_difference:.1e}.", soft_wrap=True
+    )

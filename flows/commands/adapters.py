@@ -1,4 +1,4 @@
-"""darklode adapters: which adapted encoder is live for each tenant, and which was before."""
+"""darklode adapters: list, release and roll back adapters per tenant."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from darklode.flows.commands.options import JsonOption, application
+from darklode.flows.commands.options import AdapterArgument, JsonOption, application
 from darklode.flows.output import answering
 
 app = application(no_args_is_help=True)
 
 RegistryOption = Annotated[
-    str, typer.Option("--registry", metavar="FOLDER", help="Where released adapters are kept: a folder, or s3://….")
+    str,
+    typer.Option("--registry", metavar="FOLDER", help="Registry of released adapters: a folder or s3://bucket/prefix."),
 ]
 PLACE = "adapters"
 
@@ -25,12 +26,12 @@ HISTORY = {"at": False, "action": False, "tenant": False, "before": False, "now"
 
 @app.callback()
 def adapters() -> None:
-    """Release adapted encoders tenant by tenant, list them, and go back to the one before."""
+    """List, release and roll back adapted encoders per tenant."""
 
 
 @app.command(name="list", epilog="Example: darklode adapters list --registry adapters")
 def list_(registry: RegistryOption = PLACE, as_json: JsonOption = False) -> None:
-    """List what was released: base, weights, index, the rows it learned from, its lift, and the history."""
+    """List released adapters with their base encoder, index, training rows and gain, and the release history."""
     from darklode.pipeline.serve.registry import AdapterRegistry
 
     adapter_registry = AdapterRegistry(registry)
@@ -43,22 +44,27 @@ def list_(registry: RegistryOption = PLACE, as_json: JsonOption = False) -> None
 
 @app.command(epilog="Example: darklode adapters release adapted/first --index runs/first")
 def release(
-    adapter: Annotated[str, typer.Argument(metavar="ADAPTER", help="A folder of `darklode adapt`, or s3://….")],
+    adapter: AdapterArgument,
     *,
-    index: Annotated[str, typer.Option("--index", metavar="RUN", help="The run whose texts it is to search.")],
+    index: Annotated[str, typer.Option("--index", metavar="RUN", help="Run whose texts the adapter will search.")],
     registry: RegistryOption = PLACE,
     share: Annotated[
         list[str] | None,
         typer.Option(
-            "--share-with", metavar="TENANT", help="Live for this tenant, too, or for all of the run, if none falls."
+            "--share-with",
+            metavar="TENANT",
+            help="Also release to this tenant, or to `all`, unless a tenant gets worse. Repeatable.",
         ),
     ] = None,
     force: Annotated[
         str | None,
-        typer.Option(metavar="REASON", help="Release what is refused, and write down why; never another tenant's."),
+        typer.Option(
+            metavar="REASON",
+            help="Release despite failed checks and record this reason; never releases another tenant's adapter.",
+        ),
     ] = None,
 ) -> None:
-    """Make an adapter its tenant's live one; refused is what does not fit, lifts nothing or lets a tenant fall."""
+    """Make an adapter live for its tenant; refused if it does not match the index, has no gain, or hurts a tenant."""
     from darklode.flows import open_systems
 
     with answering(as_json=False) as answer:
@@ -67,12 +73,15 @@ def release(
 
 @app.command(epilog="Example: darklode adapters rollback acme")
 def rollback(
-    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Whose adapter.")], *, registry: RegistryOption = PLACE
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant whose adapter to roll back.")],
+    *,
+    registry: RegistryOption = PLACE,
 ) -> None:
-    """Go back to the adapter that was live before; before the first one that is the base."""
+    """Roll back to the previous adapter, or to the base encoder if there is none."""
     from darklode.pipeline.serve.registry import AdapterRegistry
 
     adapter_registry = AdapterRegistry(registry)
     now = adapter_registry.rollback(tenant)
     with answering(as_json=False) as answer:
-        answer.say(f"{now or 'the base'} is live for {tenant}" + (f": {adapter_registry.folder(now)}" if now else "."))
+        folder = f": {adapter_registry.folder(now)}" if now else "."
+        answer.say(f"{now or 'The base encoder'} is live for {tenant}{folder}")

@@ -1,4 +1,4 @@
-"""darklode audit: what each retriever contributes to a finished run, measured again."""
+"""darklode audit: recompute each retriever's recall and contribution."""
 
 from darklode.flows.commands.build import show_audit
 from darklode.flows.commands.options import JsonOption, RunArgument, SetOption, application
@@ -20,7 +20,7 @@ AUDIT = "FROM audit_retrievers WHERE tenant IS NULL ORDER BY recall DESC, retrie
 
 @app.command()
 def audit(run: RunArgument, assignments: SetOption = None, as_json: JsonOption = False) -> None:
-    """Measure again what each retriever contributes to a finished run."""
+    """Recompute each retriever's recall and leave-one-out contribution for a finished run."""
     read_run(Run(run))
     launch(audit_retrievers, SilentReporter() if as_json else reporter(), run, overrides(assignments or []))
     settings = read_run(Run(run)).settings

@@ -1,4 +1,4 @@
-"""darklode browse: a run to search and look at, in the browser."""
+"""darklode browse: explore a run in the browser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def browse(
     port: PortOption = PORT,
     open_browser: OpenOption = False,
 ) -> None:
-    """Search and look at queries, pairs, triplets and rejects, on local web pages."""
+    """Explore a run in the browser: search queries, pairs, triplets and rejects; read-only."""
     from darklode.flows.runs import existing, read_run
     from darklode.flows.web.browse import Browser, browse_app
     from darklode.flows.web.server import LOOPBACK, ListenAddress, listen, new_token, serve, show_addresses
@@ -31,11 +31,12 @@ def browse(
     terms = read_run(existing_run).settings.bm25
 
     def ready() -> None:
-        console.print(f"Read in {time.perf_counter() - began:.1f} s. Nothing is written to the run. Ctrl-C ends it.\n")
+        seconds = time.perf_counter() - start
+        console.print(f"Loaded in {seconds:.1f} s. The run is not modified. Press Ctrl-C to stop.\n")
         show_addresses(address.addresses(opened, token), open_browser=open_browser)
 
     with listen(address) as opened:
-        began = time.perf_counter()
+        start = time.perf_counter()
         with open_catalogue(existing_run) as catalogue:
             browser = Browser(catalogue, Analyzer(terms.stemmer, terms.stop_words))
             serve(browse_app(browser, token, address.allowed_hosts), opened, ready)

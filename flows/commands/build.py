@@ -1,4 +1,4 @@
-"""darklode build: a judged benchmark from documents and queries, and what there is to see of it."""
+"""darklode build: build a judged benchmark from documents and queries."""
 
 import json
 import shlex
@@ -11,7 +11,7 @@ from darklode.flows.commands.checking import check_before, settings_for
 from darklode.flows.commands.doctor import missing_packages
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
 from darklode.flows.config import load_settings, read_project
-from darklode.flows.console import console, printable, reporter, show, show_upright
+from darklode.flows.console import console, printable, reporter, show, show_records
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.base.duckdb_views import query as run_sql
@@ -27,27 +27,33 @@ app = application()
 )
 def build(
     docs: Annotated[
-        str | None, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet, BEIR folder.")
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Documents: folder of Markdown, HTML or text files, JSONL, CSV, Parquet, or BEIR folder.",
+        ),
     ] = None,
     queries: Annotated[
-        str | None, typer.Option(help="Queries: text (one a line), CSV, JSONL, Parquet, BEIR folder.")
+        str | None,
+        typer.Option(metavar="PATH", help="Queries: text file (one per line), CSV, JSONL, Parquet, or BEIR folder."),
     ] = None,
-    out: Annotated[str | None, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="FOLDER", help="Run folder or s3://bucket/prefix.")] = None,
     preset: PresetOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
     keep_all_queries: Annotated[
-        bool, typer.Option("--keep-all-queries", help="Let every query through cleaning (test collections).")
+        bool, typer.Option("--keep-all-queries", help="Skip query cleaning, e.g. for a test collection.")
     ] = False,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Stop before the judge: pairs, tokens, time and cost from 50 calls.")
+        bool,
+        typer.Option("--estimate", help="Stop before judging; estimate pairs, tokens, time and cost from 50 calls."),
     ] = False,
     human: Annotated[
-        str | None, typer.Option(metavar="CSV", help="Human labels to hold the judge against; sets judge.human.")
+        str | None, typer.Option(metavar="CSV", help="Human labels to compare the judge with; sets judge.human.")
     ] = None,
     check: CheckOption = False,
 ) -> None:
-    """Build a judged benchmark and triplets from documents and a query log."""
+    """Build a judged benchmark and training triplets from documents and a query log."""
     extra = ["clean.keep_all=true"] if keep_all_queries else []
     extra += [f"judge.human={json.dumps(human)}"] if human is not None else []
     config_file = read_project(config, preset)
@@ -59,7 +65,7 @@ def build(
     from darklode.flows.jobs.build_benchmark import build_benchmark
     from darklode.flows.launch import launch
 
-    _propose(Run(out), settings)
+    _suggest_local_preset(Run(out), settings)
     launch(
         build_benchmark, reporter(), docs, queries, out, config_file.preset, settings.model_dump(mode="json"), estimate
     )
@@ -68,11 +74,11 @@ def build(
     _summarise(Run(out), settings)
 
 
-PROPOSAL = "An encoder is installed that can judge here, too, without a key or a server: --preset local"
+PROPOSAL = "For better labels without an API key or server, use the installed encoder as judge: --preset local"
 
 
-def _propose(run: Run, settings: Settings) -> None:
-    """Name a better judge that is at hand, when a run begins."""
+def _suggest_local_preset(run: Run, settings: Settings) -> None:
+    """Suggest a better judge if one is installed and the run is new."""
     if settings.judge.kind == "embedded" and not missing_packages("local") and not run.store.sizes("manifests"):
         console.print(f"[dim]{PROPOSAL}[/dim]", soft_wrap=True)
 
@@ -90,75 +96,82 @@ SAMPLE = """
 def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(run_sql(run, FUNNEL_BY_STEP), "Funnel")
-    _cleaning(run, settings)
+    _show_cleaning(run, settings)
     show_audit(run, settings)
-    show_upright(run_sql(run, SAMPLE), "Three of the triplets")
+    show_records(run_sql(run, SAMPLE), "Three example triplets")
     judges = run_sql(run, "SELECT DISTINCT judge_id FROM verdicts WHERE judge_id LIKE 'embedded%'")
     if judges.num_rows:
         console.print(f"[yellow]{WEAK}[/yellow]", soft_wrap=True)
     for sentence in caveats(all_tables(run), settings):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
-    for name, label in PLACES.items():
-        console.print(f"{label:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
-    tell_next(run, NEXT)
+    show_files(run, FILES)
+    show_next_steps(run, NEXT_STEPS)
 
 
-WEAK = "Labels by the embedded scorer, not by an LLM: weak, for a first look only."
-NEXT = {
-    "report RUN --open": "look at the report",
+WEAK = "The labels come from the embedded scorer, not from an LLM: use them for a first look only."
+NEXT_STEPS = {
+    "report RUN --open": "open the report",
     "browse RUN": "search queries, verdicts and triplets",
-    "review RUN": "label a sample, to know what the labels are worth",
+    "review RUN": "label a sample to measure the label quality",
 }
 
 
-def tell_next(run: Run, commands: Mapping[str, str]) -> None:
-    """The commands to type next, with the run's place in them."""
+def show_files(run: Run, files: Mapping[str, str]) -> None:
+    """Print the paths of a run's files, each with a label."""
+    for name, label in files.items():
+        console.print(f"{label:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
+
+
+def show_next_steps(run: Run, commands: Mapping[str, str]) -> None:
+    """Print the commands to run next, with RUN replaced by the run's path."""
     console.print("\nNext:")
     for command, purpose in commands.items():
-        typed = f"darklode {command.replace('RUN', shlex.quote(run.store.url))}"
-        console.print(f"  {printable(typed)}   [dim]{purpose}[/dim]", soft_wrap=True)
+        command_line = f"darklode {command.replace('RUN', shlex.quote(run.store.url))}"
+        console.print(f"  {printable(command_line)}   [dim]{purpose}[/dim]", soft_wrap=True)
 
 
-MORE = "For triplets more is better: --preset triplets keeps lengths from P5 to P95, and every distinct query."
+MORE = (
+    "If you only need triplets, --preset triplets keeps more queries: lengths from the 5th to the 95th percentile, "
+    "without cluster sampling."
+)
 
 
-def _cleaning(run: Run, settings: Settings) -> None:
-    """Say what each rule of cleaning dropped, and which settings loosen it."""
+def _show_cleaning(run: Run, settings: Settings) -> None:
+    """Print what each cleaning rule dropped and the settings that control it."""
     if settings.clean.keep_all:
         return
-    show(statistics.cleaning(all_tables(run)), "Cleaning: share of the queries that each rule dropped")
+    show(statistics.cleaning(all_tables(run)), "Cleaning: share of queries dropped by each rule")
     for sentence in filter(None, (statistics.sampling_note(run), MORE)):
         console.print(f"[dim]{sentence}[/dim]", soft_wrap=True)
     console.print()
 
 
-PLACES = {
-    "report.html": "report to look at",
+FILES = {
+    "report.html": "report",
     "README.md": "dataset card",
     "tables/": "tables (Parquet)",
     "tables/triplets/": "triplets",
-    "views.sql": "views for DuckDB",
-    "settings.yaml": "settings in force",
+    "views.sql": "DuckDB views",
+    "settings.yaml": "settings used",
 }
 
 
-AUDITED = """
+AUDIT = """
     SELECT retriever, ten.recall AS "@10", recall_at_depth AS "@{depth}", audited.recall AS "@{search}",
            format('{{:.2f}}–{{:.2f}}', recall_low, recall_high) AS "95 %", leave_one_out AS "without it",
-           unique_positives AS "alone"
+           unique_positives AS "unique"
     FROM audit_retrievers audited LEFT JOIN ({shallow}) ten USING (retriever)
     WHERE tenant IS NULL ORDER BY ten.recall DESC, audited.recall DESC, retriever
 """
-READING = (
-    "Recall of judged positives at each depth of a retriever's list; of all other lists at the pool's depth, without "
-    "it; how many positives it alone found. A retriever's own positives count toward it: what no retriever found was "
-    "never judged."
+AUDIT_NOTE = (
+    "Recall of the judged positives at three depths; recall of the pool without the retriever; positives that only it "
+    "found. Recall is relative to the pool: texts that no retriever found were never judged."
 )
 
 
 def show_audit(run: Run, settings: Settings) -> None:
-    """Print what each retriever contributes, over all tenants."""
+    """Print each retriever's recall and contribution, over all tenants."""
     pool = settings.pool
     depths = {"depth": pool.depth, "search": pool.search_depth}
-    show(run_sql(run, AUDITED.format(shallow=statistics.SHALLOW, **depths)), "Audit of the retrievers")
-    console.print(f"[dim]{READING}[/dim]\n")
+    show(run_sql(run, AUDIT.format(shallow=statistics.SHALLOW, **depths)), "Retriever audit")
+    console.print(f"[dim]{AUDIT_NOTE}[/dim]\n")

@@ -1,4 +1,4 @@
-"""darklode cache: the embedding cache, shown and pruned."""
+"""darklode cache: show and prune the embedding cache."""
 
 from typing import Annotated
 
@@ -15,11 +15,12 @@ app = application()
 @app.command()
 def cache(
     prune: Annotated[
-        list[str] | None, typer.Option(metavar="ENCODER", help="Delete this encoder's vectors; `all` deletes all.")
+        list[str] | None,
+        typer.Option(metavar="ENCODER", help="Delete this encoder's vectors; `all` deletes all. Repeatable."),
     ] = None,
     assignments: SetOption = None,
 ) -> None:
-    """Show what the embedding cache holds, per encoder; prune it."""
+    """Show the size of the embedding cache per encoder; --prune deletes vectors."""
     settings = load_settings(assignments=assignments or []).cache
     vectors = EmbeddingCache(settings.root, settings.dtype)
     if prune:

@@ -1,4 +1,4 @@
-"""The first seconds of a command: something on the screen at once, then all that is in the way of its work."""
+"""Checks that a command makes before its job starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from darklode.flows.console import console, printable, refuse
+from darklode.flows.console import console, print_error, printable
 from darklode.pipeline.base.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def settings_for(load: Callable[[], Settings], inputs: Sequence[str], out: str, *, mined: bool) -> Settings:
-    """The settings of a command.
+    """Load a command's settings.
 
     Raises:
-        DarklodeError: they are wrong; what is wrong with the paths is said with them.
+        DarklodeError: invalid settings; problems with the paths are reported together with them.
     """
     try:
         return load()
@@ -34,18 +34,18 @@ def settings_for(load: Callable[[], Settings], inputs: Sequence[str], out: str, 
 
 
 def check_before(checks: Callable[[ModuleType], Sequence[Check]], *, only: bool, quiet: bool = False) -> bool:
-    """Make the checks of a command, and say what they find; whether to go on.
+    """Run a command's checks and print their findings; returns whether to continue.
 
     Args:
-        checks: gives them; its argument is `darklode.flows.preflight`, which takes a moment to load.
-        only: stop here, with exit code 1 where something is in the way.
-        quiet: print nothing but what is in the way.
+        checks: returns the checks, given the module `darklode.flows.preflight` (imported late: it loads slowly).
+        only: stop after the checks, with exit code 1 if one failed.
+        quiet: print errors only.
 
     Raises:
-        DarklodeError: something is in the way.
+        DarklodeError: a check failed and `only` is False.
     """
     if not quiet:
-        console.print("[dim]Looking at inputs, settings, servers and models.[/dim]")
+        console.print("[dim]Checking inputs, settings, servers and models.[/dim]")
     from darklode.flows import preflight
 
     problems = preflight.run_checks(checks(preflight))
@@ -55,8 +55,8 @@ def check_before(checks: Callable[[ModuleType], Sequence[Check]], *, only: bool,
         problems.raise_errors()
         return True
     for message in (message for error in problems.errors for message in error.each):
-        refuse(message)
+        print_error(message)
     if problems.errors:
         raise typer.Exit(1)
-    console.print("Nothing is in the way.")
+    console.print("All checks passed.")
     return False

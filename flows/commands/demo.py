@@ -1,4 +1,4 @@
-"""darklode demo: a benchmark from the sample that comes with the package."""
+"""darklode demo: build a benchmark from the bundled sample."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -16,13 +16,13 @@ SAMPLE = "sample"
 
 @app.command(epilog="Example: darklode demo --out darklode-demo")
 def demo(
-    out: Annotated[str, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")] = "darklode-demo",
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Run folder or s3://bucket/prefix.")] = "darklode-demo",
 ) -> None:
-    """Build a benchmark from the sample documents and queries that come with Darklode."""
+    """Build a benchmark from the sample documents and queries bundled with Darklode."""
     sample = str(sample_folder())
     build(docs=sample, queries=sample, out=out)
 
 
 def sample_folder() -> Path:
-    """The sample's folder, in the installed package or in the repository."""
+    """Path of the sample, in the installed package or in the repository."""
     return Path(str(files("darklode").joinpath(SAMPLE)))

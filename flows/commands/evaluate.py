@@ -1,4 +1,4 @@
-"""darklode evaluate: what retrievers, encoders and other systems reach on a run's test queries."""
+"""darklode evaluate: evaluate retrieval systems on a run's test queries."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,22 +30,22 @@ def evaluate(
     *,
     system: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A retriever or encoder of the settings; may be given again."),
+        typer.Option(metavar="NAME", help="Retriever or encoder from the settings. Repeatable."),
     ] = None,
     run_file: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="A TREC run of another system; may be given again."),
+        typer.Option(metavar="FILE", help="TREC run file of another system. Repeatable."),
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="People's labels of pairs, for AUC; sets evaluate.labels."),
+        typer.Option(metavar="FILE", help="Human labels of query–document pairs, for AUC; sets evaluate.labels."),
     ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
     assignments: SetOption = None,
     check: CheckOption = False,
 ) -> None:
-    """Measure systems on the test queries of a run: recall, nDCG, AUC, and differences with intervals."""
+    """Evaluate systems on a run's test queries: recall, nDCG, AUC, and paired differences with intervals."""
     values = _values(system, run_file, labels, config, assignments or [])
     if not check_before(lambda preflight: preflight.evaluation_checks(run, values), only=check, quiet=as_json):
         return
@@ -69,7 +69,7 @@ def _values(
     config: Path | None,
     assignments: Sequence[str],
 ) -> dict[str, Any]:
-    """The settings' differences."""
+    """Settings from the file, --set and the options, in this order."""
     file = file_settings(config) if config else {}
     arguments = {
         "systems": system,
@@ -81,7 +81,7 @@ def _values(
 
 
 def _show(tables: "Tables") -> None:
-    """What fits 80 columns: the first measures part by part, differences by the first one, and the log's own."""
+    """Print summaries that fit 80 columns: the first measures, differences by the first one, and log measures."""
     from darklode.pipeline.report import evaluations
 
     console.print()

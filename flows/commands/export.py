@@ -1,4 +1,4 @@
-"""darklode export: a run in a format that evaluators and trainers read."""
+"""darklode export: write a run in a standard format."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,17 +17,22 @@ app = application()
 def export(
     run: RunArgument,
     form: Annotated[
-        str, typer.Option("--format", help=f"One of {', '.join(formats.EXPORTS.own_kinds())}, or a package's.")
+        str,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help=f"{', '.join(formats.EXPORTS.own_kinds())}, or the name of a plugin's format.",
+        ),
     ],
-    to: Annotated[Path, typer.Option(help="A new or empty folder.")],
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Output folder; must be new or empty.")],
     withhold_test: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Another one, for the labels of the test split: --to is without them."),
+        typer.Option(metavar="FOLDER", help="Write the test labels to this folder instead of --to."),
     ] = None,
     tenant: Annotated[
-        str | None, typer.Option(help="Only this tenant's rows; else all tenants go into one folder.")
+        str | None, typer.Option(metavar="NAME", help="Export only this tenant; default: all tenants in one folder.")
     ] = None,
 ) -> None:
-    """Write a run in a format that evaluators and trainers read."""
+    """Export a run to a standard format for evaluation or training, e.g. BEIR, TREC or sentence-transformers."""
     for path in formats.export(existing(run), form, to, withhold_test, tenant):
         console.print(printable(str(path)), soft_wrap=True)

@@ -1,7 +1,4 @@
-"""darklode init: a settings file for the user's own data, by questions or by options.
-
-The settings file that `darklode init` writes: what was chosen, and beside it the settings one looks for next.
-"""
+"""darklode init: write a commented settings file for your own data."""
 
 from __future__ import annotations
 
@@ -37,91 +34,92 @@ OFFERED = """
     review.query_share review.pairs validation.min_kappa validation.min_recall
     card.name card.license
 """.split()
+"""Settings that the file lists, commented out unless chosen."""
+
 OFFERED_KIND = "llm"
-"""Whose keys are offered beside those of all kinds."""
+"""Judge kind whose keys are listed even if another kind is chosen."""
 
 OFFERED_FOR_LOGS = """
     logs.columns.query logs.columns.doc_id logs.columns.timestamp logs.columns.clicked logs.columns.tenant
     click.model associate.max_per_query admission.hold
 """.split()
-"""Shown with their default and its meaning, where nothing else was chosen."""
+"""Settings that the file lists in addition if there is a search log."""
 
 _HEAD = """\
-# Darklode: the settings of this project. A line without a # is in force; every setting that is not here, too, has its
-# default: docs/reference/settings.md lists all, `darklode status RUN --settings` shows those of a run.
+# Darklode settings. Lines that start with # show defaults; remove the # to change one. All other settings have their
+# defaults: docs/reference/settings.md lists them, `darklode status RUN --settings` prints those of a run.
 #
 {commands}
 #
-# Relative paths start at this file's folder. Keys and passwords never belong here: name their environment variable.
+# Relative paths start at this file's folder. Do not put keys or passwords here: name their environment variable.
 """
 _COMMANDS = {
-    "queries": "#   darklode build --config {file}     documents and queries become a benchmark and triplets",
-    "logs": "#   darklode mine --config {file}      a search log becomes triplets, night after night",
+    "queries": "#   darklode build --config {file}     builds a benchmark and triplets from documents and queries",
+    "logs": "#   darklode mine --config {file}      mines triplets from a search log; run it every night",
 }
 _MEANINGS = {
     "docs": "documents",
-    "queries": "the query log",
-    "logs": "the search log with its clicks",
-    "out": "the benchmark's run: a folder or s3://bucket/prefix",
-    "mined": "the run of the mined triplets",
+    "queries": "query log",
+    "logs": "search log with clicks",
+    "out": "run folder of the benchmark, or s3://bucket/prefix",
+    "mined": "run folder of the mined triplets, or s3://bucket/prefix",
 }
 
 
 def settings_file(name: str, paths: Mapping[str, str], preset: str, chosen: Mapping[str, Any]) -> str:
-    """The file's text.
+    """Render the settings file.
 
     Args:
-        name: the file's, for the commands in its head.
-        paths: by `PATHS`.
-        preset: where the settings start from.
+        name: file name used in the example commands.
+        paths: paths by the names in `PATHS`.
         chosen: dotted settings that differ from the defaults.
     """
     commands = "\n".join(line.format(file=name) for key, line in _COMMANDS.items() if key in paths)
     lines = [_HEAD.format(commands=commands), "paths:"]
     lines += [f"  {key}: {_value(paths[key])}  # {_MEANINGS[key]}" for key in PATHS if key in paths]
-    lines += [f"preset: {_value(preset)}  # `darklode doctor` lists what each needs"]
+    lines += [f"preset: {_value(preset)}  # `darklode doctor` lists the presets and their requirements"]
     offered = OFFERED + (OFFERED_FOR_LOGS if "logs" in paths else [])
     return "\n".join([*lines, *_settings([*offered, *chosen], chosen)]) + "\n"
 
 
 def _settings(paths: Collection[str], chosen: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of settings below those of their sections, in the schema's order; what is not in force is a comment.
+    """Lines of settings in the schema's order, each below its section's line; settings not chosen are comments.
 
-    The keys of a kind that is not in force are comments twice over: they go with another kind.
+    Keys of a kind that is not active get a second #: they apply only if the kind is changed, too.
     """
-    in_force = {section: chosen.get(f"{section}.kind", mark.default) for section, mark in kinds()}
-    defaults = dict(_defaults(in_force))
+    active_kinds = {section: chosen.get(f"{section}.kind", mark.default) for section, mark in kinds()}
+    defaults = dict(_defaults(active_kinds))
     key_by_path = {key.path: key for key in keys() if key.path in paths and key.kind in {"", OFFERED_KIND}}
     above: list[str] = []
     for path in [path for path in known_keys() if path in key_by_path]:
         key, (*sections, name) = key_by_path[path], path.split(".")
         yield from _sections(sections, above, chosen)
         above, section = sections, ".".join(sections)
-        other = key.kind not in {"", in_force.get(section)}
+        is_active = key.kind in {"", active_kinds.get(section)}
         default = defaults.get(path, key.field.default)
-        value, about = _value(chosen.get(path, default)), f"kind {key.kind}: " if other else ""
+        value, about = _value(chosen.get(path, default)), "" if is_active else f"kind {key.kind}: "
         line = f"{'  ' * len(sections)}{name}: {value}  # {about}{key.field.description}"
-        yield _mark(path in chosen) + _mark(not other) + line
+        yield _comment_prefix(path in chosen) + _comment_prefix(is_active) + line
 
 
-def _defaults(in_force: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """What the kinds in force default to: a kind may have a default of its own for a key that all kinds have."""
+def _defaults(active_kinds: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Defaults by dotted name; a kind may override the default of a key that all kinds share."""
     for section, mark in kinds():
-        if in_force[section]:
-            fields = mark.section(in_force[section]).model_fields
+        if active_kinds[section]:
+            fields = mark.section(active_kinds[section]).model_fields
             yield from ((f"{section}.{name}", field.default) for name, field in fields.items())
 
 
 def _sections(sections: list[str], above: list[str], chosen: Mapping[str, Any]) -> Iterator[str]:
-    """The heads of the sections that begin here."""
+    """Lines that open the sections not open in the line above."""
     for depth, section in enumerate(sections):
         if above[: depth + 1] != sections[: depth + 1]:
-            on = any(chosen_path.startswith(".".join([*sections[: depth + 1], ""])) for chosen_path in chosen)
-            yield from [*([] if depth else [""]), f"{_mark(on)}{'  ' * depth}{section}:"]
+            is_chosen = any(path.startswith(".".join([*sections[: depth + 1], ""])) for path in chosen)
+            yield from [*([] if depth else [""]), f"{_comment_prefix(is_chosen)}{'  ' * depth}{section}:"]
 
 
-def _mark(on: bool) -> str:
-    return "" if on else "# "
+def _comment_prefix(is_active: bool) -> str:
+    return "" if is_active else "# "
 
 
 def _value(value: Any) -> str:
@@ -130,58 +128,72 @@ def _value(value: Any) -> str:
 
 
 SOURCES = {"documents": "ingest.documents", "queries": "ingest.queries", "logs": "logs"}
-"""The settings of what is read."""
+"""Settings section of each source."""
 OPTIONS = {"documents": "docs", "queries": "queries", "logs": "logs"}
 NONE = "-"
-"""What a person types for no path at all, where one is proposed."""
+"""Answer that declines a suggested path."""
 
-LIKELY = {
+FILE_NAME_HINTS = {
     "documents": "docs documents document handbook corpus manual manuals articles wiki pages texts".split(),
     "queries": "queries query searches questions search terms".split(),
     "logs": "logs log clicks clickstream impressions ubi searches events".split(),
 }
-"""Words in the names of files and folders that hold such, the likeliest first."""
+"""Words in file and folder names that suggest a source, most likely first."""
 
 
 @app.command(epilog="Example: darklode init --docs handbook/ --queries queries.csv --runs runs")
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The settings file to write.")] = Path("darklode.yaml"),
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Settings file to write.")] = Path("darklode.yaml"),
     *,
-    docs: Annotated[str | None, typer.Option(help="Documents: a file or folder.")] = None,
-    queries: Annotated[str | None, typer.Option(help="Queries, for a benchmark: a file or folder.")] = None,
-    logs: Annotated[str | None, typer.Option(help="Search logs with clicks, for mining: a file or folder.")] = None,
-    runs: Annotated[str | None, typer.Option(help="Where runs are to live: a folder or s3://bucket/prefix.")] = None,
+    docs: Annotated[str | None, typer.Option(metavar="PATH", help="Documents: a file or folder.")] = None,
+    queries: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Queries, for a benchmark: a file or folder.")
+    ] = None,
+    logs: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Search log with clicks, for mining: a file or folder.")
+    ] = None,
+    runs: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Parent folder of the runs, or s3://bucket/prefix.")
+    ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--column", metavar="KEY=NAME", help="A column's name, e.g. queries.text=search_term."),
+        typer.Option(
+            "--column", metavar="KEY=NAME", help="Name of an input column, e.g. queries.text=search_term. Repeatable."
+        ),
     ] = None,
     preset: PresetOption = None,
     judge_url: Annotated[
-        str | None, typer.Option(help="OpenAI-compatible server of the judge; empty: the embedded scorer.")
+        str | None,
+        typer.Option(
+            metavar="URL", help="OpenAI-compatible server of the judge; empty: the embedded scorer, which is no LLM."
+        ),
     ] = None,
-    judge_model: Annotated[str | None, typer.Option(help="The judge's model there.")] = None,
+    judge_model: Annotated[str | None, typer.Option(metavar="NAME", help="Model of the judge on this server.")] = None,
     language: Annotated[
-        str | None, typer.Option(help="Languages of the queries, such as en or en,zh; empty: all.")
+        str | None,
+        typer.Option(metavar="CODES", help="Languages of the queries, e.g. en or en,zh; empty: all languages."),
     ] = None,
-    license_: Annotated[str | None, typer.Option("--license", help="Licence of documents and queries.")] = None,
+    license_: Annotated[
+        str | None, typer.Option("--license", metavar="NAME", help="License of documents and queries, e.g. cc-by-4.0.")
+    ] = None,
 ) -> None:
-    """Write a commented settings file for your own data; it asks for what no option says."""
+    """Write a commented settings file for your own data; prompts for values that no option gives."""
     if file.exists():
-        raise NotWritable(f"{file} is there already; name another file, or edit that one")
-    ask = _Ask()
+        raise NotWritable(f"{file} already exists; choose another name or edit the file")
+    ask = _Prompt()
     sources = {"docs": ask.path("documents", docs, "Documents (file or folder)")}
-    sources["queries"] = ask.path("queries", queries, "Queries (file or folder; none: -)", [*sources.values()])
-    sources["logs"] = ask.path("logs", logs, "Search log with clicks (file or folder; none: -)", [*sources.values()])
+    sources["queries"] = ask.path("queries", queries, "Queries (file or folder; - for none)", [*sources.values()])
+    sources["logs"] = ask.path("logs", logs, "Search log with clicks (file or folder; - for none)", [*sources.values()])
     if not sources["queries"] and not sources["logs"]:
-        raise CommandLineError("there is nothing to do without queries or a search log: say --queries, --logs or both")
-    root = ask("runs", runs, "Where runs are to live (folder or s3://…)", "runs").rstrip("/")
+        raise CommandLineError("queries or a search log are required: use --queries, --logs or both")
+    root = ask("runs", runs, "Parent folder of the runs (folder or s3://bucket/prefix)", "runs").rstrip("/")
     chosen = ask.sources(sources, columns or [])
     chosen |= _judge(ask, judge_url, judge_model)
     likely = _likely_languages(sources["queries"], chosen) if language is None else None
-    spoken = ask("language", language, "Languages of the queries (such as en, or en,zh; empty: all)", likely)
-    chosen |= {"clean.language": _languages(spoken)} if spoken != "en" else {}
-    licensed = ask("license", license_, "Licence of documents and queries", "unknown")
-    chosen |= {"card.license": licensed} if licensed != "unknown" else {}
+    codes = ask("language", language, "Languages of the queries (e.g. en or en,zh; empty: all)", likely)
+    chosen |= {"clean.language": _languages(codes)} if codes != "en" else {}
+    license_name = ask("license", license_, "License of documents and queries", "unknown")
+    chosen |= {"card.license": license_name} if license_name != "unknown" else {}
     sources |= {
         "out": f"{root}/benchmark" if sources["queries"] else "",
         "mined": f"{root}/mined" if sources["logs"] else "",
@@ -191,10 +203,10 @@ def init(
 
 
 def _likely_languages(queries: str, chosen: Mapping[str, Any]) -> str:
-    """The languages that the queries look like, comma-separated; `en` where nothing can be said of them.
+    """Detect the languages of the queries, comma-separated; `en` if detection is impossible.
 
     Raises:
-        InputError: the queries cannot be read with the settings that were chosen.
+        InputError: the queries cannot be read with the chosen settings.
     """
     if not queries or "://" in queries:
         return "en"
@@ -206,28 +218,28 @@ def _likely_languages(queries: str, chosen: Mapping[str, Any]) -> str:
     )
     shares = languages_of(first_queries(queries, settings.ingest))
     if shares and list(shares) != ["en"]:
-        looks = ", ".join(f"{share:.0%} {name}" for name, share in shares.items())
-        line = f"{queries}: the language of the queries looks like {looks}; --language takes another"
+        detected = ", ".join(f"{share:.0%} {name}" for name, share in shares.items())
+        line = f"{queries}: detected query languages: {detected}; --language overrides them"
         console.print(printable(line), soft_wrap=True)
     return ",".join(shares) or "en"
 
 
-def _languages(spoken: str) -> list[str] | str | None:
-    names = [name.strip() for name in spoken.split(",") if name.strip()]
+def _languages(codes: str) -> list[str] | str | None:
+    names = [name.strip() for name in codes.split(",") if name.strip()]
     return names if len(names) > 1 else next(iter(names), None)
 
 
-def _judge(ask: _Ask, url: str | None, model: str | None) -> dict[str, Any]:
-    """Settings of the judge; the embedded one needs none."""
-    server = ask("judge-url", url, "The judge: address of an OpenAI-compatible server (empty: embedded scorer)", "")
+def _judge(ask: _Prompt, url: str | None, model: str | None) -> dict[str, Any]:
+    """Settings of the judge; none for the embedded scorer."""
+    server = ask("judge-url", url, "Judge: URL of an OpenAI-compatible server (empty: embedded scorer)", "")
     if not server:
         return {}
-    model_name = ask("judge-model", model, "The judge's model there", None)
+    model_name = ask("judge-model", model, "Model of the judge on this server", None)
     return {"judge.kind": "llm", "judge.base_url": [server], "judge.model": model_name}
 
 
 def _relative_path(file: Path, path: str) -> str:
-    """A path as the file is to name it: below its folder if it can, absolute otherwise."""
+    """The path relative to the settings file's folder if it is below it, otherwise absolute."""
     if "://" in path:
         return path
     absolute_path, folder = Path(path).expanduser().resolve(), file.resolve().parent
@@ -235,7 +247,7 @@ def _relative_path(file: Path, path: str) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write the file, and read it as the other commands will."""
+    """Write the file and load it as a check; an invalid file is removed."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("x", encoding="utf-8") as stream:
         stream.write(text)
@@ -245,47 +257,47 @@ def _write(file: Path, text: str) -> None:
     except SettingsError:
         file.unlink()
         raise
-    console.print(f"{printable(str(file))} is written. Next:", soft_wrap=True)
+    console.print(f"Wrote {printable(str(file))}. Next:", soft_wrap=True)
     for name, command in (("queries", "build"), ("logs", "mine")):
         if name in config_file.paths:
             console.print(f"  darklode {command} --config {printable(str(file))}", soft_wrap=True)
 
 
-class _Ask:
-    """Takes what an option says, and asks for the rest where there is a person to ask; each question shows a guess."""
+class _Prompt:
+    """Returns an option's value, or prompts for it on a terminal with a suggestion as default."""
 
     def __init__(self) -> None:
-        self.person = sys.stdin.isatty()
+        self.is_interactive = sys.stdin.isatty()
 
     def __call__(self, option: str, value: str | None, question: str, default: str | None) -> str:
         if value is not None:
             return value
-        if self.person:
+        if self.is_interactive:
             return str(typer.prompt(question, default=default, show_default=bool(default)))
         if default is None:
-            raise CommandLineError(f"say --{option}: there is no terminal to ask at")
+            raise CommandLineError(f"--{option} is required if there is no terminal")
         return default
 
     def path(self, kind: str, value: str | None, question: str, taken: Collection[str] | None = None) -> str:
-        """A path of the user's data; empty: none, which only what comes after the documents can be.
+        """Path of a source; empty if there is none.
 
         Args:
-            kind: of `SOURCES`.
-            value: what the option says.
-            question: for a person.
-            taken: the paths that other questions have found; None: there has to be one.
+            kind: a key of `SOURCES`.
+            value: the option's value.
+            question: text of the prompt.
+            taken: paths already used for other sources; None if the source is required.
         """
-        usual = None if taken is None else ""
-        guess = _nearby_files(kind, taken or ()) if self.person and value is None else None
-        answer = self(OPTIONS[kind], value, question, guess or usual)
+        default = None if taken is None else ""
+        guess = _nearby_files(kind, taken or ()) if self.is_interactive and value is None else None
+        answer = self(OPTIONS[kind], value, question, guess or default)
         return "" if answer == NONE and taken is not None else answer
 
     def sources(self, paths: Mapping[str, str], assignments: list[str]) -> dict[str, Any]:
-        """Settings for formats and columns that names do not tell.
+        """Settings for formats and columns that cannot be detected from names.
 
         Raises:
-            InputError: a path holds nothing that can be read.
-            CommandLineError: a column that must be there was not named, or an assignment has another form.
+            InputError: a path contains nothing readable.
+            CommandLineError: a required column was not named, or an assignment is malformed.
         """
         column_names = dict(_assignment(assignment) for assignment in assignments)
         for kind, section in SOURCES.items():
@@ -295,12 +307,12 @@ class _Ask:
         return column_names
 
     def _source(self, kind: Any, path: str, columns: str, column_names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """The settings that one source needs, besides what is named."""
+        """Settings that a source needs in addition to `column_names`."""
         from darklode.pipeline.ingest.inspect import inspect_source
 
         roles = {key.removeprefix(columns): name for key, name in column_names.items() if key.startswith(columns)}
         preview = inspect_source(kind, path, roles)
-        if kind == "logs" and self.person:
+        if kind == "logs" and self.is_interactive:
             preview = inspect_source(
                 kind, path, roles, self("", None, "Format of the search log (csv, jsonl, parquet, ubi)", preview.format)
             )
@@ -312,21 +324,21 @@ class _Ask:
 
     def _column(self, kind: str, role: str, guess: str | None, listed: str) -> str:
         option = f"--column {kind}.{role}=NAME"
-        if self.person:
+        if self.is_interactive:
             return str(typer.prompt(f"Which column of the {kind} is the {role}? ({listed})", default=guess))
         if guess is None:
-            raise CommandLineError(f"which column of the {kind} is the {role}? say {option}: {listed}")
-        console.print(f"  {role}: column {printable(guess)}, by its name; {option} takes another", soft_wrap=True)
+            raise CommandLineError(f"cannot detect the {role} column of the {kind}; use {option}. Columns: {listed}")
+        console.print(f"  {role}: column {printable(guess)}, from its name; {option} overrides it", soft_wrap=True)
         return guess
 
 
 def _nearby_files(kind: Any, taken: Collection[str]) -> str | None:
-    """What lies in this folder, has a name as such data has, and can be read as it."""
+    """A file or folder in the current folder whose name suggests this source and that is readable as one."""
     from darklode.pipeline.ingest.column_hints import likeliest_column
     from darklode.pipeline.ingest.inspect import inspect_source
 
     names = sorted(entry.name for entry in Path().iterdir() if not entry.name.startswith("."))
-    guess = likeliest_column(kind, LIKELY[kind], [name for name in names if name not in taken])
+    guess = likeliest_column(kind, FILE_NAME_HINTS[kind], [name for name in names if name not in taken])
     if guess is None:
         return None
     try:
@@ -351,5 +363,5 @@ def _assignment(text: str) -> tuple[str, str]:
     columns = f"{SOURCES[kind]}.columns."
     roles = [key.removeprefix(columns) for key in known_keys() if key.startswith(columns)]
     if role not in roles:
-        raise CommandLineError(f"--column {text}: there is no {kind}.{role}; {nearest(role, roles)}")
+        raise CommandLineError(f"--column {text}: unknown column {kind}.{role}; {nearest(role, roles)}")
     return f"{columns}{role}", name

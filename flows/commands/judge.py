@@ -1,4 +1,4 @@
-"""darklode judge: what judges said and what they are asked; `judge_batch` has the batch services."""
+"""darklode judge: stored verdicts, calibration, prompts and batch calls of a judge."""
 
 from typing import Annotated, Any
 
@@ -18,16 +18,16 @@ _RENAMED = {"export-batch": "batch export", "import-batch": "batch fetch"}
 
 
 class JudgeCommands(TyperGroup):
-    """Tells what a command of before is called now."""
+    """Subcommands of `judge`; a former name is an error that gives the new one."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the arguments name.
+        """Find the subcommand.
 
         Raises:
-            CommandLineError: it has another name now.
+            CommandLineError: the subcommand was renamed.
         """
         if args[0] in _RENAMED:
-            raise CommandLineError(f"`darklode judge {args[0]}` is `darklode judge {_RENAMED[args[0]]}` now")
+            raise CommandLineError(f"`darklode judge {args[0]}` was renamed to `darklode judge {_RENAMED[args[0]]}`")
         return super().resolve_command(ctx, args)
 
 
@@ -37,21 +37,22 @@ app.add_typer(judge_batch.app, name="batch")
 
 @app.callback()
 def judge() -> None:
-    """What judges said and cost, what they are asked, and batch services."""
+    """Show stored verdicts, calibration and prompts of a judge, and run judging as batches."""
 
 
 @app.command()
 def stats(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Only this run's judges, with its hits and prices.")
+        str | None, typer.Argument(metavar="RUN", help="Show only this run's judges, with its cache hits and prices.")
     ] = None,
     prune: Annotated[
-        list[str] | None, typer.Option(metavar="JUDGE", help="Delete this judge's verdicts; `all` deletes all.")
+        list[str] | None,
+        typer.Option(metavar="JUDGE", help="Delete this judge's verdicts; `all` deletes all. Repeatable."),
     ] = None,
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the verdicts kept of each judge: labels, nulls, tokens, cost, size."""
+    """Show the stored verdicts per judge: labels, nulls, tokens, cost and size."""
     from darklode.pipeline.judge.ledger import Ledger
 
     settings = settings_of(run, assignments)
@@ -66,18 +67,18 @@ def stats(
         if freed is not None:
             answer.fact("freed", freed, f"{freed:,} bytes freed")
         stats_rows = pa.Table.from_pylist(rows) if rows else pa.table({"judge_id": pa.array([], pa.string())})
-        answer.table("verdicts", stats_rows, "Verdicts kept")
+        answer.table("verdicts", stats_rows, "Stored verdicts")
         if "hits" in facts:
-            taken = {name: facts[name] for name in ("hits", "asked")}
-            sentence = f"The last build took {facts['hits']:,} verdicts from here and asked for {facts['asked']:,}."
-            answer.fact("last_build", taken, sentence)
+            counts = {"hits": facts["hits"], "requests": facts["asked"]}
+            sentence = f"The last build reused {counts['hits']:,} verdicts and requested {counts['requests']:,}."
+            answer.fact("last_build", counts, sentence)
         for damaged_part in damaged:
-            answer.say(f"skipped, not to be trusted: {damaged_part}", warning=True)
+            answer.say(f"skipped, damaged: {damaged_part}", warning=True)
 
 
 @app.command()
 def calibration(run: RunArgument) -> None:
-    """Show a run's judge against human labels, and how far a panel agrees."""
+    """Show a run's judge against human labels, and the agreement within a panel."""
     from darklode.pipeline.base.duckdb_views import all_tables
     from darklode.pipeline.judge.panel import pairwise_kappa, panel_alpha
     from darklode.pipeline.report import statistics
@@ -86,37 +87,39 @@ def calibration(run: RunArgument) -> None:
     tables = all_tables(Run(run))
     compared = statistics.calibration(tables)
     if compared.num_rows:
-        show(compared, "The judge against people")
-        show(statistics.reliability(tables), "Reliability of its probabilities (95 % intervals)")
+        show(compared, "Judge against human labels")
+        show(statistics.reliability(tables), "Reliability of the judge's probabilities (95 % intervals)")
     else:
-        console.print("No human labels: give some with `darklode build --human labels.csv`.")
+        console.print("No human labels; add some with `darklode build --human labels.csv`.")
     if "members" in facts:
-        show(pairwise_kappa(tables), "Agreement of each two judges of the panel")
-        show(panel_alpha(tables), "Agreement of the whole panel (Krippendorff's alpha)")
+        show(pairwise_kappa(tables), "Pairwise agreement within the panel (Cohen's kappa)")
+        show(panel_alpha(tables), "Agreement of the panel (Krippendorff's alpha)")
 
 
 @app.command(epilog="Example: darklode judge prompt --show --query 'reset my password' --chunk 'Open Settings …'")
 def prompt(
-    shown: Annotated[bool, typer.Option("--show", help="Render it for a pair, as the model reads it.")] = False,
+    rendered: Annotated[
+        bool, typer.Option("--show", help="Render the prompt for a pair, as sent to the model.")
+    ] = False,
     query: Annotated[
-        str | None, typer.Option(help="The pair's query; without one, the prompt's first example.")
+        str | None, typer.Option(metavar="TEXT", help="Query of the pair; default: the prompt's first example.")
     ] = None,
-    chunk: Annotated[str, typer.Option(help="The pair's chunk.")] = "",
-    title: Annotated[str | None, typer.Option(help="Title of the chunk's document.")] = None,
-    heading: Annotated[str | None, typer.Option(help="Headings above the chunk.")] = None,
+    chunk: Annotated[str, typer.Option(metavar="TEXT", help="Text of the pair's chunk.")] = "",
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the chunk's document.")] = None,
+    heading: Annotated[str | None, typer.Option(metavar="TEXT", help="Headings above the chunk.")] = None,
     assignments: SetOption = None,
 ) -> None:
-    """Show the prompt that judge.prompt and judge.mode name."""
+    """Show the prompt selected by judge.prompt and judge.mode."""
     from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
     from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 
-    settings = language_model(settings_of(None, [*_NOBODY, *(assignments or [])]).judge)
+    settings = language_model(settings_of(None, [*_PLACEHOLDER_JUDGE, *(assignments or [])]).judge)
     template = RequestTemplate(settings, load_prompt(settings.prompt), strictest_format(settings))
     prompt_used = template.prompt
     console.print(
         printable(f"{prompt_used.name}, version {prompt_used.head.version}, labels {', '.join(prompt_used.labels)}")
     )
-    if not shown:
+    if not rendered:
         return
     example = prompt_used.examples[0] if query is None and prompt_used.examples else None
     pair = (
@@ -130,19 +133,19 @@ def prompt(
         console.print(printable(text), soft_wrap=True)
 
 
-_NOBODY = ("judge.kind=llm", "judge.model=model", "judge.base_url=http://127.0.0.1:8000/v1")
-"""Enough to be a language model; a prompt is shown without asking one."""
+_PLACEHOLDER_JUDGE = ("judge.kind=llm", "judge.model=model", "judge.base_url=http://127.0.0.1:8000/v1")
+"""Valid LLM settings; showing a prompt calls no server."""
 
 
 def _facts(run: str | None) -> dict[str, Any]:
-    """What the run's last judging noted."""
+    """Facts in the manifest of the run's judge stage."""
     if run is None:
         return {}
     from darklode.pipeline.judge.stage import JUDGE
 
     manifest = Run(run).manifest(JUDGE)
     if manifest is None:
-        raise ArtifactError(f"{run} has not been judged yet; run `darklode build` to the end")
+        raise ArtifactError(f"{run} is not judged yet; complete `darklode build` first")
     return manifest.facts
 
 
@@ -150,9 +153,9 @@ def _judges(facts: dict[str, Any]) -> list[str]:
     return [*facts["judge_ids"], *facts.get("members", [])]
 
 
-def _is_in_run(judge_id: str, of_run: list[str]) -> bool:
-    """Whether a run's verdicts are this judge's; theirs may name the threshold besides."""
-    return any(run_judge_id == judge_id or run_judge_id.startswith(f"{judge_id}:") for run_judge_id in of_run)
+def _is_in_run(judge_id: str, run_judge_ids: list[str]) -> bool:
+    """Whether a judge is one of a run's; a run's judge ids may have the threshold as a suffix."""
+    return any(run_judge_id == judge_id or run_judge_id.startswith(f"{judge_id}:") for run_judge_id in run_judge_ids)
 
 
 def _cost(row: dict[str, Any], prices: tuple[float, float]) -> float | None:

@@ -1,4 +1,4 @@
-"""darklode judge batch: a run's calls as files, at a hosted batch service, and back into the ledger."""
+"""darklode judge batch: judge a run through a batch API or batch files."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,16 +24,16 @@ app = application(no_args_is_help=True)
 
 @app.callback()
 def batch() -> None:
-    """A run's calls at a hosted batch service, or as files."""
+    """Judge a run through a hosted batch API, or through batch files."""
 
 
 @app.command(epilog="Then: vllm run-batch -i calls.jsonl -o answers.jsonl --model MODEL, and `judge batch fetch`")
 def export(
     run: RunArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, such as calls.jsonl.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to create, e.g. calls.jsonl.")],
     assignments: SetOption = None,
 ) -> None:
-    """Write the run's pairs that are left to be asked as an OpenAI batch file."""
+    """Write the run's unjudged pairs as an OpenAI batch file."""
     from darklode.pipeline.judge.llm.batch_files import batch_files
 
     request = _BatchRequest(settings_of(run, assignments))
@@ -42,31 +42,31 @@ def export(
     for path, calls in files.items():
         console.print(f"{calls:,} calls in {printable(str(path))}", soft_wrap=True)
     if not files:
-        console.print(request.nothing_left(run))
+        console.print(request.no_unjudged_message(run))
 
 
 @app.command(
     epilog="Example: darklode judge batch submit data/runs/mine --set judge.base_url=https://api.openai.com/v1"
 )
 def submit(run: RunArgument, assignments: SetOption = None) -> None:
-    """Submit the run's pairs that are left to the service at judge.base_url."""
+    """Submit the run's unjudged pairs to the batch API at judge.base_url."""
     request = _BatchRequest(settings_of(run, assignments))
-    here = Run(run)
-    with here.lock():
-        request.hosted_judge.settle(here.store.url)
-        begun = [
+    opened_run = Run(run)
+    with opened_run.lock():
+        request.hosted_judge.settle(opened_run.store.url)
+        submissions = [
             _print_submission(submission)
-            for submission in request.hosted_judge.submit(request.unjudged_pairs(run), here.store.url)
+            for submission in request.hosted_judge.submit(request.unjudged_pairs(run), opened_run.store.url)
         ]
-    if not begun:
-        console.print(request.nothing_left(run))
+    if not submissions:
+        console.print(request.no_unjudged_message(run))
 
 
 @app.command()
 def status(run: RunArgument, assignments: SetOption = None) -> None:
-    """Show how far the service is with what was submitted."""
+    """Show the progress of submitted batches."""
     request = _BatchRequest(settings_of(run, assignments))
-    names = ("batch", "status", "calls", "answered", "failed", "run", "said")
+    names = ("batch", "status", "calls", "answered", "failed", "run", "message")
     rows = list[tuple[object, ...]]()
     try:
         for submission, state in request.hosted_judge.look():
@@ -83,12 +83,12 @@ def status(run: RunArgument, assignments: SetOption = None) -> None:
                     )
                 )
             else:
-                rows.append((None, "not begun", submission.calls, None, None, submission.run, "`submit` again"))
-    finally:  # what is known is shown where a batch is gone, too
+                rows.append((None, "not submitted", submission.calls, None, None, submission.run, "run `submit` again"))
+    finally:  # show what is known even if a batch no longer exists
         if rows:
             show(pa.table([list(column) for column in zip(*rows, strict=True)], names=names), "Batches")
     if not rows:
-        console.print(request.nothing_under_way(), soft_wrap=True)
+        console.print(request.no_batches_message(), soft_wrap=True)
 
 
 @app.command()
@@ -97,56 +97,59 @@ def fetch(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILE…]", help="Files of answers, such as `vllm run-batch` writes.", exists=True, dir_okay=False
+            metavar="FILE",
+            help="Answer files, e.g. from `vllm run-batch`; default: fetch from the batch API.",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
     assignments: SetOption = None,
 ) -> None:
-    """Keep the answers of batches that are over, or of files, in the ledger."""
+    """Store the answers of finished batches, or of answer files, in the verdict ledger."""
     request = _BatchRequest(settings_of(run, assignments))
     if files:
         _read(files, request)
     else:
         _fetch(request)
     missing, nulls = sum(pairs.num_rows for pairs in request.iterate_unjudged(run)), request.nulls(run)
-    unreadable = f", and {nulls:,} an unreadable one (null)" if nulls else ""
+    unreadable = f"; {nulls:,} have an unreadable one (null)" if nulls else ""
     console.print(
-        f"{missing:,} pairs of the run have no verdict of {printable(request.template.judge_id)} yet{unreadable}",
+        f"{missing:,} pairs of the run have no verdict by {printable(request.template.judge_id)} yet{unreadable}",
         soft_wrap=True,
     )
 
 
 @app.command(epilog="Example: darklode judge batch forget batch_6789")
 def forget(
-    batch_id: Annotated[str, typer.Argument(metavar="ID", help="The batch, as `status` or `fetch` names it.")],
+    batch_id: Annotated[str, typer.Argument(metavar="ID", help="Batch id, as shown by `status` or `fetch`.")],
     assignments: SetOption = None,
 ) -> None:
-    """Forget a batch that is gone: it counts as paid, and can be asked again."""
+    """Forget a lost batch: its cost counts as spent and its pairs can be submitted again."""
     from darklode.pipeline.judge.llm.batch_jobs import BatchJournal
 
     journal = BatchJournal(settings_of(None, assignments).cache.root)
     submission = journal.find(batch_id)
     journal.write_off(submission)
     console.print(
-        printable(f"{batch_id} is forgotten; its {submission.calls:,} calls can be asked again"), soft_wrap=True
+        printable(f"{batch_id} is forgotten; its {submission.calls:,} calls can be submitted again"), soft_wrap=True
     )
 
 
 _LINES = {
     "verdict": "verdicts",
-    "null": "unreadable answers, kept as null",
-    "cut_off": "answers cut off at the token limit, kept as null",
-    "failed": "failed calls, to be asked again",
-    "another": "lines of another judge (were prompt, model or judge.mode changed since the export?)",
-    "broken": "lines that are no JSON",
-    "duplicate": "more answers to the same calls, left out",
-    "contradict": "of those with another label than the first, which stands",
-    "renamed": "calls answered in another model's name (judge.trust_name is set)",
+    "null": "unreadable answers, stored as null",
+    "cut_off": "answers truncated at the token limit, stored as null",
+    "failed": "failed calls, to be submitted again",
+    "another": "lines of another judge (did prompt, model or judge.mode change since the export?)",
+    "broken": "lines that are not JSON",
+    "duplicate": "duplicate answers, ignored",
+    "contradict": "of those with a different label; the first label is used",
+    "renamed": "calls answered under another model name (judge.trust_name is set)",
 }
 
 
 class _BatchRequest:
-    """A judge of a run's settings, with what is known of its pairs."""
+    """The judge of a run's settings, with its ledger and batch journal."""
 
     def __init__(self, settings: "Settings") -> None:
         from darklode.pipeline.judge.ledger import Ledger
@@ -158,7 +161,7 @@ class _BatchRequest:
 
     @property
     def hosted_judge(self) -> "HostedJudge":
-        """The judge at the service."""
+        """The judge behind the batch API."""
         from darklode.pipeline.base.remote.batch_service import BatchService
         from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingBook
         from darklode.pipeline.judge.llm.batch_jobs import HostedJudge
@@ -176,25 +179,25 @@ class _BatchRequest:
         return iterate_unjudged(tables, self.ledger, template.judge_id, template.previous_version, under_way)
 
     def unjudged_pairs(self, run: str) -> Iterator[pa.Table]:
-        """The run's pairs that have no verdict and are not under way."""
+        """The run's pairs that have no verdict and are not in a submitted batch."""
         return self.iterate_unjudged(run, self._journal.pairs(self.template.judge_id))
 
-    def nothing_left(self, run: str) -> str:
-        """Why there is nothing to ask."""
+    def no_unjudged_message(self, run: str) -> str:
+        """Sentence that explains why no pair needs a call."""
         calls = sum(submission.calls for submission in self._journal.for_judge(self.template.judge_id))
-        under_way = f" or is under way ({calls:,} calls)" if calls else ""
+        submitted = f" or is in a submitted batch ({calls:,} calls)" if calls else ""
         nulls = self.nulls(run)
         unreadable = f"; {nulls:,} answers are unreadable (null)" if nulls else ""
-        return f"every pair of the run was answered{under_way}{unreadable}"
+        return f"every pair of the run has a verdict{submitted}{unreadable}"
 
     def nulls(self, run: str) -> int:
-        """The run's pairs whose answer could not be read."""
+        """Number of the run's pairs with an unreadable answer."""
         from darklode.pipeline.judge.llm.batch_files import count_unreadable
 
         return count_unreadable(Run(run).tables("queries", "chunks", "pool"), self.ledger, self.template.judge_id)
 
-    def nothing_under_way(self) -> str:
-        """That there is nothing to wait for, and for whom there is."""
+    def no_batches_message(self) -> str:
+        """Sentence that no batch of this judge is submitted; names other judges that have batches."""
         other_judges = sorted(
             {printable(submission.judge_id) for submission in self._journal.all()} - {self.template.judge_id}
         )
@@ -220,18 +223,18 @@ def _read(files: list[Path], request: _BatchRequest) -> None:
 
 
 def _fetch(request: _BatchRequest) -> None:
-    any_ = False
+    has_batches = False
     for submission, state, counts in request.hosted_judge.fetch():
-        any_ = True
+        has_batches = True
         if state is None:
-            hint = "not begun; `darklode judge batch submit` submits its calls"
+            hint = "not submitted; `darklode judge batch submit` submits its calls"
         elif state.is_finished:
             hint = f"{state.status}: {_format_counts(counts)}{f' ({state.message})' if state.message else ''}"
         else:
             hint = f"{state.status}, {state.answered or 0:,} of {submission.calls:,} answered"
         console.print(printable(f"{submission.id or submission.token}: {hint}"), soft_wrap=True)
-    if not any_:
-        console.print(request.nothing_under_way(), soft_wrap=True)
+    if not has_batches:
+        console.print(request.no_batches_message(), soft_wrap=True)
 
 
 def _format_counts(counts: Counter[str]) -> str:

@@ -1,4 +1,4 @@
-"""The judge that a command is about: a run's, as the command line changes it."""
+"""Judge settings of the `judge` commands."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ _PROBE_SECONDS = 10.0
 
 
 def settings_of(run: str | None, assignments: list[str] | None) -> Settings:
-    """The run's settings, or the defaults, with what the command line sets."""
+    """Settings of a run, or the defaults if it is None, with the command line's overrides."""
     if run is None:
         return load_settings(assignments=assignments or [])
     from darklode.flows.runs import read_benchmark
@@ -28,9 +28,9 @@ def settings_of(run: str | None, assignments: list[str] | None) -> Settings:
 
 
 def template_of(chosen: Settings) -> "RequestTemplate":
-    """The judge as `darklode build` would ask it: in the form of the verdicts that are kept, or that the server obeys.
+    """Request template that `darklode build` would use: the output format of stored verdicts or of the server.
 
-    Where there are none, no server answers and judge.mode names one, its strictest form is taken, and said.
+    Without stored verdicts and without a server, a warning is printed and the strictest format of judge.mode is used.
     """
     from darklode.pipeline.judge.llm.judge import LlmJudge
     from darklode.pipeline.judge.llm.prompt import load_prompt
@@ -44,9 +44,9 @@ def template_of(chosen: Settings) -> "RequestTemplate":
         raise
     except DarklodeError as error:
         if settings.mode == "auto":
-            raise DarklodeError(f"{error}. Without a server to ask, name a form: --set judge.mode=choice") from error
+            raise DarklodeError(f"{error}. Without a server, set a format: --set judge.mode=choice") from error
         form = strictest_format(settings)
-        _warn(f"{error}. The calls ask for {form} unchecked.")
+        _warn(f"{error}. The calls request {form} without checking that the server supports it.")
         return RequestTemplate(settings, load_prompt(settings.prompt), form)
 
 
@@ -55,20 +55,20 @@ def _warn(sentence: str) -> None:
 
 
 def language_model(settings: JudgeSettings) -> "LlmSettings":
-    """The settings of a language model.
+    """Narrow to the settings of an LLM judge.
 
     Raises:
-        SettingsError: it is another kind of judge.
+        SettingsError: another kind of judge.
     """
     from darklode.pipeline.judge.llm.settings import LlmSettings
 
     if not isinstance(settings, LlmSettings):
-        raise SettingsError(f"batch files are for judge.kind llm, not {settings.kind}; add --set judge.kind=llm")
+        raise SettingsError(f"this command requires judge.kind llm, not {settings.kind}; add --set judge.kind=llm")
     return settings
 
 
 def strictest_format(settings: "LlmSettings") -> "OutputFormat":
-    """The first form that the settings allow."""
+    """The strictest output format that the settings allow."""
     from darklode.pipeline.judge.llm.response_formats import OutputFormat
 
     mode = "json" if settings.rationale else "choice"

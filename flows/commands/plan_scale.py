@@ -1,4 +1,4 @@
-"""darklode plan-scale: what a job of any size takes, by measured unit costs."""
+"""darklode plan-scale: estimate time, hardware and cost for a corpus size."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ app = application()
 @app.command(epilog="Example: darklode plan-scale --documents 1e9 --queries 1e8 --hardware hardware.yaml")
 def plan_scale(
     *,
-    documents: Annotated[float, typer.Option(metavar="N", min=1, help="Documents, such as 1e9.")],
-    queries: Annotated[float, typer.Option(metavar="N", min=1, help="Queries of the log, such as 1e8.")],
+    documents: Annotated[float, typer.Option(metavar="N", min=1, help="Number of documents, e.g. 1e9.")],
+    queries: Annotated[float, typer.Option(metavar="N", min=1, help="Number of queries in the log, e.g. 1e8.")],
     hardware: Annotated[
-        Path, typer.Option(metavar="FILE", help="Machines, GPUs, encoders, prices: docs/guides/plan-scale.md.")
+        Path,
+        typer.Option(metavar="FILE", help="YAML file of machines, GPUs, encoders, prices (docs/guides/plan-scale.md)."),
     ],
     unit_costs: Annotated[
         str | None,
@@ -29,7 +30,7 @@ def plan_scale(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what each stage takes at a size: hours, machines, memory, storage, tokens, money; and what won't scale."""
+    """Estimate hours, machines, memory, storage, tokens and cost per stage, and report stages that do not scale."""
     from darklode.flows.jobs.plan_scale import plan_scale
     from darklode.flows.output import answering
     from darklode.pipeline.scale.format import COLUMNS, format_rows, format_total, notes
@@ -40,7 +41,7 @@ def plan_scale(
         if as_json:
             answer.fact("stages", as_rows(rows))
         else:
-            answer.rows("stages", format_rows(rows), COLUMNS, "What each stage takes")
+            answer.rows("stages", format_rows(rows), COLUMNS, "Estimated resources per stage")
         answer.fact("total", total, format_total(total))
         answer.fact("measured", {"day": costs.day, "machine": costs.machine})
         for note in notes(rows, costs):

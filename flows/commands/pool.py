@@ -1,4 +1,4 @@
-"""darklode pool: what the retrievers gave to the pool."""
+"""darklode pool: show retrieval costs and pool sizes."""
 
 from darklode.flows.commands.options import JsonOption, RunArgument, application
 from darklode.flows.output import answering
@@ -13,9 +13,9 @@ app = application()
 
 @app.command()
 def pool(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Show what each retriever took and gave, and the pool's sizes."""
+    """Show each retriever's time and candidates, and the sizes of the pools."""
     tables = all_tables(existing(run))
     with answering(as_json) as answer:
         answer.table("retrieval", retrieval(Run(run)), "Retrieval")
         answer.table("candidates", statistics.pool_sizes(tables), "Candidates per query")
-        answer.table("found_by", statistics.pool_found_by(tables), "Found by so many retrievers")
+        answer.table("found_by", statistics.pool_found_by(tables), "Candidates by number of retrievers that found them")

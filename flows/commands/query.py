@@ -1,4 +1,4 @@
-"""darklode query: a run's tables in SQL."""
+"""darklode query: query a run's tables with SQL."""
 
 import csv
 import json
@@ -18,12 +18,13 @@ app = application()
 @app.command(epilog='Example: darklode query runs/first "SELECT split, count(*) AS n FROM triplets GROUP BY split"')
 def query(
     run: RunArgument,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="DuckDB SQL; every table of the run is a view.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="DuckDB SQL; each table of the run is a view.")],
     form: Annotated[
-        Literal["table", "csv", "json"], typer.Option("--format", help="How to print the answer.")
+        Literal["table", "csv", "json"],
+        typer.Option("--format", metavar="NAME", help="Output format: table, csv or json."),
     ] = "table",
 ) -> None:
-    """Ask a run's tables in SQL."""
+    """Query a run's tables with DuckDB SQL."""
     answer = duckdb_views.query(existing(run), sql)
     if form == "table":
         show(answer, f"{answer.num_rows:,} rows")

@@ -1,10 +1,6 @@
-"""darklode report: a run as one page."""
+"""darklode report: write a run's HTML report."""
 
-from typing import Annotated
-
-import typer
-
-from darklode.flows.commands.options import RunArgument, application
+from darklode.flows.commands.options import OpenOption, RunArgument, application
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import CommandLineError, MissingPart
@@ -15,9 +11,9 @@ app = application()
 @app.command(epilog="Example: darklode report runs/first")
 def report(
     run: RunArgument,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
+    open_browser: OpenOption = False,
 ) -> None:
-    """Write RUN/report.html: a run, an adapted encoder, generated queries or laws as one page, complete or not."""
+    """Write RUN/report.html, a single-page report of a run, adapter, generated queries or scaling laws."""
     from darklode.flows.jobs.registry import write_report_of
     from darklode.pipeline.report.page import FILE
 
@@ -28,10 +24,10 @@ def report(
 
 
 def _open(run: Run, file: str) -> None:
-    """Open a file of a run in a browser; one that lies elsewhere has to be fetched first."""
+    """Open a file of a local run in a browser."""
     import webbrowser
 
     if run.store.local is None:
-        raise CommandLineError(f"--open is for runs on this machine; fetch {run.store.url}/{file} and open that")
+        raise CommandLineError(f"--open requires a local run; download {run.store.url}/{file} and open it")
     if not webbrowser.open((run.store.local / file).as_uri()):
-        raise MissingPart(f"no browser could be started here; open {run.store.local / file} in one")
+        raise MissingPart(f"no browser could be started; open {run.store.local / file} yourself")

@@ -1,4 +1,4 @@
-"""darklode review: people label a sample of the pairs, in the browser or in a sheet."""
+"""darklode review: let people label a sample of the pairs."""
 
 from __future__ import annotations
 
@@ -45,33 +45,37 @@ def review(
     allow_host: AllowHostOption = None,
     open_browser: OpenOption = False,
     export_sheet: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="No page: write a reviewer's pairs to a new sheet.")
+        Path | None,
+        typer.Option(metavar="CSV", help="Write a reviewer's pairs to a new CSV sheet instead of serving a page."),
     ] = None,
     import_sheet: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="No page: keep the answers of a reviewer's sheet.")
+        Path | None,
+        typer.Option(metavar="CSV", help="Import the answers of a reviewer's sheet instead of serving a page."),
     ] = None,
-    reviewer: Annotated[str | None, typer.Option(metavar="NAME", help="Whose sheet it is.")] = None,
+    reviewer: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Reviewer of the sheet; required with a sheet.")
+    ] = None,
     assignments: SetOption = None,
 ) -> None:
-    """Let people label a sample of the pairs, on a local web page or in a sheet."""
+    """Let people label a sample of the pairs, in the browser or in a CSV sheet."""
     from darklode.flows.web.server import ListenAddress
 
     if (export_sheet or import_sheet) and (reviewer is None or (export_sheet and import_sheet)):
-        raise CommandLineError("a sheet is exported, or imported, for one reviewer: add --reviewer NAME")
+        raise CommandLineError("use one of --export-sheet and --import-sheet, together with --reviewer NAME")
     address = ListenAddress(host, port, tuple(allow_host or ()))
-    opened = Run(run)
-    with _under_way(opened, assignments or []) as started:
+    opened_run = Run(run)
+    with _open_review(opened_run, assignments or []) as review_app:
         if export_sheet and reviewer:
-            _export(started, export_sheet, reviewer)
+            _export(review_app, export_sheet, reviewer)
         elif import_sheet and reviewer:
-            _import(opened, started, import_sheet, reviewer)
+            _import(opened_run, review_app, import_sheet, reviewer)
         else:
-            _serve(opened, started, address, open_browser)
+            _serve(opened_run, review_app, address, open_browser)
 
 
 @contextmanager
-def _under_way(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
-    """The review of a run with all answers so far."""
+def _open_review(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
+    """Draw the sample of a run and load the answers given so far."""
     from darklode.flows.jobs.validate_benchmark import draw_sample
     from darklode.flows.runs import read_benchmark, write_run
     from darklode.flows.web.review import ReviewApp
@@ -81,23 +85,23 @@ def _under_way(run: Run, assignments: list[str]) -> Iterator[ReviewApp]:
     from darklode.pipeline.validate.review.journal import AnswerJournal
     from darklode.pipeline.validate.review.pairs import JUDGE_TABLE, TABLES_READ, open_review_pairs
 
-    made, inputs = read_benchmark(run)
-    settings = made.with_overrides(overrides(assignments))
-    shown, terms = settings.review.show_judge, settings.bm25
+    benchmark_run, inputs = read_benchmark(run)
+    settings = benchmark_run.with_overrides(overrides(assignments))
+    show_judge, terms = settings.review.show_judge, settings.bm25
     draw_sample(run, settings)
-    if settings != made.settings:  # so that validation is of this sample, too
+    if settings != benchmark_run.settings:  # `validate` must use the same sample
         write_run(run, inputs, settings)
-    with open_review_pairs(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=shown) as deck:
-        turns = ReviewSession(deck.rows, deck.shared, AnswerJournal(run.store))
-        yield ReviewApp(deck, turns, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), shown)
+    with open_review_pairs(run.tables(*TABLES_READ, JUDGE_TABLE), show_judge=show_judge) as pairs:
+        session = ReviewSession(pairs.rows, pairs.shared, AnswerJournal(run.store))
+        yield ReviewApp(pairs, session, scale_of(settings.judge), Analyzer(terms.stemmer, terms.stop_words), show_judge)
 
 
 @contextmanager
-def _alone(run: Run) -> Iterator[None]:
-    """Keep a second process from taking answers for the same local run: it would hand out the same pairs.
+def _lock_review(run: Run) -> Iterator[None]:
+    """Lock a local run's review: a second process would assign the same pairs again.
 
     Raises:
-        ArtifactError: there is one.
+        ArtifactError: another process holds the lock.
     """
     if run.store.local is None:
         yield
@@ -106,69 +110,76 @@ def _alone(run: Run) -> Iterator[None]:
     try:
         guard.acquire()
     except Timeout as error:
-        raise ArtifactError(f"{run.store.url} is being reviewed already; use that page, or end it first") from error
+        raise ArtifactError(
+            f"{run.store.url} is already being reviewed by another process; use its page, or stop it first"
+        ) from error
     try:
         yield
     finally:
         guard.release()
 
 
-def _serve(run: Run, started: ReviewApp, address: ListenAddress, open_browser: bool) -> None:
-    from darklode.flows.web.review import review_app
+def _serve(run: Run, review_app: ReviewApp, address: ListenAddress, open_browser: bool) -> None:
+    from darklode.flows.web.review import review_app as create_app
     from darklode.flows.web.server import listen, serve, show_addresses, token_of
 
-    def ready() -> None:
-        console.print("Every answer is saved before the next pair shows. Ctrl-C ends the page.\n")
-        show_addresses(address.addresses(opened, token), open_browser=open_browser)
+    def show_ready() -> None:
+        console.print("Each answer is saved before the next pair appears. Press Ctrl-C to stop.\n")
+        show_addresses(address.addresses(listening, token), open_browser=open_browser)
 
-    deck = started.deck
-    with _alone(run), listen(address) as opened:
+    pairs = review_app.pairs
+    with _lock_review(run), listen(address) as listening:
         token = token_of(run.store)
         console.print(
-            f"{len(deck):,} pairs of {deck.queries:,} queries, {deck.shared.sum():,} of them for every reviewer; "
-            + ("the judge's verdicts are shown" if started.show_judge else "blind to the judge's verdicts")
+            f"{len(pairs):,} pairs of {pairs.queries:,} queries, {pairs.shared.sum():,} of them for every reviewer; "
+            f"the judge's verdicts are {'shown' if review_app.show_judge else 'hidden'}"
         )
-        console.print(_so_far(started), soft_wrap=True)
-        serve(review_app(started, token, address.allowed_hosts), opened, ready)
-    console.print(f"\n{_so_far(started)}; the same command goes on", soft_wrap=True)
+        console.print(_format_progress(review_app), soft_wrap=True)
+        serve(create_app(review_app, token, address.allowed_hosts), listening, show_ready)
+    console.print(f"\n{_format_progress(review_app)}. Run the same command again to continue.", soft_wrap=True)
 
 
-def _so_far(started: ReviewApp) -> str:
-    people = {name: progress.answered - progress.skipped for name, progress in started.turns.reviewers().items()}
-    by = ", ".join(f"{printable(name)} {labels:,}" for name, labels in people.items())
-    return f"{started.turns.n_labelled:,} of {len(started.deck):,} pairs are labelled" + (f" (by {by})" if by else "")
+def _format_progress(review_app: ReviewApp) -> str:
+    session = review_app.session
+    people = {name: progress.answered - progress.skipped for name, progress in session.reviewers().items()}
+    names = ", ".join(f"{printable(name)} {labels:,}" for name, labels in people.items())
+    counts = f"{session.n_labelled:,} of {len(review_app.pairs):,} pairs are labelled"
+    return counts + (f" ({names})" if names else "")
 
 
-def _export(started: ReviewApp, file: Path, reviewer: str) -> None:
+def _export(review_app: ReviewApp, file: Path, reviewer: str) -> None:
     from darklode.pipeline.validate.review.sheet import export_sheet
 
-    name = _reviewer_name(started, reviewer)
-    rows = export_sheet(file, started.deck, started.turns, name, show_judge=started.show_judge)
-    console.print(f"{rows:,} pairs for {printable(name)} in {printable(str(file))}", soft_wrap=True)
-    grades = ", ".join(f"{grade}: {name}".removesuffix(": ") for grade, name in sorted(started.scale.names.items()))
-    console.print(f"Fill in relevance ({printable(grades)}, or skip), then: --import-sheet", soft_wrap=True)
+    name = _reviewer_name(review_app, reviewer)
+    rows = export_sheet(file, review_app.pairs, review_app.session, name, show_judge=review_app.show_judge)
+    console.print(f"Wrote {rows:,} pairs for {printable(name)} to {printable(str(file))}", soft_wrap=True)
+    grades = ", ".join(f"{grade}: {name}".removesuffix(": ") for grade, name in sorted(review_app.scale.names.items()))
+    console.print(
+        f"Fill in the column relevance ({printable(grades)}, or skip), then use --import-sheet", soft_wrap=True
+    )
 
 
-def _import(run: Run, started: ReviewApp, file: Path, reviewer: str) -> None:
+def _import(run: Run, review_app: ReviewApp, file: Path, reviewer: str) -> None:
     from darklode.pipeline.validate.review.sheet import import_sheet
 
-    with _alone(run):
-        done = import_sheet(file, started.deck, started.turns, _reviewer_name(started, reviewer), started.scale)
-    console.print(f"{done.new:,} answers are new, {done.n_known:,} known, {done.empty:,} rows are without one")
-    console.print(_so_far(started), soft_wrap=True)
-    if done.refused:
-        lines, reasons = (
-            [refused_row.line for refused_row in done.refused],
-            [refused_row.reason for refused_row in done.refused],
+    with _lock_review(run):
+        result = import_sheet(
+            file, review_app.pairs, review_app.session, _reviewer_name(review_app, reviewer), review_app.scale
         )
-        show(pa.table({"line": lines, "not taken, because": reasons}), f"{len(lines):,} rows were not taken")
+    console.print(
+        f"{result.new:,} new answers, {result.n_known:,} already known, {result.empty:,} rows without an answer"
+    )
+    console.print(_format_progress(review_app), soft_wrap=True)
+    if result.refused:
+        lines, reasons = [row.line for row in result.refused], [row.reason for row in result.refused]
+        show(pa.table({"line": lines, "reason": reasons}), f"{len(lines):,} rejected rows")
         raise typer.Exit(1)
 
 
-def _reviewer_name(started: ReviewApp, requested_name: str) -> str:
+def _reviewer_name(review_app: ReviewApp, requested_name: str) -> str:
     from darklode.pipeline.validate.review.assignment import NAME_CHARACTERS, reviewer_name
 
     name = reviewer_name(requested_name)
     if name is None:
         raise CommandLineError(f"--reviewer must be a name of 1 to {NAME_CHARACTERS} letters, digits or signs")
-    return started.turns.canonical_name(name)
+    return review_app.session.canonical_name(name)

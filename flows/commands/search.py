@@ -1,4 +1,4 @@
-"""darklode search: what a run's systems find for a text, one or two side by side."""
+"""darklode search: search a run's texts with one or two systems."""
 
 from __future__ import annotations
 
@@ -16,49 +16,55 @@ if TYPE_CHECKING:
 app = application()
 
 DEPTH = 10
-MOST = 2
+MAX_SYSTEMS = 2
 EXCERPT = 160
 MARK = "bold yellow"
+
+
+SystemsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="`base`, an encoder from the settings, a sentence-transformers model, or an output folder of `adapt` or "
+        "`train-towers`. Repeat it to compare two.",
+    ),
+]
+RetrieversOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="Retriever from the settings; repeatable. Default without any system: the run's first."
+    ),
+]
+IndexOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INDEX",
+        help="Index of the run built by `darklode index`; an adapter given with it encodes its queries.",
+    ),
+]
 
 
 @app.command(epilog='Example: darklode search runs/first "reset my password" --retriever bm25 --encoder adapted/first')
 def search(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is searched for.")],
+    text: Annotated[str, typer.Argument(metavar="QUERY", help="Query text.")],
     *,
-    encoder: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="`base`, a folder of `darklode adapt` or `train-towers`, an encoder of the settings, or a "
-            "sentence-transformers model; given twice: side by side.",
-        ),
-    ] = None,
-    retriever: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A retriever of the settings; likewise. Without any: the run's first."),
-    ] = None,
-    index: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="An index that `darklode index` made of the run: a further system; an adapter "
-            "beside it encodes the queries of both.",
-        ),
-    ] = None,
+    encoder: SystemsOption = None,
+    retriever: RetrieversOption = None,
+    index: IndexOption = None,
     tenant: TenantOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the first ten of a run's texts for a query, with its words marked; two systems side by side."""
+    """Show the top 10 texts of a run for a query, with query terms highlighted; two systems appear side by side."""
     from darklode.flows import open_systems
     from darklode.pipeline.base.errors import CommandLineError
 
     encoders, retrievers, indexes = encoder or [], retriever or [], [index] if index else []
     system_names = [*encoders, *retrievers, *indexes]
-    if len(set(system_names)) != len(system_names) or len(system_names) > MOST:
-        raise CommandLineError("name one system or two, and none twice")
+    if len(set(system_names)) != len(system_names) or len(system_names) > MAX_SYSTEMS:
+        raise CommandLineError("give one system or two different ones")
     if not text.strip():
-        raise CommandLineError("there is nothing to search for; write a query after the run")
+        raise CommandLineError("the query is empty; give a query after the run")
     adapters = open_systems.open_adapters(encoders)
     with open_systems.open_index(run, tenant, list(adapters.values())) as (opened, made):
         systems = (
@@ -76,21 +82,21 @@ def search(
     with answering(as_json) as answer:
         answer.fact("query", text)
         answer.fact("tenant", tenant_name)
-        answer.fact("systems", [{"system": name, "found": _plain(rows)} for name, rows in lists.items()])
-        if len(lists) == MOST:
-            both = len(set.intersection(*({row["text_id"] for row in rows} for rows in lists.values())))
-            answer.fact("overlap", both)
+        answer.fact("systems", [{"system": name, "hits": _select_fields(rows)} for name, rows in lists.items()])
+        if len(lists) == MAX_SYSTEMS:
+            n_shared = len(set.intersection(*({row["text_id"] for row in rows} for rows in lists.values())))
+            answer.fact("overlap", n_shared)
     if not as_json:
         _show(text, lists, made.settings.bm25)
 
 
-def _plain(rows: Sequence[Row]) -> list[Row]:
-    shown = ("rank", "text_id", "doc_id", "title", "heading", "text", "score")
-    return [{name: row[name] for name in shown} for row in rows]
+def _select_fields(rows: Sequence[Row]) -> list[Row]:
+    names = ("rank", "text_id", "doc_id", "title", "heading", "text", "score")
+    return [{name: row[name] for name in names} for row in rows]
 
 
 def _show(query: str, lists: Mapping[str, Sequence[Row]], terms: Any) -> None:
-    """A column a system, a row a place; beside the second system's texts stands where the first has them."""
+    """Print one column per system and one row per rank; the second system's texts show their rank in the first."""
     from rich.table import Table
     from rich.text import Text
 
@@ -108,32 +114,35 @@ def _show(query: str, lists: Mapping[str, Sequence[Row]], terms: Any) -> None:
     for rank in range(max(map(len, lists.values()))):
         cells = [_cell(first, rank, marker, None), *(_cell(rows, rank, marker, ranks) for rows in other_lists)]
         table.add_row(Text(str(rank + 1)), *cells)
-    console.print(table if any(lists.values()) else "Nothing is found.")
+    console.print(table if any(lists.values()) else "No results.")
 
 
-def _cell(rows: Sequence[Row], rank: int, marker: Any, before: Mapping[str, int] | None) -> Any:
-    """A text's title, score and what it says around the first marked word."""
+def _cell(rows: Sequence[Row], rank: int, marker: Any, first_ranks: Mapping[str, int] | None) -> Any:
+    """A text's title, score, and excerpt around the first highlighted term."""
     from rich.text import Text
 
     cell = Text()
     if rank >= len(rows):
         return cell
     row = rows[rank]
-    _add(
+    _append_pieces(
         cell,
         marker.pieces(" · ".join(part for part in (row["title"] or row["doc_id"], row["heading"]) if part)),
         "bold",
     )
     cell.append(f"  {row['score']:.3f}", "dim")
-    if before is not None:
-        was = before.get(row["text_id"])
-        cell.append(f"  {'new' if was is None else 'same place' if was == row['rank'] else f'was {was}'}", "dim")
+    if first_ranks is not None:
+        rank_in_first = first_ranks.get(row["text_id"])
+        change = (
+            "new" if rank_in_first is None else "same rank" if rank_in_first == row["rank"] else f"was {rank_in_first}"
+        )
+        cell.append(f"  {change}", "dim")
     cell.append("\n")
-    _add(cell, marker.excerpt(" ".join(row["text"].split()), EXCERPT), "")
+    _append_pieces(cell, marker.excerpt(" ".join(row["text"].split()), EXCERPT), "")
     return cell.append("\n")
 
 
-def _add(cell: Any, pieces: Sequence[Any], style: str) -> None:
+def _append_pieces(cell: Any, pieces: Sequence[Any], style: str) -> None:
     from darklode.flows.console import escape_for_terminal
 
     for piece in pieces:

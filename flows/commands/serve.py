@@ -1,4 +1,4 @@
-"""darklode serve: an index to try out, by HTTP and on a page."""
+"""darklode serve: try out an index over HTTP or on a web page."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ PORT = 8767
 @app.command(epilog="Example: darklode serve indexes/first --encoder base --encoder student --open")
 def serve(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="A folder of `darklode index`, or a run; s3://… too.")
+        str,
+        typer.Argument(metavar="INDEX", help="Output folder of `darklode index`, or a run; s3://bucket/prefix works."),
     ],
     *,
     encoder: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Encoder of queries: `base` (default: that of the index, or the only one of the settings), one of the "
-            "settings, a sentence-transformers model, or a folder of `darklode adapt` or `darklode train-towers`. "
-            "Two are shown side by side.",
+            help="Query encoder: `base` (the index's encoder; the default), an encoder from the settings, a "
+            "sentence-transformers model, or an output folder of `adapt` or `train-towers`. Repeat it to compare two.",
         ),
     ] = None,
     tenant: TenantOption = None,
@@ -48,7 +48,7 @@ def serve(
     allow_host: AllowHostOption = None,
     open_browser: OpenOption = False,
 ) -> None:
-    """Answer queries with ranked texts by HTTP, and on a page; to try an index out, no search engine."""
+    """Serve an index over HTTP and on a web page, for trying it out; not a production search engine."""
     from darklode.flows.config import changed_values
     from darklode.flows.open_index import open_service
     from darklode.flows.web.search import BATCH, SEARCH, WAITING, SearchConsole, search_app
@@ -61,14 +61,14 @@ def serve(
     address, token = ListenAddress(host, port, tuple(allow_host or ())), new_token()
 
     def ready() -> None:
-        console.print(f"{served.about}, ready in {time.perf_counter() - began:.1f} s. Ctrl-C ends it.\n")
+        console.print(f"{served.about}, ready in {time.perf_counter() - start:.1f} s. Press Ctrl-C to stop.\n")
         addresses = address.addresses(opened, token)
-        ask = f'curl {addresses[0].rstrip("/")}{SEARCH} -d \'{{"query": "…"}}\''
+        example = f'curl {addresses[0].rstrip("/")}{SEARCH} -d \'{{"query": "…"}}\''
         show_addresses(addresses, open_browser=open_browser)
-        console.print(printable(ask), soft_wrap=True)
+        console.print(printable(example), soft_wrap=True)
 
     with listen(address) as opened:
-        began = time.perf_counter()
+        start = time.perf_counter()
         with open_service(folder, encoder or [], tenant, values) as served:
             terms = served.settings.bm25
             analyzer = Analyzer(terms.stemmer, terms.stop_words)

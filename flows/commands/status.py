@@ -1,4 +1,4 @@
-"""darklode status: what a run holds, and what the next build or night would redo and why."""
+"""darklode status: show a run's stages and what the next build would recompute."""
 
 import sys
 from typing import Annotated, Any
@@ -22,11 +22,11 @@ app = application()
 def status(
     run: RunArgument,
     settings: Annotated[
-        bool, typer.Option("--settings", help="Show the settings in force, as YAML for --config.")
+        bool, typer.Option("--settings", help="Print the run's settings as YAML for --config.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run's stages, and what the next build would redo and why."""
+    """Show a run's stages, and which ones the next build would recompute and why."""
     if settings:
         sys.stdout.write(settings_of(Run(run)))
         return
@@ -39,20 +39,20 @@ def status(
 
 
 def _show_missing_probabilities(run: Run, answer: Answer) -> None:
-    """Say how many labels have no probability, and why."""
+    """Report labels without a probability and the reasons."""
     if "verdicts" not in run.parts():
         return
     try:
         sentence = missing_probabilities(run.tables("verdicts"))
-    except ArtifactError:  # the stage's own row says what is wrong with it
+    except ArtifactError:  # the stage's row reports the problem
         return
     if sentence:
         answer.say(sentence, warning=True)
 
 
 def _show_days(run: Run, answer: Answer) -> None:
-    """Show the days of a log that are not just admitted."""
-    # no other table is opened: status is for runs of which something is gone, too
+    """Show days of a log that are held back, discarded, accepted or missing."""
+    # opens no other table: status must work for damaged runs
     if "log_days" not in run.parts():
         return
     try:
@@ -60,17 +60,16 @@ def _show_days(run: Run, answer: Answer) -> None:
     except ArtifactError as error:
         answer.say(str(error))
         return
-    answer.table("days", days, "Days held, discarded, accepted or missing", nothing="")
+    answer.table("days", days, "Held, discarded, accepted and missing days", nothing="")
 
 
 COLUMNS = {"stage": False, "state": False, "result": False, "seconds": True}
-"""Of `outlook`, and which hold numbers."""
 
 
 def stage_rows(run: Run) -> list[dict[str, Any]]:
-    """One row per stage: its state (stands, or why it would be redone), what it made and how long that took.
+    """One row per stage: state (up to date, or the reason to recompute), result and seconds.
 
-    A stage after one that would be redone may still stand: it is redone only if what it reads really changes.
+    A stage after one to be recomputed can be up to date: it is recomputed only if its inputs really change.
     """
     steps = steps_of(runs.read_run(run))
     return [_row(run, step) for step in steps if step.enabled]
@@ -78,7 +77,7 @@ def stage_rows(run: Run) -> list[dict[str, Any]]:
 
 def _row(run: Run, step: Step) -> dict[str, Any]:
     try:
-        state = step.plan(run).reason or "stands"
+        state = step.plan(run).reason or "up to date"
     except DarklodeError as error:
         state = str(error)
     manifest = run.manifest(step.stage)
@@ -87,6 +86,6 @@ def _row(run: Run, step: Step) -> dict[str, Any]:
 
 
 def settings_of(run: Run) -> str:
-    """The settings in force, as YAML that `--config` takes."""
+    """A run's settings as YAML for `--config`."""
     runs.read_run(run)
     return (run.store.read(runs.SETTINGS) or b"").decode()

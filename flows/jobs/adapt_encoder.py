@@ -8,7 +8,7 @@ from typing import Any
 
 from darklode.flows import factories
 from darklode.flows.executor import executor
-from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.report import write_report
 from darklode.flows.runs import RunRecord, folder_kind, output_run, read_inputs, read_runs, write_run

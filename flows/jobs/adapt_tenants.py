@@ -13,7 +13,7 @@ from darklode.flows.jobs.adapt_encoder import (
     steps,
     unopened_base,
 )
-from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step

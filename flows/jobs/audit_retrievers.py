@@ -3,7 +3,7 @@
 from typing import Any
 
 from darklode.flows.jobs.build_benchmark import steps
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step

@@ -6,7 +6,7 @@ from typing import Any
 from darklode.flows import factories
 from darklode.flows.config import load_settings, read_project
 from darklode.flows.executor import executor
-from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.sharding import spread_over

@@ -8,7 +8,7 @@ from typing import Any
 from darklode.flows import factories
 from darklode.flows.config import resolve
 from darklode.flows.executor import executor
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.runs import output_run, read_inputs, read_run, read_settings, update_inputs, write_run
 from darklode.flows.stage_runner import run_step

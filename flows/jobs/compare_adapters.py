@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from darklode.flows.executor import executor
 from darklode.flows.jobs.adapt_encoder import contents, judges_of, open_base, pairs_step, unopened_base
-from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from darklode.flows import factories
+from darklode.flows.jobs.job import Job
 from darklode.flows.jobs.registry import steps_of
-from darklode.flows.jobs.registry.job import Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.preflight import check_flow, evaluation_checks
 from darklode.flows.runs import read_run, write_run

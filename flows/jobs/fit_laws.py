@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.runs import SETTINGS, output_run, read_settings, write_inputs
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call

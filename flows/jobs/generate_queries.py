@@ -7,7 +7,7 @@ from typing import Any
 from darklode.flows import factories
 from darklode.flows.executor import executor
 from darklode.flows.jobs.build_benchmark import embed_and_search, judge_pool
-from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.report import write_report
 from darklode.flows.runs import output_run, read_run, write_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from darklode.flows import factories
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.sharding import spread_over
 from darklode.flows.runs import is_adapter, read_run, read_settings
 from darklode.flows.stage_runner import run_step

@@ -8,7 +8,7 @@ from typing import Any
 
 from darklode.flows import factories
 from darklode.flows.config import load_settings, read_project
-from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.mining_history import history_of
 from darklode.flows.night_summary import (
     days,

@@ -8,8 +8,8 @@ from darklode.flows import open_systems
 from darklode.flows.config import load_settings, read_project
 from darklode.flows.jobs.adapt_encoder import adapt_encoder
 from darklode.flows.jobs.adapt_tenants import adapt_tenants
+from darklode.flows.jobs.job import Job
 from darklode.flows.jobs.mine_logs import mine_logs
-from darklode.flows.jobs.registry.job import Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.prefect.progress import reporter
 from darklode.pipeline.base.artifacts import Run

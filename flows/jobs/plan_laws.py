@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.csv as pacsv
 
 from darklode.flows.jobs.fit_laws import open_grid, seed_of
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.runs import read_inputs, read_runs, read_settings
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call, key_of

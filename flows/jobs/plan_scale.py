@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.scale.measurements import Measured, load_measured

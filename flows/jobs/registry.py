@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.report import write_report
 from darklode.flows.runs import RunRecord, read_inputs, read_settings
 from darklode.pipeline.base.artifacts import Run, Step

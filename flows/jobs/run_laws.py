@@ -8,7 +8,7 @@ from typing import Any
 from darklode.flows.executor import executor
 from darklode.flows.jobs import fit_laws
 from darklode.flows.jobs.adapt_encoder import open_base, pairs_step, unopened_base
-from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.jobs.train_both_towers import topical, triplets_step
 from darklode.flows.prefect.progress import reporter
 from darklode.flows.prefect.sharding import spread_over

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from darklode.flows.executor import executor
 from darklode.flows.jobs import train_both_towers as stage_one
 from darklode.flows.jobs.adapt_encoder import open_base, unopened_base
-from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.runs import output_run, read_runs, write_run
 from darklode.flows.stage_runner import run_step
 from darklode.pipeline.base.artifacts import Run, Step, call

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from darklode.flows.jobs import build_benchmark
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.paths import FlowPath
 from darklode.flows.runs import read_benchmark, write_run
 from darklode.flows.stage_runner import finish, run_step

@@ -37,7 +37,7 @@ from darklode.flows.jobs import nightly_adapt as nightly_adapt_job
 from darklode.flows.jobs import run_laws as run_laws_job
 from darklode.flows.jobs import train_towers as train_towers_job
 from darklode.flows.jobs import validate_benchmark as validate_benchmark_job
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.naming import artifact_key, run_name
 from darklode.flows.prefect.notifications import notify
 from darklode.flows.prefect.progress import reporter, summary

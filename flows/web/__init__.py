@@ -1,1 +1,1 @@
-"""Pages for people: the server, its guard, and the review of pairs."""
+"""Web pages of `browse`, `review` and `serve`."""

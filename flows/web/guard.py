@@ -1,4 +1,4 @@
-"""What stands before the pages: who may ask, how much may be sent, and what browsers are told."""
+"""ASGI middleware of the web pages: secret token, body limit and security headers."""
 
 import secrets
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ NOWHERE = "/nowhere"
 
 
 class Guard:
-    """Answers what is asked below the token only, bounds what is sent, and adds headers to every reply.
+    """Serves paths below the token only, limits request bodies, and adds security headers to every response.
 
     Args:
-        app: the pages, which do not know the token; they have none at NOWHERE.
-        token: the first part of every path, a secret.
+        app: the pages, without the token in their paths; must have no page at NOWHERE.
+        token: secret first part of every path.
         policy: the Content-Security-Policy.
-        free: paths that are answered without the token, too.
+        free: paths also served without the token.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, policy: str, free: Sequence[str] = ()) -> None:
@@ -36,7 +36,7 @@ class Guard:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, as one for the path below the token."""
+        """Forward a request with the token removed from its path."""
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -52,15 +52,15 @@ class Guard:
 
 
 def _limit_body(scope: Scope, receive: Receive) -> Receive:
-    """Refuse a body of more than BODY_BYTES, announced or not, when somebody reads it."""
-    announced = Headers(scope=scope).get("content-length", "0")
+    """Reject bodies over BODY_BYTES, by the Content-Length header or while reading."""
+    content_length = int(Headers(scope=scope).get("content-length", "0"))
     read = 0
 
     async def receive_limited() -> Message:
         nonlocal read
-        message = await receive() if int(announced) <= BODY_BYTES else {"body": b""}
+        message = await receive() if content_length <= BODY_BYTES else {"body": b""}
         read += len(message.get("body", b""))
-        if max(read, int(announced)) > BODY_BYTES:
+        if max(read, content_length) > BODY_BYTES:
             raise HTTPException(413)
         return message
 
@@ -68,12 +68,7 @@ def _limit_body(scope: Scope, receive: Receive) -> Receive:
 
 
 def policy(style: str, script: str) -> str:
-    """A Content-Security-Policy under which these two run, and nothing else, and nothing is fetched from elsewhere.
-
-    Args:
-        style: SHA-256 of the style sheet, in Base64.
-        script: of the script.
-    """
+    """Content-Security-Policy that allows one inline style sheet and one inline script, given by Base64 SHA-256."""
     return (
         f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

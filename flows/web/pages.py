@@ -1,4 +1,4 @@
-"""What all pages for people share: templates with one style and script a kind, addresses, and replies to what fails."""
+"""Templates, links and error pages shared by all web pages."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from darklode.pipeline.report.formatting import clean, number
 from darklode.pipeline.report.page import policy_hash
 
 EXCERPT = 240
-"""Characters of a text that are shown at once."""
+"""Characters of a text shown before it is expanded."""
 
-Said = Mapping[int, tuple[str, str]]
-"""Heading and sentence of the page for each status; 400 stands for all that have none."""
+ErrorMessages = Mapping[int, tuple[str, str]]
+"""Heading and sentence of the error page for each HTTP status; others use those of 400."""
 
 
 class Pages:
-    """The templates of one kind of pages, which all carry the same style sheet and script.
+    """Templates of one site; all its pages contain the same style sheet and script.
 
     Args:
-        title: of pages that have none of their own.
-        styles: files of `templates/`, or of the report's, one after the other.
-        scripts: the same.
+        title: default page title.
+        styles: files in `templates/` or the report's templates, concatenated.
+        scripts: likewise.
     """
 
     def __init__(self, title: str, styles: Sequence[str], scripts: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class Pages:
             undefined=StrictUndefined,
             auto_reload=False,
             trim_blocks=True,
-            finalize=_plain,
+            finalize=_finalize,
         )
         style, script = self._concatenate(styles), self._concatenate(scripts)
         self.policy = policy(policy_hash(style), policy_hash(script))
@@ -57,16 +57,16 @@ class Pages:
         self._templates.globals["link"] = link
 
     def _concatenate(self, files: Sequence[str]) -> Markup:
-        """Our own files, which need no escaping."""
+        """Contents of our own files, which need no escaping."""
         return Markup("").join(Markup(self._templates.get_template(file).render()) for file in files)  # noqa: S704
 
-    def render(self, page: str, **values: Any) -> str:
-        """A page of a template."""
-        return self._templates.get_template(page).render(**values)
+    def render(self, template: str, **values: Any) -> str:
+        """Render a template."""
+        return self._templates.get_template(template).render(**values)
 
 
 def link(path: str, parameters: Mapping[str, object] | None = None, **more: object) -> str:
-    """An address below the token; what is null or empty is left out."""
+    """Relative URL with query parameters; null and empty values are omitted."""
     query_parameters = {
         name: value for name, value in {**(parameters or {}), **more}.items() if value is not None and value != ""
     }
@@ -74,34 +74,33 @@ def link(path: str, parameters: Mapping[str, object] | None = None, **more: obje
 
 
 def pick_values(row: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
-    """Some of a row's values, by name."""
+    """Select some of a row's values."""
     return {name: row[name] for name in names}
 
 
-def passage(row: Mapping[str, Any], marker: Highlighter) -> dict[str, Any]:
-    """A row's title, heading and text with the words marked, and of a long text what is shown at once.
+def passage(row: Mapping[str, Any], highlighter: Highlighter) -> dict[str, Any]:
+    """A row with highlighted title, heading and text; long texts are also given as an excerpt.
 
     Args:
-        row: title, heading, text, and `fenced`: whether the text begins within fenced code.
-        marker: knows the words.
+        row: title, heading, text, and `fenced`: whether the text begins inside a fenced code block.
     """
-    clipped, full_blocks = marker.collapse(row["text"], EXCERPT, fenced=row["fenced"])
+    clipped, full_blocks = highlighter.collapse(row["text"], EXCERPT, fenced=row["fenced"])
     return {
         **row,
-        "heading": marker.pieces(row.get("heading") or ""),
-        "title": marker.pieces(row["title"] or ""),
+        "heading": highlighter.pieces(row.get("heading") or ""),
+        "title": highlighter.pieces(row["title"] or ""),
         "clipped": clipped,
-        "whole": full_blocks,
+        "full": full_blocks,
     }
 
 
-def _plain(value: object) -> object:
-    """What a page prints: texts without what no page can hold."""
+def _finalize(value: object) -> object:
+    """Replace characters that HTML does not allow."""
     return clean(value) if type(value) is str else value
 
 
 def is_web(url: str | None) -> bool:
-    """Whether a document's address may become a link: `javascript:` and the like may not."""
+    """Whether a URL is http or https; others, such as `javascript:`, must not become links."""
     try:
         return url is not None and urlsplit(url.strip()).scheme.lower() in ("http", "https")
     except ValueError:
@@ -110,25 +109,27 @@ def is_web(url: str | None) -> bool:
 
 @dataclass(frozen=True)
 class Site:
-    """Pages to be served.
+    """A web site with its error pages.
 
     Attributes:
-        pages: their templates.
-        messages: what is said of what fails.
-        back: where one goes on after a request that failed, below the token.
-        on_label: what the link to there says.
+        pages: the templates.
+        messages: texts of the error pages.
+        back: relative URL of the link on an error page.
+        back_label: text of this link.
     """
 
     pages: Pages
-    messages: Said
+    messages: ErrorMessages
     back: Callable[[Request], str]
-    on_label: str
+    back_label: str
 
     def error_page(self, request: Request, status: int, detail: str = "") -> Response:
-        """The page for what went wrong; `detail` in the place of the usual sentence."""
+        """Render an error page; `detail` replaces the status's sentence."""
         heading, sentence = self.messages.get(status, self.messages[HTTPStatus.BAD_REQUEST])
         back = None if status == HTTPStatus.NOT_FOUND else self.back(request)
-        page = self.pages.render("error.html", heading=heading, what=detail or sentence, back=back, on=self.on_label)
+        page = self.pages.render(
+            "error.html", heading=heading, message=detail or sentence, back=back, back_label=self.back_label
+        )
         return HTMLResponse(page, status)
 
     def app(
@@ -140,28 +141,29 @@ class Site:
         *,
         free: Sequence[str] = (),
     ) -> ASGIApp:
-        """The pages below `/{token}/`, for requests to one of these hosts.
+        """Create an app that serves the routes below `/{token}/`.
 
         Args:
             routes: the pages.
-            handlers: of errors of their own.
-            token: the first part of every path, a secret.
-            hosts: names and addresses, an IPv6 address in brackets; any other is refused, so that no web site can
-                reach a server on loopback under a name of its own (DNS rebinding).
-            free: paths that are answered without the token, too.
+            handlers: additional exception handlers.
+            token: secret first part of every path.
+            hosts: allowed Host headers (IPv6 addresses in brackets). Others are rejected so that no web site can
+                reach a loopback server under its own name (DNS rebinding).
+            free: paths also served without the token.
         """
-        ours = {
-            HTTPException: self._handle_refusal,
-            ClientDisconnect: self._handle_refusal,
-            Exception: self._handle_crash,
+        default_handlers = {
+            HTTPException: self._handle_http_error,
+            ClientDisconnect: self._handle_http_error,
+            Exception: self._handle_unexpected_error,
         }
         trusted_hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-        app = Starlette(routes=list(routes), middleware=[trusted_hosts], exception_handlers={**ours, **handlers})
-        app.router.redirect_slashes = False  # it would lead out of the token
+        all_handlers = {**default_handlers, **handlers}
+        app = Starlette(routes=list(routes), middleware=[trusted_hosts], exception_handlers=all_handlers)
+        app.router.redirect_slashes = False  # the redirect would drop the token
         return Guard(app, token=token, policy=self.pages.policy, free=free)
 
-    async def _handle_refusal(self, request: Request, error: Exception) -> Response:
+    async def _handle_http_error(self, request: Request, error: Exception) -> Response:
         return self.error_page(request, error.status_code if isinstance(error, HTTPException) else 400)
 
-    async def _handle_crash(self, request: Request, _error: Exception) -> Response:
+    async def _handle_unexpected_error(self, request: Request, _error: Exception) -> Response:
         return self.error_page(request, 500)

@@ -1,4 +1,4 @@
-"""A review's pages: what is shown of a name, a pair and the end, and the routes of an answer and an undo."""
+"""Web pages of `darklode review`."""
 
 from __future__ import annotations
 
@@ -31,59 +31,59 @@ _PAGES = Pages("Review", ("page.css", "texts.css", "review/review.css"), ("keys.
 
 @dataclass(frozen=True)
 class ReviewApp:
-    """A review under way.
+    """A review: renders its pages.
 
     Attributes:
-        deck: the pairs.
-        turns: who is asked what.
-        scale: what reviewers may answer.
-        analyzer: of the run's BM25, for the marks.
-        show_judge: reviewers see what the judge said.
+        pairs: the sampled pairs.
+        session: assigns pairs to reviewers and stores answers.
+        scale: allowed answers.
+        analyzer: the run's BM25 analyzer, for highlights.
+        show_judge: whether reviewers see the judge's verdict.
     """
 
-    deck: ReviewPairs
-    turns: ReviewSession
+    pairs: ReviewPairs
+    session: ReviewSession
     scale: Scale
     analyzer: Analyzer
     show_judge: bool
 
     def next_page(self, reviewer: str, around: str) -> str:
-        """The page of the reviewer's next pair, or the last page.
+        """Page of the reviewer's next pair, or the final page.
 
         Args:
-            around: name of the pair whose neighbours are wanted; those of another one are not shown.
+            around: name of the pair whose neighbouring chunks to show; ignored if another pair is next.
         """
-        row = self.turns.next_pair(reviewer)
+        row = self.session.next_pair(reviewer)
         shared = self._shared_context(reviewer)
         if row is None:
             return _PAGES.render("review/done.html", **shared)
-        pair = self.deck[row]
+        pair = self.pairs[row]
         return _PAGES.render(
             "review/pair.html", **shared, **self._pair(reviewer, row, pair), **self._neighbor_context(row, pair, around)
         )
 
     def document(self, row: int) -> str:
-        """The document of a pair, with its chunk.
+        """Page of a pair's document with its chunk.
 
         Raises:
-            ArtifactError: the run was built anew.
+            ArtifactError: the run was rebuilt.
         """
-        reading = self.deck.document(row)
-        marker = Highlighter.of_terms(self.analyzer, self.deck[row].query)
-        parts = marker.cut((reading.before, reading.chunk, reading.after))
+        reading = self.pairs.document(row)
+        highlighter = Highlighter.of_terms(self.analyzer, self.pairs[row].query)
+        parts = highlighter.cut((reading.before, reading.chunk, reading.after))
         return _PAGES.render("review/document.html", reading=reading, parts=parts)
 
-    def names(self, name: str = "", wrong: str = "") -> str:
-        """The page that asks for a name; `wrong` says what is wrong with the one given."""
+    def names(self, name: str = "", error: str = "") -> str:
+        """Page that asks for the reviewer's name; `error` explains why `name` was rejected."""
         return _PAGES.render(
             "review/name.html",
-            pairs=len(self.deck),
-            queries=self.deck.queries,
-            labelled=self.turns.n_labelled,
-            reviewers=self.turns.reviewers(),
+            pairs=len(self.pairs),
+            queries=self.pairs.queries,
+            labelled=self.session.n_labelled,
+            reviewers=self.session.reviewers(),
             characters=NAME_CHARACTERS,
-            given=name,
-            wrong=wrong,
+            name=name,
+            error=error,
             answers=self._answers(None),
             graded=self.scale.is_graded,
         )
@@ -92,34 +92,35 @@ class ReviewApp:
         return {
             "reviewer": reviewer,
             "query": urlencode({"reviewer": reviewer}),
-            "progress": self.turns.progress(reviewer),
-            "last": self.turns.last_answer(reviewer),
+            "progress": self.session.progress(reviewer),
+            "last": self.session.last_answer(reviewer),
         }
 
     def _pair(self, reviewer: str, row: int, pair: ReviewPair) -> dict[str, Any]:
-        was, marker = self.turns.retracted_answer(reviewer, row), Highlighter.of_terms(self.analyzer, pair.query)
+        undone = self.session.retracted_answer(reviewer, row)
+        highlighter = Highlighter.of_terms(self.analyzer, pair.query)
         return {
             "pair": pair,
-            "queries": self.deck.queries,
-            "tenant": pair.tenant if self.deck.tenants > 1 else None,
-            "title": marker.pieces(pair.title or ""),
-            "heading": marker.pieces(pair.heading or ""),
-            "blocks": marker.blocks(pair.text, fenced=pair.fenced),
+            "queries": self.pairs.queries,
+            "tenant": pair.tenant if self.pairs.tenants > 1 else None,
+            "title": highlighter.pieces(pair.title or ""),
+            "heading": highlighter.pieces(pair.heading or ""),
+            "blocks": highlighter.blocks(pair.text, fenced=pair.fenced),
             "url": pair.url if is_web(pair.url) else None,
-            "answers": self._answers(was.relevance if was else None),
+            "answers": self._answers(undone.relevance if undone else None),
             "graded": self.scale.is_graded,
-            "was": was and self.scale.grade_name(was.relevance),
-            "rationale": (was and was.rationale) or "",
-            "judge": said_by_judge(pair) if self.show_judge else None,
+            "undone": undone and self.scale.grade_name(undone.relevance),
+            "rationale": (undone and undone.rationale) or "",
+            "judge": format_verdict(pair) if self.show_judge else None,
         }
 
-    def _answers(self, before: int | None) -> list[dict[str, object]]:
+    def _answers(self, previous: int | None) -> list[dict[str, object]]:
         return [
             {
                 "grade": grade,
                 "name": name[:1].upper() + name[1:],
                 "relevant": grade > 0,
-                "before": grade == before,
+                "previous": grade == previous,
             }
             for grade, name in self.scale.names.items()
         ]
@@ -127,22 +128,22 @@ class ReviewApp:
     def _neighbor_context(self, row: int, pair: ReviewPair, anchor: str) -> dict[str, Any]:
         if anchor != pair.name:
             return {"around": False, "before": None, "after": None, "no_neighbours": ""}
-        marker = Highlighter.of_terms(self.analyzer, pair.query)
+        highlighter = Highlighter.of_terms(self.analyzer, pair.query)
         try:
-            before, after = self.deck.neighbors(row)
+            before, after = self.pairs.neighbors(row)
             reason = "" if before or after else "The document has no other chunk"
         except ArtifactError as error:
-            before, after, reason = None, None, f"Not to be had: {error}"
+            before, after, reason = None, None, f"Not available: {error}"
         return {
             "around": True,
-            "before": _blocks(before, marker),
-            "after": _blocks(after, marker),
+            "before": _blocks(before, highlighter),
+            "after": _blocks(after, highlighter),
             "no_neighbours": reason,
         }
 
 
-def said_by_judge(pair: ReviewPair) -> str:
-    """The judge's verdict in words."""
+def format_verdict(pair: ReviewPair) -> str:
+    """The judge's verdict, grade and probability."""
     if pair.relevant is None:
         return "no label"
     label = "relevant" if pair.relevant else "not relevant"
@@ -150,25 +151,25 @@ def said_by_judge(pair: ReviewPair) -> str:
     return label + grade + ("" if pair.probability is None else f", probability {pair.probability:.2f}")
 
 
-def _blocks(neighbour: Neighbour | None, marker: Highlighter) -> list[TextBlock] | None:
-    return marker.blocks(neighbour.text, fenced=neighbour.fenced) if neighbour else None
+def _blocks(neighbour: Neighbour | None, highlighter: Highlighter) -> list[TextBlock] | None:
+    return highlighter.blocks(neighbour.text, fenced=neighbour.fenced) if neighbour else None
 
 
 SKIP = "skip"
 
-_SAID = {
-    400: ("That was no answer", "The page sent something that cannot be understood. Nothing was saved."),
-    404: ("There is no such page", "Open the address that `darklode review` printed, with everything in it."),
-    405: ("There is no such page", "Open the address that `darklode review` printed."),
-    410: ("That pair is gone", "The sample was drawn anew since the page was opened. Nothing was saved."),
-    413: ("That is too much", f"An answer and its reason may take {BODY_BYTES:,} bytes. Nothing was saved."),
-    500: ("Something went wrong", "The terminal in which `darklode review` runs says what. Is the last answer there?"),
-    507: ("Your answer is not saved", "The server could not write it. See to it, go back, and answer again."),
+_MESSAGES = {
+    400: ("Invalid request", "The page sent invalid data. Nothing was saved."),
+    404: ("Page not found", "Open the complete address that `darklode review` printed."),
+    405: ("Page not found", "Open the address that `darklode review` printed."),
+    410: ("Pair not found", "A new sample was drawn after this page was opened. Nothing was saved."),
+    413: ("Request too large", f"The limit for an answer with its reason is {BODY_BYTES:,} bytes. Nothing was saved."),
+    500: ("Internal error", "See the terminal in which `darklode review` runs. Check that your last answer was saved."),
+    507: ("Answer not saved", "The server could not write it, e.g. because the disk is full. Then answer again."),
 }
 
 
 def review_app(review: ReviewApp, token: str, hosts: Sequence[str]) -> ASGIApp:
-    """The pages of a review; the rest is as for `Site.app`."""
+    """Create the app; see `Site.app` for `token` and `hosts`."""
     pages = _ReviewEndpoints(review)
     routes = [
         Route("/", pages.name),
@@ -178,12 +179,12 @@ def review_app(review: ReviewApp, token: str, hosts: Sequence[str]) -> ASGIApp:
         Route("/undo", pages.undo, methods=["POST"]),
     ]
     return _SITE.app(
-        routes, {OSError: _not_saved, NotWritable: _not_saved, ArtifactError: _not_found_page}, token, hosts
+        routes, {OSError: _show_not_saved, NotWritable: _show_not_saved, ArtifactError: _show_gone}, token, hosts
     )
 
 
 class _ReviewEndpoints:
-    """Endpoints; whatever touches the disk is done in a thread."""
+    """Endpoints; disk access runs in a thread."""
 
     def __init__(self, review: ReviewApp) -> None:
         self._review = review
@@ -195,43 +196,43 @@ class _ReviewEndpoints:
         reviewer = self._reviewer(request)
         if reviewer is None:
             reviewer_parameter = request.query_params.get("reviewer", "")[: 2 * NAME_CHARACTERS]
-            wrong = f"A name has 1 to {NAME_CHARACTERS} letters, digits or signs."
-            return HTMLResponse(self._review.names(reviewer_parameter, wrong), HTTPStatus.BAD_REQUEST)
+            problem = f"A name must have 1 to {NAME_CHARACTERS} letters, digits or signs."
+            return HTMLResponse(self._review.names(reviewer_parameter, problem), HTTPStatus.BAD_REQUEST)
         around = request.query_params.get("around", "")
         return HTMLResponse(await run_in_threadpool(self._review.next_page, reviewer, around))
 
     async def document(self, request: Request) -> HTMLResponse:
-        row = self._review.deck.rows.get(request.query_params.get("pair", ""))
+        row = self._review.pairs.rows.get(request.query_params.get("pair", ""))
         if row is None:
             raise HTTPException(410)
         return HTMLResponse(await run_in_threadpool(self._review.document, row))
 
     async def answer(self, request: Request) -> RedirectResponse:
-        reviewer, sent = await self._read_form(request)
-        answer_text, name = sent.get("answer", ""), sent.get("pair", "")
+        reviewer, form = await self._read_form(request)
+        answer_text, name = form.get("answer", ""), form.get("pair", "")
         grades = {str(grade): grade for grade in self._review.scale.names}
         if answer_text != SKIP and answer_text not in grades:
             raise HTTPException(400)
-        row = self._review.deck.rows.get(name)
+        row = self._review.pairs.rows.get(name)
         if row is None:
             raise HTTPException(410)
         await run_in_threadpool(
-            self._review.turns.answer,
+            self._review.session.answer,
             reviewer,
-            self._review.deck[row],
+            self._review.pairs[row],
             grades.get(answer_text),
-            clean_rationale(sent.get("rationale")),
+            clean_rationale(form.get("rationale")),
             shown=self._review.show_judge,
         )
-        return _onward(reviewer)
+        return _redirect_to_next(reviewer)
 
     async def undo(self, request: Request) -> RedirectResponse:
-        reviewer, sent = await self._read_form(request)
-        await run_in_threadpool(self._review.turns.undo, reviewer, sent.get("pair", ""))
-        return _onward(reviewer)
+        reviewer, form = await self._read_form(request)
+        await run_in_threadpool(self._review.session.undo, reviewer, form.get("pair", ""))
+        return _redirect_to_next(reviewer)
 
     async def _read_form(self, request: Request) -> tuple[str, dict[str, str]]:
-        """Who sent a form, and its fields."""
+        """The reviewer and the fields of a submitted form."""
         reviewer = self._reviewer(request)
         if reviewer is None:
             raise HTTPException(400)
@@ -240,27 +241,27 @@ class _ReviewEndpoints:
 
     def _reviewer(self, request: Request) -> str | None:
         name = reviewer_name(request.query_params.get("reviewer", ""))
-        return None if name is None else self._review.turns.canonical_name(name)
+        return None if name is None else self._review.session.canonical_name(name)
 
 
-def _onward(reviewer: str) -> RedirectResponse:
-    """To the next pair, by a request that can be repeated."""
+def _redirect_to_next(reviewer: str) -> RedirectResponse:
+    """Redirect to the next pair, so that reloading the page does not send the form again."""
     return RedirectResponse(f"pair?{urlencode({'reviewer': reviewer})}", HTTPStatus.SEE_OTHER)
 
 
-async def _not_found_page(request: Request, error: Exception) -> Response:
+async def _show_gone(request: Request, error: Exception) -> Response:
     return _SITE.error_page(request, 410, f"{error}.".capitalize())
 
 
-async def _not_saved(request: Request, error: Exception) -> Response:
+async def _show_not_saved(request: Request, error: Exception) -> Response:
     errors.print("[red]error:[/red]", printable(f"an answer could not be saved: {error}"), soft_wrap=True)
     return _SITE.error_page(request, HTTPStatus.INSUFFICIENT_STORAGE)
 
 
 def _back_link(request: Request) -> str:
-    """Where the review goes on, from any page below the token."""
+    """Relative URL of the reviewer's next pair."""
     name = reviewer_name(request.query_params.get("reviewer", ""))
     return "./" if name is None else f"pair?{urlencode({'reviewer': name})}"
 
 
-_SITE = Site(_PAGES, _SAID, _back_link, "Go on with the review")
+_SITE = Site(_PAGES, _MESSAGES, _back_link, "Continue the review")

@@ -1,4 +1,4 @@
-"""The service of `darklode serve`: ranked texts as JSON, and a page on which two systems stand side by side."""
+"""HTTP service and search page of `darklode serve`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from darklode.pipeline.base.types import Row
 from darklode.pipeline.serve.batching import QueueFull, RequestBatcher
 from darklode.pipeline.serve.service import SearchRequest, SearchService
 
-DEPTH, DEEPEST = 10, 100
+DEPTH, MAX_DEPTH = 10, 100
 CHARACTERS = 2000
-"""Of a query."""
+"""Maximum length of a query."""
 
 BATCH, WAITING = 64, 512
-"""Questions that are encoded together, and that may wait."""
+"""Maximum number of queries encoded together, and of queries waiting."""
 
 SEARCH, HEALTH = "/search", "/health"
 
@@ -38,25 +38,25 @@ _PAGES = Pages("Search", _STYLES, ("keys.js", "search/search.js"))
 
 
 class SearchBody(BaseModel):
-    """The body of a question."""
+    """JSON body of a search request."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     query: str = Field(min_length=1, max_length=CHARACTERS)
     system: str | None = None
-    depth: int = Field(DEPTH, ge=1, le=DEEPEST)
+    depth: int = Field(DEPTH, ge=1, le=MAX_DEPTH)
 
 
 @dataclass(frozen=True)
 class SearchConsole:
-    """What the pages show and the questions go to.
+    """Endpoints of the service.
 
     Attributes:
-        folder: what is served.
-        about: what is searched, in words.
+        folder: the index or run served.
+        about: description of what is searched.
         service: the systems.
-        batches: answers.
-        analyzer: of the terms that are marked.
+        batches: queue that encodes queries in batches.
+        analyzer: analyzer of the highlighted terms.
     """
 
     folder: str
@@ -66,31 +66,31 @@ class SearchConsole:
     analyzer: Analyzer
 
     async def search(self, request: Request) -> Response:
-        """Ranked texts for a query, by one system."""
-        request_body = self._read(await request.body())
-        (results,) = await self._answers([request_body])
-        return JSONResponse({"query": request_body.text, "system": request_body.system, "found": results})
+        """Ranked texts of one system as JSON."""
+        search_request = self._read(await request.body())
+        (hits,) = await self._answers([search_request])
+        return JSONResponse({"query": search_request.text, "system": search_request.system, "hits": hits})
 
     async def page(self, request: Request) -> Response:
-        """What all systems find, side by side."""
+        """Results of all systems side by side."""
         query = request.query_params.get("q", "").strip()
         if not query or len(query) > CHARACTERS:
-            wrong = f"A query has {CHARACTERS:,} characters at most." if query else ""
-            status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
-            return HTMLResponse(self._render(query[:CHARACTERS], [], wrong=wrong), status)
+            error = f"A query may have at most {CHARACTERS:,} characters." if query else ""
+            status = HTTPStatus.BAD_REQUEST if error else HTTPStatus.OK
+            return HTMLResponse(self._render(query[:CHARACTERS], [], error=error), status)
         names = list(self.service.systems)
         results = await self._answers([SearchRequest(name, query, DEPTH) for name in names])
         return HTMLResponse(self._render(query, self._system_columns(query, dict(zip(names, results, strict=True)))))
 
     async def health(self, _request: Request) -> Response:
-        """That it answers, and how many questions wait."""
+        """Health check with the length of the queue."""
         return JSONResponse({"status": "ok", "waiting": self.batches.n_waiting})
 
     def _read(self, body: bytes) -> SearchRequest:
-        """The question in a body.
+        """Parse a request body.
 
         Raises:
-            InputError: it is none.
+            InputError: invalid body.
         """
         try:
             request_body = SearchBody.model_validate_json(body)
@@ -99,18 +99,18 @@ class SearchConsole:
             where = ".".join(map(str, first["loc"]))
             raise InputError(f"{where}: {first['msg']}" if where else first["msg"]) from error
         if not request_body.query.strip():
-            raise InputError("query: there is nothing to search for")
+            raise InputError("query: must not be empty")
         names = list(self.service.systems)
         if request_body.system is not None and request_body.system not in names:
-            raise InputError(f"system: there is no {request_body.system!r}; there are {', '.join(names)}")
+            raise InputError(f"system: unknown system {request_body.system!r}; available: {', '.join(names)}")
         return SearchRequest(request_body.system or names[0], request_body.query, request_body.depth)
 
-    async def _answers(self, questions: Sequence[SearchRequest]) -> list[list[Row]]:
-        return await asyncio.gather(*map(asyncio.wrap_future, self.batches.ask(questions)))
+    async def _answers(self, requests: Sequence[SearchRequest]) -> list[list[Row]]:
+        return await asyncio.gather(*map(asyncio.wrap_future, self.batches.ask(requests)))
 
     def _system_columns(self, query: str, results: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:
-        """Each system's texts with the query's terms marked, and where the other system has them."""
-        marker, sides = Highlighter.of_terms(self.analyzer, query), []
+        """Each system's texts with highlighted query terms and their rank in the other system."""
+        highlighter, columns = Highlighter.of_terms(self.analyzer, query), []
         for name, rows in results.items():
             other_ranks = [
                 {row["text_id"]: row["rank"] for row in system_rows}
@@ -118,41 +118,41 @@ class SearchConsole:
                 if other != name
             ]
             shown = [
-                {**row, **passage(row | {"text": row["text"] or "", "fenced": False}, marker)}
+                {**row, **passage(row | {"text": row["text"] or "", "fenced": False}, highlighter)}
                 | {"other": _other_ranks_text(row, other_ranks)}
                 for row in rows
             ]
-            sides.append({"name": name, "rows": shown})
-        return sides
+            columns.append({"name": name, "rows": shown})
+        return columns
 
-    def _render(self, query: str, sides: Sequence[Mapping[str, Any]], wrong: str = "") -> str:
-        ids = [{row["text_id"] for row in side["rows"]} for side in sides]
+    def _render(self, query: str, columns: Sequence[Mapping[str, Any]], error: str = "") -> str:
+        ids = [{row["text_id"] for row in column["rows"]} for column in columns]
         names = " and ".join(self.service.systems)
         context = {"folder": self.folder, "about": self.about, "systems": names, "both": len(self.service.systems) > 1}
         shared = len(set.intersection(*ids)) if ids else 0
-        context |= {"query": query, "wrong": wrong, "characters": CHARACTERS, "depth": DEPTH, "shared": shared}
-        return _PAGES.render("search/search.html", **context, sides=sides)
+        context |= {"query": query, "error": error, "characters": CHARACTERS, "depth": DEPTH, "shared": shared}
+        return _PAGES.render("search/search.html", **context, columns=columns)
 
 
 def _other_ranks_text(row: Row, other_ranks: Sequence[Mapping[str, int]]) -> str:
     if not other_ranks:
         return ""
     rank = other_ranks[0].get(row["text_id"])
-    return "only here" if rank is None else "same place" if rank == row["rank"] else f"{rank} at the other"
+    return "only here" if rank is None else "same rank" if rank == row["rank"] else f"rank {rank} in the other"
 
 
-_SAID = {
-    400: ("That cannot be asked", "The address cannot be understood."),
-    404: ("There is no such page", "Open the address that `darklode serve` printed, with everything in it."),
-    405: ("That cannot be asked", "Questions are sent to `search` by POST, the page is asked for by GET."),
-    413: ("That is too much", f"A question may take {BODY_BYTES:,} bytes."),
-    500: ("Something went wrong", "The terminal in which `darklode serve` runs says what."),
-    503: ("Too many questions", "More wait than may; ask again in a second."),
+_MESSAGES = {
+    400: ("Bad request", "The address is invalid."),
+    404: ("Page not found", "Open the complete address that `darklode serve` printed."),
+    405: ("Method not allowed", "Use POST for `search` and GET for the page."),
+    413: ("Request too large", f"The limit is {BODY_BYTES:,} bytes."),
+    500: ("Internal error", "See the terminal in which `darklode serve` runs."),
+    503: ("Queue full", "Too many queries are waiting; retry in a second."),
 }
 
 
 class _SearchSite(Site):
-    """Says what failed as JSON where JSON was asked for."""
+    """Reports errors of the API as JSON."""
 
     def error_page(self, request: Request, status: int, detail: str = "") -> Response:
         if request.url.path not in {SEARCH, HEALTH}:
@@ -161,24 +161,24 @@ class _SearchSite(Site):
         return JSONResponse({"error": detail or f"{heading}. {sentence}"}, status)
 
 
-_SITE = _SearchSite(_PAGES, _SAID, lambda _request: "./", "To the search")
+_SITE = _SearchSite(_PAGES, _MESSAGES, lambda _request: "./", "Back to the search")
 
 
 def search_app(console: SearchConsole, token: str, hosts: Sequence[str]) -> ASGIApp:
-    """The service; `/health` is answered without the token, the rest is as for `Site.app`."""
+    """Create the app; `/health` needs no token. See `Site.app` for `token` and `hosts`."""
     routes = [
         Route("/", console.page),
         Route(SEARCH, console.search, methods=["POST"]),
         Route(HEALTH, console.health),
     ]
-    return _SITE.app(routes, {InputError: _bad_request, QueueFull: _queue_full}, token, hosts, free=(HEALTH,))
+    return _SITE.app(routes, {InputError: _reject_request, QueueFull: _reject_busy}, token, hosts, free=(HEALTH,))
 
 
-async def _bad_request(request: Request, error: Exception) -> Response:
+async def _reject_request(request: Request, error: Exception) -> Response:
     return _SITE.error_page(request, HTTPStatus.BAD_REQUEST, str(error))
 
 
-async def _queue_full(request: Request, error: Exception) -> Response:
+async def _reject_busy(request: Request, error: Exception) -> Response:
     response = _SITE.error_page(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
     response.headers["Retry-After"] = "1"
     return response

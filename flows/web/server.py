@@ -1,4 +1,4 @@
-"""The server of pages: its address, its token, and its end."""
+"""Web server of the pages: address, secret token and shutdown."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import socket
+import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -26,15 +27,15 @@ GRACE_SECONDS = 5
 
 @dataclass(frozen=True)
 class ListenAddress:
-    """Where the page is to be found.
+    """Address to listen on.
 
     Attributes:
         host: name or address to bind to.
-        port: 0 takes a free one.
-        names: under which browsers may reach it, besides loopback's and the address itself.
+        port: 0 picks a free port.
+        names: names under which browsers may reach the server, besides loopback names and `host`.
 
     Raises:
-        CommandLineError: a name is none, or the host stands for all of the machine's addresses and no name is allowed.
+        CommandLineError: an invalid name, or a wildcard host without an allowed name.
     """
 
     host: str
@@ -44,21 +45,19 @@ class ListenAddress:
     def __post_init__(self) -> None:
         for name in self.names:
             if _address(name) is None and (not name or set("*/:@[] ") & set(name)):
-                raise CommandLineError(
-                    f"--allow-host {name!r} must be a host's name or address, without port or pattern"
-                )
+                raise CommandLineError(f"--allow-host {name!r} must be a host name or address, without port or pattern")
         if self._is_wildcard and not self.names:
             raise CommandLineError(
-                f"--host {self.host} needs --allow-host NAME: what browsers elsewhere call this machine"
+                f"--host {self.host} requires --allow-host NAME: this machine's name as other machines see it"
             )
 
     @property
     def allowed_hosts(self) -> list[str]:
-        """The Host headers that are answered."""
+        """Allowed Host headers."""
         return [*LOOPBACK, *self._reachable_hosts]
 
     def addresses(self, opened: socket.socket, token: str) -> list[str]:
-        """What to open in a browser."""
+        """URLs to open in a browser."""
         port = opened.getsockname()[1]
         return [f"http://{host}:{port}/{token}/" for host in self._reachable_hosts]
 
@@ -73,10 +72,10 @@ class ListenAddress:
 
 
 def listen(listen_address: ListenAddress) -> socket.socket:
-    """A socket that listens there.
+    """Open a listening socket.
 
     Raises:
-        MissingPart: the port is taken, or this machine does not have the host's address.
+        MissingPart: the port is in use, or this machine does not have the address.
     """
     try:
         address_infos = socket.getaddrinfo(
@@ -93,29 +92,29 @@ def listen(listen_address: ListenAddress) -> socket.socket:
             raise
     except (OSError, UnicodeError) as error:
         where = f"{listen_address.host}, port {listen_address.port}"
-        message = f"{where}: {error}; is something else there? --port 0 takes a free port"
+        message = f"{where}: {error}; another program may use this port. --port 0 picks a free one"
         raise MissingPart(message) from error
     return opened
 
 
 class PageServer(uvicorn.Server):
-    """Says when it answers, and Ctrl-C is its own to take."""
+    """A uvicorn server that calls `ready` once it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start serving, then call `ready`."""
         await super().startup(sockets)
         self._ready()
 
 
 def server(app: ASGIApp, ready: Callable[[], None]) -> PageServer:
-    """The server of the pages; `run(sockets=…)` calls `ready`, and answers until it is told to end."""
+    """Create the server; `run(sockets=…)` serves until it is stopped."""
     config = uvicorn.Config(
         app,
-        access_log=False,  # it would hold the token
+        access_log=False,  # it would contain the token
         log_level="warning",
         lifespan="off",
         loop="asyncio",
@@ -129,18 +128,18 @@ def server(app: ASGIApp, ready: Callable[[], None]) -> PageServer:
 
 
 def serve(app: ASGIApp, opened: socket.socket, ready: Callable[[], None]) -> None:
-    """Call `ready`, and answer requests until Ctrl-C or SIGTERM; then let those under way end."""
+    """Serve until Ctrl-C or SIGTERM, then finish open requests; calls `ready` once requests are accepted."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         server(app, ready).run(sockets=[opened])
-    except KeyboardInterrupt:  # how it ends
+    except KeyboardInterrupt:  # the normal way to stop
         return
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 def show_addresses(addresses: Sequence[str], *, open_browser: bool) -> None:
-    """Print where the pages are, and open the first of them in this machine's browser if that is wanted."""
+    """Print the URLs of the pages and optionally open the first one in this machine's browser."""
     for address in addresses:
         console.print(printable(address), soft_wrap=True)
     if open_browser:
@@ -148,14 +147,14 @@ def show_addresses(addresses: Sequence[str], *, open_browser: bool) -> None:
 
 
 def new_token() -> str:
-    """A secret for an address, which nobody can guess."""
+    """Create a secret for a URL."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def token_of(store: Store) -> str:
-    """The secret of a review's address: of a run in a folder it is kept there, for its owner alone to read.
+    """Token of a review, stored in a local run (readable by its owner only) so that open pages survive a restart.
 
-    So a page that is open goes on after a restart. On S3 others may read what is kept: each start has a new one.
+    On S3, where others may read the file, each start has a new token.
     """
     if store.local is None:
         return new_token()
@@ -167,17 +166,17 @@ def token_of(store: Store) -> str:
     token = new_token()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as kept_file:
-        kept_file.write(token)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
+        stream.write(token)
     return token
 
 
-_TOKEN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+_TOKEN_CHARACTERS = frozenset(string.ascii_letters + string.digits + "-_")
 
 
 def _bracket_ipv6(host: str) -> str:
-    ip_address = _address(host)
-    return f"[{ip_address}]" if isinstance(ip_address, IPv6Address) else host
+    address = _address(host)
+    return f"[{address}]" if isinstance(address, IPv6Address) else host
 
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:

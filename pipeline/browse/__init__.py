@@ -1,1 +1,1 @@
-"""A run to search and look at: `open_catalogue`, then `find` for lists and `sheet_of` for one query."""
+"""Data of the pages of `darklode browse`: `open_catalogue`, then `find_rows` for lists and `query_of` for a query."""

@@ -1,9 +1,9 @@
-"""What is read of a benchmark: queries, passages (chunks), pairs of the pool, who ranked them where, and triplets."""
+"""SQL of the in-memory tables of a benchmark run: queries, passages (chunks), pool pairs, ranks and triplets."""
 
 from darklode.pipeline.base.highlighting import FENCES
 
 FOLD = "strip_accents(lower({}))"
-"""SQL: a text without case and accents."""
+"""SQL that removes case and accents from a text."""
 
 _QUERIES = f"""
     CREATE TABLE all_queries AS
@@ -11,7 +11,7 @@ _QUERIES = f"""
            language, n_represented, cluster_id, {FOLD.format("text")} AS folded
     FROM queries
 """
-# A chunk that begins within fenced code: those before it in its document hold an odd number of fences.
+# A chunk begins inside a fenced code block if the chunks before it contain an odd number of fences.
 _PASSAGES = f"""
     CREATE TABLE all_passages AS
     SELECT CAST(row_number() OVER (ORDER BY c.tenant, c.chunk_id) AS INTEGER) AS passage, c.tenant,
@@ -34,8 +34,8 @@ def _numbered_sql(table: str, columns: str) -> str:
     return _NUMBERED.format(table=table, columns=columns)
 
 
-_SAID = f"""
-    CREATE TABLE said AS
+_HUMAN_ANSWERS = f"""
+    CREATE TABLE human_answers AS
     {_numbered_sql("answers", "t.reviewer, t.relevance, t.rationale")}
     UNION ALL {_numbered_sql("human_labels", "CAST(NULL AS VARCHAR), t.relevance, CAST(NULL AS VARCHAR)")}
 """
@@ -53,7 +53,7 @@ _PAIRS = f"""
     labels AS ({_numbered_sql("qrels", "t.relevance, t.source")}),
     people AS (
         SELECT query, passage, count(*) FILTER (relevance > 0) AS yes, count(*) FILTER (relevance = 0) AS no
-        FROM said GROUP BY query, passage
+        FROM human_answers GROUP BY query, passage
     )
     SELECT c.query, c.passage, CAST(f.found_by AS INTEGER) AS found_by, c.best_rank, c.fused_score,
            CASE WHEN j.query IS NULL THEN 'unjudged' WHEN j.relevant IS NULL THEN 'unreadable'
@@ -109,4 +109,4 @@ REJECTED = f"""
     FROM rejects r ORDER BY n
 """
 
-STEPS = (_QUERIES, _PASSAGES, _SAID, _FINDERS, _PAIRS, _RANKS, _COUNTS, _TRIPLETS, REJECTED)
+STEPS = (_QUERIES, _PASSAGES, _HUMAN_ANSWERS, _FINDERS, _PAIRS, _RANKS, _COUNTS, _TRIPLETS, REJECTED)

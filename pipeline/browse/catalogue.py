@@ -1,4 +1,4 @@
-"""A run's tables as pages ask for them: read once, with numbers for ids, so that a million pairs are soon filtered."""
+"""In-memory tables of a run for browsing, with integer ids so that millions of pairs can be filtered quickly."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from darklode.pipeline.browse import build_tables
 from darklode.pipeline.browse import mined_tables as mined
 from darklode.pipeline.validate.review.journal import AnswerJournal, current_answers
 
-LOOKED_UP = """
+LOOKUP_TABLES = """
     documents chunks verdicts query_spellings query_terms click_evidence relevance_evidence associations mined_test
     query_clusters
 """
-"""The tables that pages read where they lie, by the key of a row or two."""
+"""Tables that stay on disk; pages look up single rows by key."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """A run that is open; several threads may ask it.
+    """An open run; thread-safe.
 
     Attributes:
         name: the run's folder or prefix.
-        mined: whether it is made from a search log.
+        mined: whether it was mined from a search log.
     """
 
     name: str
@@ -40,48 +40,45 @@ class Catalogue:
     _connection: duckdb.DuckDBPyConnection
     _query_lock: threading.Lock
 
-    def table(self, sql: str, beside: Mapping[str, pa.Table] | None = None, /, **parameters: object) -> pa.Table:
-        """The answer of an ordered query.
+    def table(self, sql: str, views: Mapping[str, pa.Table] | None = None, /, **parameters: object) -> pa.Table:
+        """Run SQL.
 
         Args:
-            sql: the question.
-            beside: rows that it names, besides the run's.
-            parameters: the values that it names.
+            sql: a query with an ORDER BY.
+            views: additional tables that it reads, by name.
+            parameters: values of its named parameters.
 
         Raises:
-            ArtifactError: the files are gone, because the run was built anew.
+            ArtifactError: files are missing because the run was rebuilt.
         """
         try:
             with self._query_lock:
-                for name, rows in (beside or {}).items():
+                for name, rows in (views or {}).items():
                     self._connection.register(name, rows)
                 answer: pa.Table = self._connection.sql(sql, params=parameters).to_arrow_table()
         except duckdb.IOException as error:
-            raise ArtifactError("The run has been built anew since this page was started; start it again.") from error
+            raise ArtifactError("The run was rebuilt after this server started; restart the command.") from error
         return answer
 
     def rows(self, sql: str, /, **parameters: object) -> list[Row]:
-        """The answer of an ordered query, by names."""
+        """Run SQL and return its rows."""
         return self.table(sql, **parameters).to_pylist()  # type: ignore[no-any-return]
 
     def column(self, sql: str, /, **parameters: object) -> list[Any]:
-        """The first column of an answer."""
+        """Run SQL and return its first column."""
         return [next(iter(row.values())) for row in self.rows(sql, **parameters)]
 
 
 @contextmanager
 def open_catalogue(run: Run) -> Iterator[Catalogue]:
-    """Read what is filtered and searched into memory (what exceeds 2 GB of it spills to a temporary file).
+    """Load the searchable tables of a run, which may be incomplete; above 2 GB they spill to a temporary file.
 
-    Nothing is written to the run. What people answered is read now, what they answer later is not seen.
-
-    Args:
-        run: one whose tables need not be complete.
+    The run is not modified. Answers that reviewers give after opening are not seen.
     """
     reading = Run(run.store.url, untouched=True)
     is_mined = "impressions" in run.parts()
     steps = mined.STEPS if is_mined else build_tables.STEPS
-    with all_tables(reading).open_local() as tables, tables.connect(" ".join([*steps, LOOKED_UP])) as connection:
+    with all_tables(reading).open_local() as tables, tables.connect(" ".join([*steps, LOOKUP_TABLES])) as connection:
         connection.register("answers", current_answers(AnswerJournal(run.store).read()))
         for step in steps:
             connection.execute(step)

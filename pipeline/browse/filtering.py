@@ -1,4 +1,4 @@
-"""A list to search, filter and turn the pages of: what may be asked of it, and the answer."""
+"""Search, filters, order and pagination of a list."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from darklode.pipeline.browse.build_tables import FOLD
 from darklode.pipeline.browse.catalogue import Catalogue
 
 PAGE_ROWS = 25
-MOST_PAGES = 100
-"""Pages that can be turned to: who wants what comes later narrows the search."""
+MAX_PAGES = 100
+"""Maximum number of pages, because large OFFSETs are slow; users narrow the search instead."""
 
-MOST_WORDS, WORD_CHARACTERS = 8, 100
+MAX_WORDS, WORD_CHARACTERS = 8, 100
 WORDS, ORDER, PAGE = "q", "order", "page"
-"""Names of parameters in an address; every filter is one more."""
+"""Names of URL parameters; each filter adds one."""
 
 
-SEARCHED = {
+SEARCHABLE = {
     "queries": "SELECT query FROM all_queries",
     "passages": "SELECT passage FROM all_passages",
     "rejects": "SELECT n FROM all_rejects",
 }
-"""SQL of what is searched, by the name of what was found."""
+"""SQL of the searchable tables; its one column is the row's number."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """One thing to filter by.
+    """A filter of a list.
 
     Attributes:
-        name: of the parameter in the address.
-        label: what people read.
-        condition: SQL that names the value by `$` and this name.
-        options: SQL of the values that people may choose, in one column; "" for a share from 0 to 1.
+        name: URL parameter.
+        label: text beside the control.
+        condition: SQL with the value as `$name`.
+        options: SQL of the selectable values, in one column; "" for a number from 0 to 1.
     """
 
     name: str
@@ -49,18 +49,17 @@ class Filter:
 
 @dataclass(frozen=True)
 class Listing:
-    """A kind of list.
+    """Definition of a list.
 
     Attributes:
-        key: the page's path.
-        title: what is listed.
-        about: one sentence on it.
-        rows: SQL behind FROM, whose columns the conditions and orders name.
-        searched: where a search looks, of SEARCHED.
-        matches: SQL of a row that holds a word; `queries_{word}` and the like are the rows that it looks up.
-        shown: SQL of what a page shows; `chosen` is the page's rows, its `place` their order.
-        orders: SQL to order by, by its name for people; the first is the usual one.
-        filters: what to filter by.
+        key: path of its page.
+        title: heading.
+        about: one-sentence description.
+        rows: SQL after FROM; conditions and orders use its columns.
+        searched: keys of SEARCHABLE.
+        matches: SQL condition that a row contains a word, using the search results `queries_{word}` etc.
+        shown: SQL of the displayed columns; `chosen` is the page's rows, `chosen.place` their order.
+        orders: ORDER BY clauses by label; the first is the default.
     """
 
     key: str
@@ -76,13 +75,13 @@ class Listing:
 
 @dataclass(frozen=True)
 class ListRequest:
-    """What an address asks of a list; what it does not know or cannot read is left out.
+    """Search words, filter values, order and page of a list, read from a URL; invalid values are ignored.
 
     Attributes:
-        words: parts of words, all of which a row holds.
-        chosen: value by filter.
-        order: one of the listing's.
-        page: from 1.
+        words: substrings that a row must contain, all of them.
+        chosen: values by filter name.
+        order: a key of the listing's `orders`.
+        page: page number, from 1.
     """
 
     words: tuple[str, ...]
@@ -92,8 +91,8 @@ class ListRequest:
 
     @classmethod
     def from_parameters(cls, listing: Listing, parameters: Mapping[str, str]) -> ListRequest:
-        """Read an address's parameters."""
-        words = tuple(word[:WORD_CHARACTERS] for word in parameters.get(WORDS, "").split()[:MOST_WORDS])
+        """Parse URL parameters."""
+        words = tuple(word[:WORD_CHARACTERS] for word in parameters.get(WORDS, "").split()[:MAX_WORDS])
         chosen = {
             list_filter.name: _value(list_filter, parameters.get(list_filter.name, ""))
             for list_filter in listing.filters
@@ -105,11 +104,11 @@ class ListRequest:
             words,
             {name: value for name, value in chosen.items() if value is not None},
             order if order in listing.orders else next(iter(listing.orders)),
-            min(max(page, 1), MOST_PAGES),
+            min(max(page, 1), MAX_PAGES),
         )
 
     def parameters(self, listing: Listing, **changed: object) -> dict[str, str]:
-        """The same as an address says it, without what goes without saying."""
+        """URL parameters of this request, without default values."""
         first = next(iter(listing.orders))
         values = {WORDS: " ".join(self.words), **{name: _to_text(value) for name, value in self.chosen.items()}}
         values |= {ORDER: "" if self.order == first else self.order, PAGE: "" if self.page == 1 else str(self.page)}
@@ -135,10 +134,10 @@ class ListPage:
     """A page of a list.
 
     Attributes:
-        request: what was asked for; `page` is at most `pages`.
-        total: rows that fit.
-        pages: pages that there are to turn to, at least 1.
-        rows: those of the page.
+        request: the request, with `page` at most `pages`.
+        total: number of matching rows.
+        pages: number of pages, at least 1 and at most MAX_PAGES.
+        rows: rows of this page.
     """
 
     request: ListRequest
@@ -148,24 +147,17 @@ class ListPage:
 
     @cached_property
     def first(self) -> int:
-        """Number of the page's first row among all, from 1."""
+        """Position of the page's first row among all matches, from 1."""
         return (self.request.page - 1) * PAGE_ROWS + 1
 
     @property
     def cut(self) -> bool:
-        """Whether there are rows past the last page."""
-        return self.total > MOST_PAGES * PAGE_ROWS
+        """Whether MAX_PAGES cuts off rows."""
+        return self.total > MAX_PAGES * PAGE_ROWS
 
 
 def find_rows(catalogue: Catalogue, listing: Listing, request: ListRequest, query: int | None = None) -> ListPage:
-    """The page that an address asks for.
-
-    Args:
-        catalogue: the run.
-        listing: which of its lists.
-        request: what of it.
-        query: number of a query whose rows alone are meant.
-    """
+    """Find a page of a list; `query` restricts it to the rows of the query with this number."""
     search_result = _search(catalogue, listing, request.words)
     conditions, parameters = _conditions(listing, request)
     where = f"FROM {listing.rows} WHERE {conditions}"
@@ -173,7 +165,7 @@ def find_rows(catalogue: Catalogue, listing: Listing, request: ListRequest, quer
         where += " AND x.query = $of_query"
         parameters["of_query"] = query
     total = catalogue.table(f"SELECT count(*) AS n {where}", search_result, **parameters)["n"][0].as_py()
-    pages = min(max(1, -(-total // PAGE_ROWS)), MOST_PAGES)
+    pages = min(max(1, -(-total // PAGE_ROWS)), MAX_PAGES)
     request = replace(request, page=min(request.page, pages))
     begin = (request.page - 1) * PAGE_ROWS
     order = listing.orders[request.order]
@@ -186,28 +178,28 @@ def find_rows(catalogue: Catalogue, listing: Listing, request: ListRequest, quer
 
 
 def _search(catalogue: Catalogue, listing: Listing, words: Sequence[str]) -> dict[str, pa.Table]:
-    """What holds each word, looked up once: counting and showing both need it."""
-    holds = f"WHERE contains(folded, {FOLD.format('$word')}) ORDER BY ALL"
+    """Rows that contain each word, looked up once for both counting and display."""
+    condition = f"WHERE contains(folded, {FOLD.format('$word')}) ORDER BY ALL"
     return {
-        f"{name}_{number}": catalogue.table(f"{SEARCHED[name]} {holds}", word=word)
+        f"{name}_{number}": catalogue.table(f"{SEARCHABLE[name]} {condition}", word=word)
         for number, word in enumerate(words)
         for name in listing.searched
     }
 
 
 def _conditions(listing: Listing, request: ListRequest) -> tuple[str, dict[str, Any]]:
-    """SQL of what a row has to fulfil, and the values that it names."""
+    """WHERE condition of a request, and its parameters."""
     conditions, parameters = ["true"], dict[str, Any]()
     conditions += [listing.matches.format(word=number) for number in range(len(request.words))]
     for list_filter in listing.filters:
         if list_filter.name in request.chosen:
             parameters[list_filter.name] = request.chosen[list_filter.name]
             conditions.append(list_filter.condition)
-    return " AND ".join(f"({list_filter})" for list_filter in conditions), parameters
+    return " AND ".join(f"({condition})" for condition in conditions), parameters
 
 
 def choices(catalogue: Catalogue, listing: Listing) -> Iterator[tuple[Filter, list[Any] | None]]:
-    """The filters with the values to choose from, where there is more than one; None for a share."""
+    """Filters with their selectable values, if there are several; None for a numeric filter."""
     for list_filter in listing.filters:
         values = catalogue.column(list_filter.options) if list_filter.options else None
         if values is None or len(values) > 1:

@@ -1,4 +1,4 @@
-"""The lists of a run: queries, pairs, triplets, rejects."""
+"""Lists of a run: queries, pairs, triplets and rejects."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _distinct(column: str, table: str) -> str:
 _TENANT = Filter("tenant", "tenant", "q.tenant = $tenant", _distinct("tenant", "all_queries"))
 _SPLIT = Filter("split", "split", "q.split = $split", _distinct("split", "all_queries"))
 _PROBABILITY = (
-    Filter("least", "probability from", "x.probability >= $least"),
-    Filter("most", "to", "x.probability <= $most"),
+    Filter("min_probability", "probability from", "x.probability >= $min_probability"),
+    Filter("max_probability", "to", "x.probability <= $max_probability"),
 )
 _CHOSEN = "chosen.* EXCLUDE (text, folded), chosen.text AS query_text"
 _PASSAGE = "p.passage_id, p.doc_id, p.title, p.heading, p.text, p.url, p.fenced"
@@ -32,7 +32,7 @@ _NEGATIVE = """
 QUERIES = Listing(
     "queries",
     "Queries",
-    "The queries that were kept, with what was found for each.",
+    "Queries that passed cleaning, with their candidates and positives.",
     "all_queries q LEFT JOIN counts x USING (query)",
     ("queries",),
     "q.query IN (FROM queries_{word})",
@@ -48,9 +48,9 @@ QUERIES = Listing(
         _SPLIT,
         Filter("language", "language", "q.language = $language", _distinct("language", "all_queries")),
         Filter(
-            "answered",
-            "answers",
-            "CASE $answered WHEN 'some' THEN x.relevant > 0 WHEN 'none' THEN coalesce(x.relevant, 0) = 0 END",
+            "positives",
+            "positives",
+            "CASE $positives WHEN 'some' THEN x.relevant > 0 WHEN 'none' THEN coalesce(x.relevant, 0) = 0 END",
             "SELECT * FROM (VALUES ('some'), ('none'))",
         ),
     ),
@@ -58,7 +58,7 @@ QUERIES = Listing(
 
 LOG_QUERIES = replace(
     QUERIES,
-    about="The distinct queries of the log, with what people did and what became of it.",
+    about="Distinct queries of the log, with their clicks, impressions and triplets.",
     orders={
         "by id": "q.query",
         "by text": "q.folded, q.query",
@@ -73,8 +73,8 @@ LOG_QUERIES = replace(
             "evidence",
             "evidence",
             "CASE $evidence WHEN 'clicked' THEN x.clicks > 0 WHEN 'never clicked' THEN x.clicks = 0 "
-            "WHEN 'without a triplet' THEN x.triplets = 0 END",
-            "SELECT * FROM (VALUES ('clicked'), ('never clicked'), ('without a triplet'))",
+            "WHEN 'no triplet' THEN x.triplets = 0 END",
+            "SELECT * FROM (VALUES ('clicked'), ('never clicked'), ('no triplet'))",
         ),
     ),
 )
@@ -82,7 +82,7 @@ LOG_QUERIES = replace(
 PAIRS = Listing(
     "pairs",
     "Pairs",
-    "Queries with the candidates that were pooled for them, and what was said of each.",
+    "Queries with their pooled candidates, the judge's verdicts and human answers.",
     "pairs x JOIN all_queries q USING (query)",
     _BOTH,
     _HOLDS,
@@ -92,21 +92,21 @@ PAIRS = Listing(
     """,
     {
         "by query": "x.query, x.fused_score DESC, x.passage",
-        "likeliest first": "x.probability DESC NULLS LAST, x.query, x.passage",
-        "least likely first": "x.probability, x.query, x.passage",
-        "nearest to one half": "abs(x.probability - 0.5), x.query, x.passage",
+        "highest probability": "x.probability DESC NULLS LAST, x.query, x.passage",
+        "lowest probability": "x.probability, x.query, x.passage",
+        "most uncertain": "abs(x.probability - 0.5), x.query, x.passage",
     },
     (
         _TENANT,
         _SPLIT,
-        Filter("outcome", "the judge says", "x.outcome = $outcome", _OUTCOMES),
+        Filter("outcome", "verdict", "x.outcome = $outcome", _OUTCOMES),
         Filter(
             "people",
-            "people say",
-            "CASE $people WHEN 'against the judge' THEN x.people IN ('relevant', 'not relevant') "
+            "human answer",
+            "CASE $people WHEN 'disagrees with the judge' THEN x.people IN ('relevant', 'not relevant') "
             "AND x.people <> x.outcome ELSE x.people = $people END",
             f"{_distinct('people', 'pairs').removesuffix('ORDER BY value')} "
-            "UNION ALL SELECT 'against the judge' WHERE EXISTS (FROM said) ORDER BY value",
+            "UNION ALL SELECT 'disagrees with the judge' WHERE EXISTS (FROM human_answers) ORDER BY value",
         ),
         Filter(
             "retriever",
@@ -115,9 +115,9 @@ PAIRS = Listing(
             "SELECT DISTINCT unnest(retrievers) AS value FROM finders ORDER BY value",
         ),
         Filter(
-            "alone",
-            "found by none but",
-            "x.found_by IN (SELECT found_by FROM finders WHERE retrievers = [$alone])",
+            "only_retriever",
+            "found only by",
+            "x.found_by IN (SELECT found_by FROM finders WHERE retrievers = [$only_retriever])",
             "SELECT retrievers[1] AS value FROM finders WHERE len(retrievers) = 1 ORDER BY value",
         ),
         *_PROBABILITY,
@@ -129,10 +129,10 @@ CANDIDATES = replace(
     orders={"by fused rank": PAIRS.orders["by query"], **{k: v for k, v in PAIRS.orders.items() if k != "by query"}},
     filters=tuple(pair_filter for pair_filter in PAIRS.filters if pair_filter not in (_TENANT, _SPLIT)),
 )
-"""The pairs of one query."""
+"""Pairs of one query."""
 
 NEGATIVES = 3
-"""Negatives that a list shows of a triplet."""
+"""Number of negatives shown per triplet in a list."""
 
 _TRIPLET = f"""
     WITH unfolded AS (
@@ -151,15 +151,15 @@ _TRIPLET = f"""
 TRIPLETS = Listing(
     "triplets",
     "Triplets",
-    "A query, a text that answers it, and texts that look alike and do not: what a retriever is trained on.",
+    "Training examples: a query, a positive text, and hard negatives.",
     "all_triplets x JOIN all_queries q USING (query)",
     _BOTH,
     _HOLDS,
     _TRIPLET.format(first=f"[:{NEGATIVES}]"),
     {
         "by query": "x.triplet",
-        "likeliest first": "x.probability DESC NULLS LAST, x.triplet",
-        "least likely first": "x.probability, x.triplet",
+        "highest probability": "x.probability DESC NULLS LAST, x.triplet",
+        "lowest probability": "x.probability, x.triplet",
         "newest first": "x.date DESC NULLS LAST, x.triplet",
     },
     (
@@ -167,7 +167,7 @@ TRIPLETS = Listing(
         Filter("split", "split", "x.split = $split", _distinct("split", "all_triplets")),
         Filter("source", "source", "x.source = $source", _distinct("source", "all_triplets")),
         Filter("tier", "tier", "x.tier = $tier", _distinct("tier", "all_triplets")),
-        Filter("outcome", "the judge says", "x.outcome = $outcome", _distinct("outcome", "all_triplets")),
+        Filter("outcome", "verdict", "x.outcome = $outcome", _distinct("outcome", "all_triplets")),
         *_PROBABILITY,
     ),
 )
@@ -181,7 +181,7 @@ TRIPLET = replace(
 """One triplet with all its negatives."""
 
 OWN_TRIPLETS = replace(TRIPLETS, filters=())
-"""The triplets of one query."""
+"""Triplets of one query."""
 
 REJECTS = Listing(
     "rejects",
@@ -206,6 +206,6 @@ REJECTS = Listing(
 
 
 def lists_of(catalogue: Catalogue) -> dict[str, Listing]:
-    """The lists of a run by their paths, in the order of its data."""
+    """Lists of a run by path, in data order."""
     shown = (LOG_QUERIES, TRIPLETS, REJECTS) if catalogue.mined else (QUERIES, PAIRS, TRIPLETS, REJECTS)
     return {listing.key: listing for listing in shown}

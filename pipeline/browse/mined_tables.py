@@ -1,4 +1,4 @@
-"""What is read of a mined run: the queries of the log, passages (documents), and triplets with what they rest on."""
+"""SQL of the in-memory tables of a mined run: log queries, passages (documents), triplets and evidence counts."""
 
 from darklode.pipeline.browse.build_tables import FOLD, REJECTED
 
@@ -15,7 +15,7 @@ _PASSAGES = f"""
            {FOLD.format("concat_ws(chr(10), title, text)")} AS folded
     FROM documents
 """
-_NUMBERS = """
+_CLICK_COUNTS = """
     SELECT q.query, CAST(sum(e.clicks) AS BIGINT) AS clicks, CAST(sum(e.exposures) AS BIGINT) AS exposures
     FROM click_evidence e JOIN all_queries q ON q.tenant = e.tenant AND q.query_id = e.query_id GROUP BY q.query
 """
@@ -38,7 +38,7 @@ _COUNTS = f"""
     CREATE TABLE counts AS
     SELECT q.query, coalesce(n.clicks, 0) AS clicks, coalesce(n.exposures, 0) AS exposures,
            coalesce(t.triplets, 0) AS triplets
-    FROM all_queries q LEFT JOIN ({_NUMBERS}) n USING (query)
+    FROM all_queries q LEFT JOIN ({_CLICK_COUNTS}) n USING (query)
     LEFT JOIN (SELECT query, count(*) AS triplets FROM all_triplets GROUP BY query) t USING (query)
 """
 

@@ -1,4 +1,4 @@
-"""What a run holds, counted: each count leads to the list of what was counted."""
+"""Row counts of a run's lists by their main columns, for the overview page."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.browse.catalogue import Catalogue
 
-SHOWN = 50
+MAX_ROWS = 50
 
 
 @dataclass(frozen=True)
 class TableCount:
-    """Rows of a list, counted by one or two of its filters.
+    """Row counts of a list, grouped by one or two of its filters.
 
     Attributes:
-        key: the list's path.
-        title: what is counted.
-        by: the filters.
-        rows: a value for each filter, and `n`.
+        key: path of the list.
+        by: names of the filters.
+        rows: a value per filter, and `n`.
     """
 
     key: str
@@ -27,29 +26,29 @@ class TableCount:
     rows: list[Row]
 
 
-_TALLIES = (
+_COUNTS = (
     ("queries", "Queries by tenant and split", ("tenant", "split"), "all_queries"),
-    ("pairs", "Pairs by what the judge says", ("outcome",), "pairs"),
+    ("pairs", "Pairs by verdict", ("outcome",), "pairs"),
     ("triplets", "Triplets by split and source", ("split", "source"), "all_triplets"),
     ("rejects", "Rejects by stage and reason", ("stage", "reason"), "all_rejects"),
 )
 
 
 def table_counts(catalogue: Catalogue) -> list[TableCount]:
-    """The counts of a run's lists, in data order."""
+    """Counts of a run's lists, in data order."""
     counts = []
-    for key, title, by, table in _TALLIES:
+    for key, title, by, table in _COUNTS:
         if key == "pairs" and catalogue.mined:
             continue
         names = ", ".join(by)
         order = f"{by[0]}, n DESC, {names}" if key == "rejects" else names
-        sql = f"SELECT {names}, count(*) AS n FROM {table} GROUP BY {names} ORDER BY {order} LIMIT {SHOWN}"
+        sql = f"SELECT {names}, count(*) AS n FROM {table} GROUP BY {names} ORDER BY {order} LIMIT {MAX_ROWS}"
         counts.append(TableCount(key, title, by, catalogue.rows(sql)))
     return counts
 
 
 def sizes(catalogue: Catalogue) -> dict[str, int]:
-    """Rows of each list, by its path."""
+    """Number of rows of each list, by path."""
     tables = {"queries": "all_queries", "pairs": "pairs", "triplets": "all_triplets", "rejects": "all_rejects"}
     shown = {key: table for key, table in tables.items() if key != "pairs" or not catalogue.mined}
     return {key: catalogue.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] for key, table in shown.items()}

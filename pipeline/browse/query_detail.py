@@ -1,4 +1,4 @@
-"""All that a run knows of one query."""
+"""Details of one query and of one document."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.browse.catalogue import Catalogue
 
-SHOWN = 100
-"""Most rows of a table that has no pages of its own."""
+MAX_ROWS = 100
+"""Maximum number of rows of tables without pagination."""
 
 _PASSAGE = "p.passage_id, p.doc_id, p.title, p.url"
 _KEY = "tenant = $tenant AND query_id = $query_id"
@@ -21,16 +21,18 @@ _QUERY = """
     FROM all_queries q LEFT JOIN counts x USING (query)
     WHERE tenant = $tenant AND query_id = $query_id
 """
-_AROUND = "SELECT query, tenant, query_id FROM all_queries WHERE query IN ($query - 1, $query + 1) ORDER BY query"
+_ADJACENT = "SELECT query, tenant, query_id FROM all_queries WHERE query IN ($query - 1, $query + 1) ORDER BY query"
 _RANKS = "SELECT passage, retriever, rank FROM ranks WHERE query = $query ORDER BY passage, rank, retriever"
-_SAID = "SELECT passage, reviewer, relevance, rationale FROM said WHERE query = $query ORDER BY passage, reviewer"
+_ANSWERS = (
+    "SELECT passage, reviewer, relevance, rationale FROM human_answers WHERE query = $query ORDER BY passage, reviewer"
+)
 _VERDICTS = f"SELECT chunk_id, judge_id, rationale, error FROM verdicts WHERE {_KEY} ORDER BY chunk_id, judge_id"
 
 _SPELLINGS = f"""
     SELECT query, CAST(sum(searches) AS BIGINT) AS searches FROM query_spellings WHERE {_KEY}
-    GROUP BY query ORDER BY searches DESC, query LIMIT {SHOWN}
+    GROUP BY query ORDER BY searches DESC, query LIMIT {MAX_ROWS}
 """
-_TERMS = f"SELECT term, importance FROM query_terms WHERE {_KEY} ORDER BY importance DESC, term LIMIT {SHOWN}"
+_TERMS = f"SELECT term, importance FROM query_terms WHERE {_KEY} ORDER BY importance DESC, term LIMIT {MAX_ROWS}"
 _EVIDENCE = f"""
     SELECT e.*, {_PASSAGE} FROM (
         SELECT doc_id AS shown_id, CAST(sum(exposures) AS BIGINT) AS exposures, CAST(sum(clicks) AS BIGINT) AS clicks,
@@ -38,7 +40,7 @@ _EVIDENCE = f"""
                min(date) AS since, max(date) AS until
         FROM click_evidence WHERE {_KEY} GROUP BY doc_id
     ) e LEFT JOIN all_passages p ON p.tenant = $tenant AND p.passage_id = e.shown_id
-    ORDER BY e.clicks DESC, e.exposures DESC, e.shown_id LIMIT {SHOWN}
+    ORDER BY e.clicks DESC, e.exposures DESC, e.shown_id LIMIT {MAX_ROWS}
 """
 _RANKED = f"""
     SELECT r.place, r.score, r.doc_id AS ranked_id, {_PASSAGE} FROM (
@@ -46,29 +48,29 @@ _RANKED = f"""
         UNION ALL
         SELECT unnest(range(1, len(negative_ids) + 1)), unnest(negative_ids), unnest(negative_scores)
         FROM relevance_evidence WHERE {_KEY}
-    ) r LEFT JOIN all_passages p ON p.tenant = $tenant AND p.passage_id = r.doc_id ORDER BY place LIMIT {SHOWN}
+    ) r LEFT JOIN all_passages p ON p.tenant = $tenant AND p.passage_id = r.doc_id ORDER BY place LIMIT {MAX_ROWS}
 """
 _HOPS = f"""
     SELECT a.direction, a.kind, a.terms, a.score, a.date, q.tenant, q.query_id, q.text AS query_text FROM (
-        SELECT 'lends to this query' AS direction, associated_query_id AS other, kind, terms, score, date
+        SELECT 'source of evidence' AS direction, associated_query_id AS other, kind, terms, score, date
         FROM associations WHERE {_KEY}
         UNION ALL
-        SELECT 'borrows from it', query_id, kind, terms, score, date
+        SELECT 'receives evidence', query_id, kind, terms, score, date
         FROM associations WHERE tenant = $tenant AND associated_query_id = $query_id
     ) a JOIN all_queries q ON q.tenant = $tenant AND q.query_id = a.other
-    ORDER BY direction DESC, a.score DESC, a.kind, q.query_id LIMIT {SHOWN}
+    ORDER BY direction DESC, a.score DESC, a.kind, q.query_id LIMIT {MAX_ROWS}
 """
 _CLUSTER = f"""
     SELECT q.tenant, q.query_id, q.text AS query_text, q.split FROM query_clusters c
     JOIN all_queries q ON q.tenant = c.tenant AND q.query_id = c.query_id
     WHERE c.tenant = $tenant AND c.query_id <> $query_id
         AND c.cluster_id = (SELECT cluster_id FROM query_clusters WHERE {_KEY})
-    ORDER BY q.query_id LIMIT {SHOWN}
+    ORDER BY q.query_id LIMIT {MAX_ROWS}
 """
 _TEST = f"""
     SELECT t.kind, t.source, t.date, t.shares_positive, t.doc_id AS tested_id, {_PASSAGE}
     FROM (FROM mined_test WHERE {_KEY}) t
-    LEFT JOIN all_passages p ON p.tenant = $tenant AND p.passage_id = t.doc_id ORDER BY t.doc_id LIMIT {SHOWN}
+    LEFT JOIN all_passages p ON p.tenant = $tenant AND p.passage_id = t.doc_id ORDER BY t.doc_id LIMIT {MAX_ROWS}
 """
 _MINED = {
     "spellings": _SPELLINGS,
@@ -76,45 +78,45 @@ _MINED = {
     "evidence": _EVIDENCE,
     "ranked": _RANKED,
     "hops": _HOPS,
-    "near": _CLUSTER,
+    "near_duplicates": _CLUSTER,
     "tests": _TEST,
 }
 
 
 def query_of(catalogue: Catalogue, tenant: str, query_id: str) -> Row:
-    """A query's row and counts, and the keys of those before and after it as `earlier` and `later`.
+    """A query's row with its counts, and the keys of its neighbours in the list as `earlier` and `later`.
 
     Raises:
-        InputError: the run has no such query.
+        InputError: unknown query.
     """
     query_rows = catalogue.rows(_QUERY, tenant=tenant, query_id=query_id)
     if not query_rows:
         raise InputError("The run has no such query.")
     number = query_rows[0]["query"]
-    around = {row["query"]: row for row in catalogue.rows(_AROUND, query=number)}
-    return {**query_rows[0], "earlier": around.get(number - 1), "later": around.get(number + 1)}
+    adjacent = {row["query"]: row for row in catalogue.rows(_ADJACENT, query=number)}
+    return {**query_rows[0], "earlier": adjacent.get(number - 1), "later": adjacent.get(number + 1)}
 
 
 def judged_pool(catalogue: Catalogue, query: Row) -> dict[str, Any]:
-    """What is known of a benchmark query's candidates besides their row in the list of pairs.
+    """Ranks, human answers and verdicts of a benchmark query's candidates.
 
     Returns:
-        `ranks` and `said` by passage, `verdicts` by chunk_id; each a list of rows.
+        `ranks` and `answers` by passage, `verdicts` by chunk_id; each a list of rows.
     """
     key = {"tenant": query["tenant"], "query_id": query["query_id"]}
     return {
         "ranks": _group_by("passage", catalogue.rows(_RANKS, query=query["query"])),
-        "said": _group_by("passage", catalogue.rows(_SAID, query=query["query"])),
+        "answers": _group_by("passage", catalogue.rows(_ANSWERS, query=query["query"])),
         "verdicts": _group_by("chunk_id", catalogue.rows(_VERDICTS, **key)),
     }
 
 
 def evidence(catalogue: Catalogue, query: Row) -> dict[str, list[Row]]:
-    """What a log says of a query.
+    """Evidence of a log query.
 
     Returns:
-        `spellings`, `terms`, `evidence` (of clicks, by document), `ranked` (the ranker's, the best first), `hops`
-        (queries that lend or borrow evidence), `near` (of the same cluster of near-duplicates), and `tests`.
+        `spellings`, `terms`, `evidence` (clicks by document), `ranked` (the ranker's documents, best first), `hops`
+        (associated queries), `near_duplicates` (queries of the same cluster), and `tests`.
     """
     key = {"tenant": query["tenant"], "query_id": query["query_id"]}
     return {name: catalogue.rows(sql, **key) for name, sql in _MINED.items()}
@@ -127,22 +129,24 @@ def _group_by(column: str, rows: list[Row]) -> dict[Any, list[Row]]:
     return groups
 
 
-_ANSWERS = """
+_ANSWERED_QUERIES = """
     SELECT DISTINCT q.tenant, q.query_id, q.text AS query_text, q.split FROM {pairs} x
     JOIN all_passages p USING (passage) JOIN all_queries q USING (query)
-    WHERE p.tenant = $tenant AND p.doc_id = $doc_id ORDER BY q.query_id LIMIT {most}
+    WHERE p.tenant = $tenant AND p.doc_id = $doc_id ORDER BY q.query_id LIMIT {limit}
 """
 
 
-def passage_of(catalogue: Catalogue, tenant: str, doc_id: str, chunk_id: str | None) -> tuple[JudgeReply, list[Row]]:
-    """A document, and the queries that it answers: by the labels, or by a mined triplet.
+def document_of(catalogue: Catalogue, tenant: str, doc_id: str, chunk_id: str | None) -> tuple[JudgeReply, list[Row]]:
+    """A document, and the queries it answers according to the labels or the mined triplets.
 
     Raises:
-        InputError: the run has no such document.
+        InputError: unknown document.
     """
     key = {"tenant": tenant, "doc_id": doc_id}
     documents = catalogue.rows(DOCUMENT, **key, chunk_id=chunk_id)
     if not documents:
         raise InputError("The run has no such document.")
     pairs = "all_triplets" if catalogue.mined else "(FROM pairs WHERE relevance > 0)"
-    return JudgeReply.from_row(documents[0]), catalogue.rows(_ANSWERS.format(pairs=pairs, most=SHOWN), **key)
+    return JudgeReply.from_row(documents[0]), catalogue.rows(
+        _ANSWERED_QUERIES.format(pairs=pairs, limit=MAX_ROWS), **key
+    )

@@ -1,4 +1,4 @@
-"""Queries of a benchmark that are near to one another: by their terms, the rarer a term the more it counts."""
+"""Similar queries of a benchmark, by TF-IDF cosine."""
 
 from __future__ import annotations
 
@@ -22,47 +22,44 @@ _ROWS = """
 
 @dataclass
 class SimilarQueries:
-    """Looks up near queries; the terms are counted when first asked for.
+    """Finds similar queries of the same tenant; the vectors are built on first use.
 
-    Nearness is the cosine of the queries' terms, weighted by inverse document frequency over the queries of all
-    tenants; a query is near to those of its own tenant alone.
+    Similarity is the cosine of IDF-weighted term counts; IDF is computed over the queries of all tenants.
     """
 
     catalogue: Catalogue
     analyzer: Analyzer
-    _counting: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _vectors: sparse.csr_matrix | None = None
     _tenants: NDArray[np.int32] | None = None
 
     def similar(self, query: int, max_queries: int) -> list[Row]:
-        """The nearest queries, each with `nearness` from 0 to 1, the nearest first; those that share nothing are none.
+        """Rows of the most similar queries, with `similarity` in (0, 1], most similar first.
 
         Args:
-            query: its number.
-            max_queries: how many at most.
+            query: number of the query.
+            max_queries: maximum number of rows; queries without a shared term are omitted.
         """
-        with self._counting:
+        with self._lock:
             if self._vectors is None:
-                self._count()
+                self._build_vectors()
         assert self._vectors is not None
         assert self._tenants is not None
         row = query - 1
-        nearness = (self._vectors @ self._vectors[row].T).toarray().ravel()
-        nearness[self._tenants != self._tenants[row]] = 0
-        nearness[row] = 0
-        nearest_rows = np.argsort(-nearness, kind="stable")[:max_queries]
-        chosen = {
-            int(row_number) + 1: float(nearness[row_number]) for row_number in nearest_rows if nearness[row_number] > 0
-        }
-        numbers = ", ".join(map(str, chosen)) or "NULL"
+        similarities = (self._vectors @ self._vectors[row].T).toarray().ravel()
+        similarities[self._tenants != self._tenants[row]] = 0
+        similarities[row] = 0
+        top = np.argsort(-similarities, kind="stable")[:max_queries]
+        similarity_by_query = {int(index) + 1: float(similarities[index]) for index in top if similarities[index] > 0}
+        numbers = ", ".join(map(str, similarity_by_query)) or "NULL"
         rows = self.catalogue.rows(f"{_ROWS} WHERE query IN ({numbers})")
-        query_rows = [{**row_number, "nearness": chosen[row_number["query"]]} for row_number in rows]
-        return sorted(query_rows, key=lambda row_number: (-row_number["nearness"], row_number["query"]))
+        query_rows = [{**query_row, "similarity": similarity_by_query[query_row["query"]]} for query_row in rows]
+        return sorted(query_rows, key=lambda query_row: (-query_row["similarity"], query_row["query"]))
 
-    def _count(self) -> None:
+    def _build_vectors(self) -> None:
         texts = self.catalogue.table(_TEXTS)
         space = TermSpace([texts["text"].to_pylist()], self.analyzer)
-        weighed = space.counts.multiply(space.idf).tocsr()
-        norms = np.sqrt(np.asarray(weighed.multiply(weighed).sum(axis=1)).ravel())
+        weighted = space.counts.multiply(space.idf).tocsr()
+        norms = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
         self._tenants = texts["tenant"].combine_chunks().dictionary_encode().indices.to_numpy()
-        self._vectors = sparse.diags(1 / np.maximum(norms, 1e-9)) @ weighed
+        self._vectors = sparse.diags(1 / np.maximum(norms, 1e-9)) @ weighted

@@ -1,4 +1,4 @@
-"""The dataset cards of a run: what the data is, where it came from, and how far it can be trusted."""
+"""Dataset cards of benchmarks and mined runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,76 +16,79 @@ from darklode.pipeline.validate.stage import is_stale
 from darklode.schemas.settings import Settings
 from darklode.schemas.tables import TRIPLETS
 
-NOBODY = "no LLM and no human has judged this"
+UNJUDGED = "no LLM and no human has judged this dataset"
+PARTLY_JUDGED = "no LLM has judged this dataset, and people have labelled only a part of it"
 NO_LLM = """\
-> **Warning: {nobody}.** The labels come from an embedded scorer, `{judges}`.
-> They are weak. Never compare neural retrievers on them."""
+> **Warning: {judged}.** The labels come from an embedded scorer, `{judges}`.
+> They are weak: do not compare neural retrievers with them."""
 
-OWN_POSITIVES = """\
-Recall is against the judged positives of the pool. A retriever's own positives count toward it, since every retriever
-fed the pool: the numbers compare these retrievers, and are too high for any of them and too low for one that did not
-take part. `leave_one_out` is the recall of the pool without the retriever."""
+AUDIT_NOTE = """\
+Recall is relative to the judged positives of the pool, to which every listed retriever contributed. The numbers compare
+these retrievers with one another; they overestimate each of them and underestimate retrievers that did not contribute.
+`leave_one_out` is the recall of the pool without the retriever."""
 
-OVERLAP = "Of the positives that either retriever found at the pool's depth, the share that both found (Jaccard)."
+OVERLAP = "Share of the positives found by either retriever at the pool's depth that both found (Jaccard index)."
 
-GOLDEN = """\
-`mean`, `median` and `deviation` (population standard deviation) are of golden chunks per query, over the queries with
-at least one."""
+LABELS = """\
+`mean`, `median` and `deviation` (population standard deviation) are positives per query, over queries with at least
+one."""
 
 HELD_OUT = """\
-Near-duplicates of a query stand on its side. `share_a_positive` counts queries of which a positive is one of a training
-triplet, too: what was learned by heart is found again there, so measure the others apart. `kind` says how new a query
-of a log's later period is: only `unseen` ones count as a test. `split.by` can keep positives apart as well."""
+Near-duplicate queries are in the same split. `share_a_positive` counts queries with a positive that also occurs in a
+training triplet; a model may have memorized it, so evaluate these queries separately. `kind` tells whether a query of a
+log's test period is new; only `unseen` queries count as a test. `split.by` can also separate positives."""
 
-STOPPED = """\
-The likeliest pairs were judged first, until `recall` of the positives was found with 95 % confidence. `missed_share` is
-estimated from the pairs drawn at random, with its 95 % interval; it is of the pool's positives by this judge, all
-queries together. `query_missed_share` is the same by query, so that one with a single positive counts as much as one
-with fifty; no recall was promised for it. What was not judged is in `unjudged`: neither positive nor negative."""
+STOPPING = """\
+Pairs were judged in order of predicted relevance until `recall` of the positives was reached with 95 % confidence.
+`missed_share` is the estimated share of the pool's positives that were not judged, over all queries, with a 95 %
+interval from randomly drawn pairs. `query_missed_share` is the mean of this share per query; no recall is guaranteed
+for it. Pairs that were not judged are in `unjudged`; they are neither positives nor negatives."""
 HUMAN = """\
-The judge's labels against people's, at `threshold`. `ece` is the expected calibration error over the bins below.
-`fitted_kappa` was fitted on these labels and flatters; `cross_validated_kappa` is what to expect of new queries. Both
-are empty where labels are too few. All of it speaks of the pairs that people chose to label."""
+The judge's labels compared with human labels at `threshold`. `ece` is the expected calibration error over the bins
+below. `fitted_kappa` was fitted on these labels and is optimistic; `cross_validated_kappa` estimates the value for new
+queries. Both are empty if there are too few labels. All values describe the pairs that people chose to label."""
 
 CURVE = """\
-Of pairs to which the judge gave `mean_probability`, people found `relevant_share` relevant (95 % Wilson interval)."""
+Share of relevant pairs according to people (`relevant_share`, 95 % Wilson interval) by the judge's
+`mean_probability`."""
 
 REVIEWED = """\
-Estimated for all pairs of the run from a stratified sample that people labelled; 95 % intervals. `recall` is of
-the pool's positives, `missed` those that the judge did not find. `kappa` is of the whole run, `sample_kappa` of the
-labelled pairs alone."""
+Estimates for all pairs of the run from a stratified sample labelled by people, with 95 % intervals. `recall` is
+relative to the pool's positives; `missed` is the number the judge did not find. `kappa` describes the whole run,
+`sample_kappa` the labelled pairs only."""
 
-COUNTED = "Of the labelled pairs: what the judge said (rows), and what people said (columns)."
+CONFUSION = "Labelled pairs: judge (rows) against people (columns)."
 
 OUTCOMES = {
-    "published": "Everything that was asked for was reached: the dataset may be published.",
-    "held back": "**Held back:** not everything that was asked for was reached. What is unknown does not pass.",
-    "not asked": "Nothing was asked for.",
+    "published": "All release requirements are met: the dataset may be published.",
+    "held back": "**Held back:** at least one release requirement is not met. An unknown value does not meet it.",
+    "not asked": "No release requirement is set.",
 }
 
 STALE = """\
-> **Warning:** People reviewed other verdicts than these. `darklode validate` compares these with what they said."""
+> **Warning:** The human review refers to other verdicts than these. Run `darklode validate` to update it."""
 
-AGREEMENT = "Cohen's kappa of each two members, over the pairs that both labelled."
+AGREEMENT = "Cohen's kappa of each pair of members, over the pairs that both labelled."
+FUNNEL = "Each row that entered a step was passed on or dropped for a reason."
 
 READING = """\
-- DuckDB: `duckdb -init views.sql` in the run's folder; every table is a view.
+- DuckDB: `duckdb -init views.sql` in the run folder; each table is a view.
 - datasets: `load_dataset("FOLDER", "qrels", split="test")`; also `queries`, `triplets` and `corpus` (one split).
 - Other tools: `darklode export RUN --format beir --to FOLDER`; also `trec` and `sentence-transformers`."""
 
 TASK = {"task_categories": ["text-retrieval"]}
 
 _HF_SIZES = "n<1K 1K<n<10K 10K<n<100K 100K<n<1M 1M<n<10M 10M<n<100M 100M<n<1B".split()
-"""Hugging Face's size categories: each ends at ten times the one before."""
+"""Hugging Face size categories; each ends at ten times the previous one."""
 
 
 def card(run: Run, settings: Settings, warnings: Sequence[str] = ()) -> str:
-    """The dataset card as Markdown with Hugging Face's front matter; it belongs in the run's folder as README.md.
+    """Dataset card (README.md) of a benchmark as Markdown with Hugging Face front matter.
 
     Args:
-        run: a run; what is not complete yet is left out.
-        settings: the settings in force.
-        warnings: what the reader must know, each a sentence; printed before everything else.
+        run: a run, possibly incomplete; missing parts are omitted.
+        settings: the run's settings.
+        warnings: sentences shown at the top.
     """
     outdated = is_stale(run)
     with all_tables(run).open_local() as tables:
@@ -102,7 +105,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def _configs(run: Run) -> Files:
-    """Files of each config by split: a table's folder of that name; chunks, which have none, serve all splits."""
+    """Files of each config by split: a table's subfolder per split; chunks have no splits."""
     parts = run.parts()
     full = {table: [part for part in parts.get(table, ()) if part.rows] for table in CONFIGS.values()}
     partitions = {table: {partition_of(part.file) for part in some} for table, some in full.items()}
@@ -118,7 +121,7 @@ def _title(run: Run, settings: Settings) -> str:
 
 
 def _card(run: Run, settings: Settings, text: str, front: Mapping[str, Sequence[str]], configs: Files) -> str:
-    """A card of any run: keys of the front matter that are empty are left out."""
+    """Add the front matter, without empty keys."""
     keys = {"pretty_name": name_of(run, settings), "license": settings.card.license}
     front_matter = {key: values for key, values in front.items() if values}
     return with_front_matter(f"\n{text}", keys | front_matter, configs)
@@ -129,11 +132,11 @@ def _size(chunks: int) -> str:
 
 
 TEXT_FORM = {
-    "title_heading_text": "A passage is title, heading and text, one a line, as retrievers and judge read it.",
-    "text": "A passage is its text alone (`triplets.text_form`), without the title and heading that the judge read.",
+    "title_heading_text": "A passage is title, heading and text on separate lines, as seen by retrievers and judge.",
+    "text": "A passage is its text only (`triplets.text_form`), without the title and heading seen by the judge.",
 }
 MINED_TEXT_FORM = {
-    "title_heading_text": "- A passage is the document's title and the beginning of its text, one a line.",
+    "title_heading_text": "- A passage is the document's title and the beginning of its text, on separate lines.",
     "text": "- A passage is the beginning of the document's text, without its title (`triplets.text_form`).",
 }
 
@@ -142,98 +145,94 @@ def _warnings(tables: Tables, warnings: Sequence[str]) -> Iterator[str]:
     judges = statistics.judges(tables)["judge_id"].to_pylist()
     weak = [judge for judge in judges if judge.startswith("embedded")]
     if weak:
-        people = statistics.label_sources(tables).num_rows or tables.rows("reviews")
-        part = "no LLM has judged this, and people only a part of it"
-        yield NO_LLM.format(judges=cell(", ".join(weak)), nobody=part if people else NOBODY)
+        has_human_labels = statistics.label_sources(tables).num_rows or tables.rows("reviews")
+        judged = PARTLY_JUDGED if has_human_labels else UNJUDGED
+        yield NO_LLM.format(judges=cell(", ".join(weak)), judged=judged)
     yield from (f"> **Warning:** {' '.join(warning.split())}" for warning in warnings)
 
 
 def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
-    yield "What went in", statistics.sizes(tables), ""
-    yield "Funnel", statistics.funnel(tables), "Every row that came in either went on or was dropped for a reason."
-    yield "What cleaning dropped", statistics.cleaning(tables), statistics.sampling_note(run)
+    yield "Input", statistics.sizes(tables), ""
+    yield "Funnel", statistics.funnel(tables), FUNNEL
+    yield "Query cleaning", statistics.cleaning(tables), statistics.sampling_note(run)
     yield "Judge", statistics.judges(tables), ""
-    yield "Where judging stopped", statistics.stopping(tables), STOPPED
-    yield "Judges of the panel", statistics.members(tables), "What each said; the vote is above."
-    yield "Agreement within the panel", pairwise_kappa(tables), AGREEMENT
-    yield (
-        "Agreement of the whole panel",
-        panel_alpha(tables),
-        "Krippendorff's alpha, over pairs with two labels or more.",
-    )
-    yield "The judge against people", statistics.calibration(tables), HUMAN
+    yield "Stopping of adaptive judging", statistics.stopping(tables), STOPPING
+    yield "Judges of the panel", statistics.members(tables), "Verdicts of each member; the table above has the vote."
+    yield "Pairwise agreement within the panel", pairwise_kappa(tables), AGREEMENT
+    yield "Agreement of the panel", panel_alpha(tables), "Krippendorff's alpha, over pairs with at least two labels."
+    yield "Judge against human labels", statistics.calibration(tables), HUMAN
     yield "Reliability of the judge's probabilities", statistics.reliability(tables), CURVE
     yield "Candidates per query", statistics.pool_sizes(tables), ""
-    yield "Candidates by the number of retrievers that found them", statistics.pool_found_by(tables), ""
-    yield "Labels", statistics.labels(tables), GOLDEN
-    yield "Whose labels", statistics.label_sources(tables), "Where people labelled a pair, their label stands."
+    yield "Candidates by number of retrievers that found them", statistics.pool_found_by(tables), ""
+    yield "Labels", statistics.labels(tables), LABELS
+    yield "Label sources", statistics.label_sources(tables), "A human label replaces the judge's."
     n_negatives = settings.triplets.negatives
-    negatives_text = f"{n_negatives} negatives were asked for per positive. {TEXT_FORM[settings.triplets.text_form]}"
+    negatives_text = f"Up to {n_negatives} negatives per positive. {TEXT_FORM[settings.triplets.text_form]}"
     yield "Triplets", statistics.triplets(tables, n_negatives), negatives_text
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
-    yield "Audit of the retrievers", _audit(statistics.audit_retrievers(tables)), OWN_POSITIVES
-    yield "Overlap of the retrievers", statistics.audit_overlap(tables), OVERLAP
+    yield "Retriever audit", _audit(statistics.audit_retrievers(tables)), AUDIT_NOTE
+    yield "Retriever overlap", statistics.audit_overlap(tables), OVERLAP
 
 
 def _validation(tables: Tables) -> Iterator[tuple[str, pa.Table, str]]:
     figures = release(tables)
-    yield "The judge against reviewers", statistics.validated(tables), REVIEWED
-    yield "Labelled pairs", statistics.confusion(tables), COUNTED
-    yield "The judge against reviewers, by tenant", statistics.validated_by_tenant(tables), ""
-    yield (
-        "The judge against reviewers, by retriever",
-        statistics.validated_by_retriever(tables),
-        "Of the pairs that each found.",
-    )
-    yield "Between reviewers", statistics.reviewers(tables), "Cohen's kappa of each two, Krippendorff's alpha of all."
+    yield "Judge against reviewers", statistics.validated(tables), REVIEWED
+    yield "Labelled pairs", statistics.confusion(tables), CONFUSION
+    yield "Judge against reviewers, by tenant", statistics.validated_by_tenant(tables), ""
+    by_retriever = statistics.validated_by_retriever(tables)
+    yield "Judge against reviewers, by retriever", by_retriever, "For the pairs that each retriever found."
+    agreement = "Pairwise Cohen's kappa, and Krippendorff's alpha of all reviewers."
+    yield "Agreement between reviewers", statistics.reviewers(tables), agreement
     yield "Release", pa.Table.from_pylist(figures), OUTCOMES[release_outcome(figures)]
 
 
 def _audit(table: pa.Table) -> pa.Table:
-    everyone = table["tenant"].fill_null("(all)")
-    return table.set_column(0, "tenant", everyone)
+    return table.set_column(0, "tenant", table["tenant"].fill_null("(all)"))
 
 
 CLICKS = """\
-> **Warning: clicks are not judgments.** A positive is a document that somebody clicked, that a ranker put first, or
-> that an associated query lent; a negative is one that was shown and never clicked, or that ranked lower. Nobody has
-> read them."""
+> **Warning: clicks are not relevance judgments.** A positive is a document that was clicked, that a ranker put first,
+> or that comes from an associated query; a negative was shown but never clicked, or ranked lower. Nobody has read
+> them."""
 
 TIERS = """\
-As in ScalingNote's Table 1. A larger tier holds the smaller ones; a tier is a share of the pairs, drawn once and for
-all: `tier` in `triplets` is the smallest that holds the pair. `share` is what was obtained."""
+Statistics as in ScalingNote, Table 1. Each tier contains the smaller ones. `tier` in `triplets` is the smallest tier
+that contains the pair; `share` is its actual share of the pairs."""
 
 CONFIRMED = (
-    "Shares of the positives and of the negatives that were looked at, and whose replies could be read, with 95 % "
-    "intervals. A tier holds the smaller ones: `large` stands for its source. An embedded judge is weak."
+    "Share of the checked positives and negatives that the judge calls relevant, with 95 % intervals; unreadable "
+    "replies are excluded. `large` contains all pairs of a source. An embedded judge is weak."
 )
 
-NIGHTS = "What each day of the log held (bots left out), and the pairs that it was the first to give."
+NIGHTS = "Impressions, clicks and queries per day of the log, without bots, and new pairs."
 
-GRAPH = "Of `associations`, `beyond_the_cap` lend nothing: a query takes the best {most} of each kind with evidence."
+ASSOCIATIONS = (
+    "A query receives evidence from its best {limit} associated queries of each kind; `beyond_the_cap` counts the "
+    "others."
+)
 
 MINED_READING = """\
-- DuckDB: `duckdb -init views.sql` in the run's folder; every table is a view.
-- datasets: `load_dataset("FOLDER", "triplets", split="train")`, or `"validation"`; folders are tenant, day and source.
-  Of a later period, where there is one: `load_dataset("FOLDER", "test", split="test")`; `corpus` has all documents.
-- `tier` tells small from median and large; `negative_ids` may be empty."""
+- DuckDB: `duckdb -init views.sql` in the run folder; each table is a view.
+- datasets: `load_dataset("FOLDER", "triplets", split="train")`, or `"validation"`; partitioned by tenant, day and
+  source. Test period, if any: `load_dataset("FOLDER", "test", split="test")`. `corpus` has all documents.
+- `tier` is small, median or large; `negative_ids` may be empty."""
 
 CHANGED = """\
-- {rows} rows of days in `triplets` have changed since these files were written: `triplets_changed` and
-  `triplets_removed` say how. DuckDB's views and exports apply them, other readers of the files do not."""
+- {rows} rows in `triplets` have changed since their files were written; see `triplets_changed` and
+  `triplets_removed`. DuckDB views and exports apply these changes, other readers of the files do not."""
 
 
 def mined_card(run: Run, settings: Settings) -> str:
-    """The dataset card as Markdown with Hugging Face's front matter; it belongs in the run's folder as README.md.
+    """Dataset card (README.md) of a mined run as Markdown with Hugging Face front matter.
 
     Args:
-        run: a run; what is not complete yet is left out.
-        settings: the settings in force.
+        run: a run, possibly incomplete; missing parts are omitted.
+        settings: the run's settings.
     """
     with all_tables(run).open_local() as tables:
         warnings = [f"> **Warning:** {cell(sentence)}" for sentence in mined_caveats(tables)]
         shown = list(_mined_tables(tables, settings))
-    head = [CLICKS, *warnings, "## What was learned", _learned_section(run)]
+    head = [CLICKS, *warnings, "## Trained models", _models_section(run)]
     text = document([_title(run, settings), *head], shown, closing(run, settings, _mined_reading(run, settings)))
     return _card(run, settings, text, TASK, _mined_configs(run))
 
@@ -245,7 +244,7 @@ def _mined_reading(run: Run, settings: Settings) -> str:
 
 
 def _mined_configs(run: Run) -> Files:
-    """Files of each config by split: triplets lie in a folder a split, what is of a later period is the test split."""
+    """Files of each config by split: triplets have a subfolder per split; the test period is the test split."""
     parts = {table: [part for part in some if part.rows] for table, some in run.parts().items()}
     folders = {part.file.split("/")[-2] for part in parts.get("triplets", ())}
     split_folders = {split: partition_name({"split": split}) for split in SPLITS}
@@ -260,28 +259,25 @@ def _mined_configs(run: Run) -> Files:
     }
 
 
-def _learned_section(run: Run) -> str:
+def _models_section(run: Run) -> str:
     manifests = run.manifests()
     lines = []
-    for stage, label in (("fit_term_weights", "planner"), ("click_model", "click model")):
+    for stage, label in (("fit_term_weights", "term weighting"), ("click_model", "click model")):
         facts = manifests[stage].facts if stage in manifests else {}
         if "version" in facts:
             through = facts["through"]
-            basis = f"learned from the log up to {through}" if through else "learned from no click yet"
+            basis = f"trained on the log up to {through}" if through else "not trained yet: no clicks"
             lines.append(f"- {label} `{facts['version']}`: {basis}")
-    return "\n".join(lines) or "Nothing: any click counts, and the terms' importances are given."
+    return "\n".join(lines) or "None: any click counts, and term weights are not trained."
 
 
 def _mined_tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
     max_associations = settings.associate.max_per_query
     yield "Triplets", statistics.triplet_tiers(tables), ""
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
-    yield "Relevant to the judge", statistics.confirmed(tables), CONFIRMED
+    yield "Share that the judge calls relevant", statistics.confirmed(tables), CONFIRMED
     yield "Tiers", statistics.tiers(tables), TIERS
-    yield "Nights", statistics.nights(tables), NIGHTS
-    yield (
-        "Associations",
-        statistics.lenders(tables, max_associations),
-        GRAPH.format(most=max_associations or "(no cap: all)"),
-    )
-    yield "Funnel", statistics.funnel(tables), "Every row that came in either went on or was dropped for a reason."
+    yield "Days of the log", statistics.nights(tables), NIGHTS
+    associations = statistics.lenders(tables, max_associations)
+    yield "Associations", associations, ASSOCIATIONS.format(limit=max_associations or "(no cap)")
+    yield "Funnel", statistics.funnel(tables), FUNNEL

@@ -1,4 +1,4 @@
-"""What whoever uses a run must know, read off its tables; of a mined run also how its newest day differs."""
+"""Caveats that a user of a run should know, derived from its tables."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from darklode.schemas.settings import Settings
 FEW_TEST_QUERIES = 50
 
 MANY_POSITIVES = 20
-"""Of half of the queries that have any: the median of DevRev-Search is 6."""
+"""Implausible median of positives per answered query; DevRev-Search has 6."""
 
 LARGE_SHARE = 0.25
-"""Of the candidates, but those whose verdict cannot be read: people called 5 to 14 % of such pools relevant."""
+"""Implausible share of relevant candidates; people call 5 to 14 % of such pools relevant."""
 
-EVERYTHING = 0.98
-"""Recall at the pool's depth: by people's labels the embedded retrievers reach .25 to .96."""
+HIGH_RECALL = 0.98
+"""Implausible recall of every retriever at the pool's depth; with human labels embedded retrievers reach .25 to .96."""
 
 SMALL_TENANTS = """
     SELECT tenant, count(*) AS chunks FROM chunks GROUP BY tenant
@@ -26,14 +26,14 @@ SMALL_TENANTS = """
 
 
 def caveats(tables: Tables, settings: Settings) -> list[str]:
-    """Sentences for the card and the screen; none where there is nothing to say.
+    """Caveats of a benchmark as sentences for the card and the terminal.
 
     Args:
-        tables: `views.all_tables` of a finished run.
+        tables: `duckdb_views.all_tables` of a finished run.
         settings: the run's settings.
     """
     sentences = [
-        _small(tables, settings.pool.search_depth),
+        _small_tenants(tables, settings.pool.search_depth),
         _labels(tables),
         favored_retrievers(tables, settings),
         _implausible(tables, settings.pool.search_depth),
@@ -49,12 +49,12 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _small(tables: Tables, depth: int) -> str:
+def _small_tenants(tables: Tables, depth: int) -> str:
     tenants = tables.sql(SMALL_TENANTS, [depth])["tenant"].to_pylist()
     if not tenants:
         return ""
     tenant_list = ", ".join(tenants[:5]) + (" …" if len(tenants) > 5 else "")
-    return f"Lists of {depth} hold half or more of the chunks of {tenant_list}: recall at that depth says little there."
+    return f"Recall@{depth} means little for these tenants, whose chunks number at most {2 * depth:,}: {tenant_list}."
 
 
 def _labels(tables: Tables) -> str:
@@ -64,21 +64,24 @@ def _labels(tables: Tables) -> str:
     without, everything = rows["all"]["without_positives"], rows["all"]["queries"]
     test = rows["test"]["with_positives"] if "test" in rows else 0
     sentence = f"{without:,} of {everything:,} queries have no positive." if without else ""
-    few = f"Only {test} test queries have a positive: differences between systems will be noise."
+    few = (
+        f"Only {test} test queries have a positive (at least {FEW_TEST_QUERIES} are recommended): differences between "
+        "systems are mostly noise."
+    )
     return f"{sentence} {few}".strip() if test < FEW_TEST_QUERIES else sentence
 
 
 LEARNED = (
-    "Labels by a model of the retrievers' own scores favour these retrievers over any that took no part: compare no "
-    "systems by them."
+    "The labels come from a model trained on the retrievers' scores and favour these retrievers: do not compare "
+    "systems with them."
 )
 
 
 def favored_retrievers(tables: Tables, settings: Settings) -> str:
-    """Whom labels by an encoder, or by a model of the retrievers' scores, favour; empty for those of other judges.
+    """Caveat for labels by an encoder or by a model of retriever scores; empty for other judges.
 
     Args:
-        tables: `views.all_tables` of a run whose pool is judged.
+        tables: `duckdb_views.all_tables` of a judged run.
         settings: the run's settings.
     """
     judges = [row["judge_id"] for who in (statistics.judges, statistics.members) for row in who(tables).to_pylist()]
@@ -87,11 +90,11 @@ def favored_retrievers(tables: Tables, settings: Settings) -> str:
     if not any(judge.startswith("encoder-") for judge in judges):
         return ""
     own = [name for name in settings.pool.retrievers if name in settings.encoders]
-    retriever_text = f" The audit holds {', '.join(own)} against an opinion like its own." if own else ""
-    return f"Labels by an encoder's cosine favour systems like it: never compare encoders by them.{retriever_text}"
+    audit = f" The audit results of {', '.join(own)} are biased." if own else ""
+    return f"Labels from an encoder's cosine favour similar encoders: do not compare encoders with them.{audit}"
 
 
-# What adaptive judging leaves out is the least likely part of the pool: without it the labels' share would be too high.
+# Adaptive judging skips the least likely pairs; without counting them the share would be too high.
 RELEVANT_SHARE = """
     SELECT count(*) FILTER (relevance > 0) / (count(*) + (SELECT count(*) FROM unjudged)) AS share
     FROM qrels HAVING count(*) > 0
@@ -102,45 +105,46 @@ LEAST_RECALL = "SELECT min(recall_at_depth) AS least FROM audit_retrievers WHERE
 def _implausible(tables: Tables, depth: int) -> str:
     medians = [row["median"] for row in statistics.labels(tables).to_pylist() if row["split"] == "all"]
     shares, recalls = tables.sql(RELEVANT_SHARE)["share"], tables.sql(LEAST_RECALL)["least"]
-    telling = [] if _small(tables, depth) else recalls.to_pylist()  # a list finds everything in a small corpus
+    minimum_recalls = [] if _small_tenants(tables, depth) else recalls.to_pylist()  # trivially high in a small corpus
     signs = [
-        *(f"half of the answered queries have {n:g} positives or more" for n in _pairs_above(MANY_POSITIVES, medians)),
-        *(f"{share:.0%} of the candidates are relevant" for share in _pairs_above(LARGE_SHARE, shares.to_pylist())),
-        *(f"each retriever finds {least:.0%} or more of them" for least in _pairs_above(EVERYTHING, telling)),
+        *(
+            f"half of the answered queries have at least {n:g} positives"
+            for n in _values_above(MANY_POSITIVES, medians)
+        ),
+        *(f"{share:.0%} of the candidates are relevant" for share in _values_above(LARGE_SHARE, shares.to_pylist())),
+        *(f"every retriever finds at least {low:.0%} of them" for low in _values_above(HIGH_RECALL, minimum_recalls)),
     ]
     if not signs:
         return ""
-    return f"These labels are implausible: {'; '.join(signs)}. The judge calls too much relevant: read some triplets."
+    return f"The labels are implausible: {'; '.join(signs)}. The judge probably calls too much relevant; read triplets."
 
 
-def _pairs_above(limit: float, values: list[float | None]) -> list[float]:
+def _values_above(limit: float, values: list[float | None]) -> list[float]:
     return [value for value in values if value is not None and value > limit]
 
 
 def _unreadable(tables: Tables) -> str:
     unreadable = sum(statistics.judges(tables)["unreadable"].to_pylist())
     return (
-        f"{unreadable:,} pairs have no readable verdict; they are neither positives nor negatives."
-        if unreadable
-        else ""
+        f"{unreadable:,} pairs have no readable verdict and are neither positives nor negatives." if unreadable else ""
     )
 
 
 def _contradicted_caveat(tables: Tables) -> str:
     contradicted = sum(filter(None, statistics.judges(tables)["contradicted"].to_pylist()))
     return (
-        f"The log-probabilities of {contradicted:,} verdicts contradict the label that the judge wrote: the label "
-        "stands, without a probability, and `verdicts.contradicted` marks them."
+        f"The log-probabilities of {contradicted:,} verdicts contradict the judge's label. The label is used, "
+        "without a probability; `verdicts.contradicted` marks these verdicts."
         if contradicted
         else ""
     )
 
 
 def missing_probabilities(tables: Tables) -> str:
-    """How many labels have no probability although the judge could give one, and why; empty if none is missing.
+    """Caveat on labels without a probability although the judge can give one, with the reasons; or empty.
 
     Args:
-        tables: `views.all_tables` of a run whose pool is judged.
+        tables: `duckdb_views.all_tables` of a judged run.
     """
     rows = statistics.missing_probabilities(tables).to_pylist()
     if not rows:
@@ -158,20 +162,19 @@ def _unjudged_caveat(tables: Tables) -> str:
     worst = max(rows, key=lambda row: row["missed_high"])
     interval = f"{worst['missed_low']:.1%} to {worst['missed_high']:.1%}"
     return (
-        f"{n_unjudged:,} pairs of the pool were not judged: neither positives nor negatives, so no metric may "
-        "count them as not relevant. "
-        f"Missed there: an estimated {worst['missed_share']:.1%} of the positives of tenant "
-        f"{worst['tenant']} (95 % interval {interval}); in no tenant is that bound higher. {_of_queries(rows)} The "
-        "audit knows the found positives only, which favour what several retrievers rank high."
+        f"{n_unjudged:,} pairs of the pool were not judged; metrics must not count them as not relevant. They "
+        f"contain an estimated {worst['missed_share']:.1%} of the positives of tenant {worst['tenant']} (95 % "
+        f"interval {interval}; the highest of all tenants). {_missed_per_query(rows)} The audit counts only the "
+        "judged positives, which favour texts that several retrievers rank high."
     )
 
 
-def _of_queries(rows: list[dict[str, Any]]) -> str:
+def _missed_per_query(rows: list[dict[str, Any]]) -> str:
     worst = max(rows, key=lambda row: row["query_missed_high"])
     interval = f"{worst['query_missed_low']:.1%} to {worst['query_missed_high']:.1%}"
     return (
-        f"Of a single query's positives it is {worst['query_missed_share']:.1%} in the mean over queries ({interval}, "
-        f"tenant {worst['tenant']})."
+        f"Averaged per query, {worst['query_missed_share']:.1%} of the positives are missed ({interval}, tenant "
+        f"{worst['tenant']})."
     )
 
 
@@ -181,8 +184,8 @@ def _uncalibrated_caveat(tables: Tables) -> str:
         return ""
     tenant_list = ", ".join(few[:5]) + (" …" if len(few) > 5 else "")
     return (
-        f"Too few human labels of {tenant_list} for a reliability curve or a fitted threshold: {MIN_LABELS} with a "
-        f"probability are needed, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not."
+        f"Too few human labels for {tenant_list} to draw a reliability curve or fit a threshold: at least {MIN_LABELS} "
+        f"with a probability are required, at least {MIN_OF_EACH} relevant and {MIN_OF_EACH} not."
     )
 
 
@@ -191,18 +194,18 @@ def _impressions_caveat(tables: Tables) -> str:
     if not rows or not rows[0]["shown"]:
         return ""
     return (
-        f"Of {rows[0]['labelled']:,} pairs that people reviewed they could see the judge's verdict of "
-        f"{rows[0]['shown']:,}: such labels flatter the judge."
+        f"Reviewers saw the judge's verdict for {rows[0]['shown']:,} of {rows[0]['labelled']:,} pairs; their agreement "
+        "with the judge is biased upwards."
     )
 
 
 def _short_triplets(tables: Tables, n_negatives: int) -> str:
     short = sum(statistics.triplets(tables, n_negatives)["short_rows"].to_pylist())
-    return f"{short:,} triplets have fewer than {n_negatives} negatives; none were made up." if short else ""
+    return f"{short:,} triplets have fewer than {n_negatives} negatives." if short else ""
 
 
 LOST_POSITIVES_SHARE = 0.1
-"""Share of the training positives that must be lost before it is worth a sentence."""
+"""Minimum share of training positives without a triplet to mention."""
 
 LOST_POSITIVES = """
     SELECT rows_in AS positives, rows_out AS triplets, reason, dropped FROM funnel
@@ -211,70 +214,69 @@ LOST_POSITIVES = """
 
 
 def _positives_without_triplet(tables: Tables) -> str:
-    """How many positives of train and validation became no triplet, with the reasons, the commonest first."""
+    """Caveat on positives of train and validation without a triplet, with the reasons, most frequent first."""
     rows = tables.sql(LOST_POSITIVES).to_pylist()
     if not rows or sum(row["dropped"] for row in rows) <= LOST_POSITIVES_SHARE * rows[0]["positives"]:
         return ""
     reasons = "; ".join(f"{row['dropped']:,} {row['reason']}" for row in rows)
-    return f"{rows[0]['triplets']:,} of {rows[0]['positives']:,} training positives became triplets: {reasons}."
+    counts = f"{rows[0]['triplets']:,} of {rows[0]['positives']:,}"
+    return f"Only {counts} training positives became triplets. Reasons for the others: {reasons}."
 
 
 NO_NEGATIVE = Statistic("SELECT count(*) FILTER (len(negative_ids) = 0) AS n FROM triplets")
-STRANGERS = Statistic("""
+MISSING_DOCUMENTS = Statistic("""
     SELECT count(*) AS pairs, min(positive_id) AS example FROM mined_pairs p
     ANTI JOIN documents d ON d.tenant = p.tenant AND d.doc_id = p.positive_id
 """)
 
 
 def mined_caveats(tables: Tables) -> list[str]:
-    """Sentences for the card and the screen; none where there is nothing to say.
+    """Caveats of a mined run as sentences for the card and the terminal.
 
     Args:
-        tables: `views.all_tables` of a mined run.
+        tables: `duckdb_views.all_tables` of a mined run.
     """
-    sentences = [_without_text(tables), _without_negative(tables), _left_out(tables)]
+    sentences = [_without_text(tables), _without_negative(tables), _excluded_days(tables)]
     return [sentence for sentence in sentences if sentence]
 
 
 RANKER = (
-    "The ranker is the embedded scorer, which is no language model: in labelled collections the document that it puts "
-    "first is relevant for 31 to 73 % of the queries. Leave it out (relevance.ranker: none), or take a cross-encoder."
+    "The ranker is the embedded scorer, which is not a language model: on labelled collections its first document is "
+    "relevant for 31 to 73 % of the queries. Disable it (relevance.ranker: none), or use a cross-encoder."
 )
 
 
 def weak_ranker(settings: Settings) -> str:
-    """A sentence where the embedded scorer ranks; empty elsewhere."""
+    """Caveat if the embedded scorer ranks; otherwise empty."""
     return RANKER if settings.relevance.ranker == "judge" and settings.judge.kind == "embedded" else ""
 
 
 def _without_text(tables: Tables) -> str:
-    pairs, (strangers,) = tables.rows("mined_pairs"), STRANGERS(tables).to_pylist()
-    missing = strangers["pairs"]
-    if not missing:
+    pairs, (missing,) = tables.rows("mined_pairs"), MISSING_DOCUMENTS(tables).to_pylist()
+    if not missing["pairs"]:
         return ""
-    all_of_them = f"None of {pairs:,} pairs has a triplet"
-    which = all_of_them if missing == pairs else f"{missing:,} of {pairs:,} pairs have no triplet"
     return (
-        f"{which}: the documents hold no text for their positives, such as {strangers['example']!r}. The log's ids "
-        "must be the documents' doc_id (ingest.documents.columns.doc_id, logs.columns.doc_id)."
+        f"{missing['pairs']:,} of {pairs:,} pairs have no triplet because their positives are not among the documents, "
+        f"e.g. {missing['example']!r}. The log's ids must equal the documents' doc_id "
+        "(ingest.documents.columns.doc_id, logs.columns.doc_id)."
     )
 
 
 def _without_negative(tables: Tables) -> str:
     short = int(NO_NEGATIVE(tables)["n"][0].as_py())
-    return f"{short:,} triplets have no negative; none was made up." if short else ""
+    return f"{short:,} triplets have no negative." if short else ""
 
 
-LEFT_OUT = """
+EXCLUDED_DAYS = """
     SELECT state, count(DISTINCT date) AS days, CAST(max(date) AS VARCHAR) AS latest
     FROM log_days WHERE state IN ('held', 'discarded') GROUP BY state ORDER BY state DESC
 """
 
 
-def _left_out(tables: Tables) -> str:
-    rows = tables.sql(LEFT_OUT).to_pylist() if "log_days" in tables else []
-    day_texts = [f"{row['days']:,} {'is' if row['days'] == 1 else 'are'} {WORDS[row['state']]}" for row in rows]
-    return f"Of the log's days, {' and '.join(day_texts)}: nothing is made of them." if day_texts else ""
+def _excluded_days(tables: Tables) -> str:
+    rows = tables.sql(EXCLUDED_DAYS).to_pylist() if "log_days" in tables else []
+    counts = [f"{row['days']:,} {STATE_LABELS[row['state']]}" for row in rows]
+    return f"Days of the log that are not used: {', '.join(counts)}." if counts else ""
 
 
-WORDS = {"held": "held back until somebody decides", "discarded": "discarded"}
+STATE_LABELS = {"held": "held back until you decide", "discarded": "discarded"}

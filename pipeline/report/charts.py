@@ -1,4 +1,4 @@
-"""Charts of the commonest kinds, from a figure's table: shares, counts, estimates, and a log day by day."""
+"""Common charts made from a figure's table: bars, histograms, intervals, curves, and a log by day."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,21 +25,20 @@ from darklode.pipeline.report.formatting import number, share
 from darklode.pipeline.report.source import ReportSource
 
 Series = Mapping[str, tuple[str, str]]
-"""Columns of a table, each with its legend and tone."""
+"""Legend and tone by column."""
 
 
 def stacked_bars(
     table: pa.Table, label: str, series: Series, *, axis: str, max_bars: int = 20, shares: bool = False
 ) -> Chart:
-    """A horizontal bar for each row, of one part for each series.
+    """A horizontal bar per row, stacked from the columns in `series`.
 
     Args:
-        table: a row a bar.
-        label: the column that names it.
-        series: what it is made of.
-        axis: what is counted.
-        max_bars: bars shown.
-        shares: say what share of all each bar is.
+        table: one row per bar.
+        label: column with the bar's label.
+        axis: axis title.
+        max_bars: maximum number of bars.
+        shares: whether to show each bar's share of the total.
     """
     rows = table.to_pylist()
     totals: list[int] = [sum(row[name] or 0 for name in series) for row in rows]
@@ -49,7 +48,7 @@ def stacked_bars(
     for row, total in zip(rows[:max_bars], totals, strict=False):
         of_all = f" · {share(total / everything)}" if shares and everything else ""
         drawn.append(Row(number(row[label]), _parts(row, series, scale), number(total) + of_all))
-    note = f"The first {max_bars} are drawn." if len(rows) > max_bars else ""
+    note = f"First {max_bars} rows." if len(rows) > max_bars else ""
     return Chart(drawn, scale.axis(axis), legend=legend, note=note)
 
 
@@ -66,7 +65,7 @@ def _parts(row: Mapping[str, Any], series: Series, scale: AxisScale) -> list[Bar
 
 @dataclass(frozen=True)
 class HistogramBin:
-    """A bin of a histogram: its place in percent of the axis, and what is in it."""
+    """A bin of a histogram; start and length are percent of the axis."""
 
     start: float
     length: float
@@ -75,7 +74,7 @@ class HistogramBin:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts by bin; `title` is counted, `value` is its number in short."""
+    """Counts per bin; `title` is the counted unit, `value` the text beside the histogram."""
 
     label: str
     tone: str
@@ -87,7 +86,7 @@ class Histogram:
 def histograms(
     bins: Sequence[HistogramBin], series: Sequence[Histogram], axis: Axis, rules: Sequence[Rule] = ()
 ) -> Chart:
-    """One histogram above the other, each as high as the row."""
+    """Histograms stacked vertically, each scaled to its own maximum."""
     rows = []
     for histogram in series:
         highest = max(histogram.counts, default=0)
@@ -107,7 +106,7 @@ def histograms(
 
 
 def integer_bins(values: Sequence[int], max_value: int, unit: str, step: int = 5) -> tuple[list[HistogramBin], Axis]:
-    """A bin for each whole number from 0 on, one more for all above `max_value`; values are those that have one."""
+    """Bins and axis for whole numbers from 0, with one bin for all above `max_value`; only `values` get a bin."""
     width = 100 / (max_value + 2)
     labels = [
         (value, f"{number(value)} {unit}" if value <= max_value else f"more than {max_value} {unit}")
@@ -118,14 +117,18 @@ def integer_bins(values: Sequence[int], max_value: int, unit: str, step: int = 5
     return [HistogramBin(round(value * width, 2), round(width, 2), label) for value, label in labels], Axis(unit, ticks)
 
 
-LEAST_SPAN = 0.02
+MIN_SPAN = 0.02
 
 
 @dataclass(frozen=True)
 class Whisker:
-    """A number between 0 and 1 with its interval, and what it is of; `group` heads those that belong together.
+    """An estimate between 0 and 1 with its interval.
 
-    Where no interval is known, both of its ends are the number. `tone` is its own, else the chart's.
+    Attributes:
+        low, high: equal to `middle` if there is no interval.
+        basis: what it is computed from, for the tooltip.
+        group: heading above estimates that belong together.
+        tone: overrides the chart's tone.
     """
 
     label: str
@@ -138,7 +141,7 @@ class Whisker:
 
 
 def whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "", zero: str = "") -> Chart:
-    """A row for each estimate, on one axis that need not begin at 0 unless `zero` says what lies there."""
+    """A row per estimate on a common axis; with `zero`, the axis includes 0 and marks it with this label."""
     scale = _scale_around(estimates, zero=bool(zero))
     groups = [None, *(estimate.group for estimate in estimates)]
     headed = zip(groups, estimates, strict=False)
@@ -151,7 +154,7 @@ def whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = ""
 
 
 def small_whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: str = "") -> Multiples:
-    """A small chart for each group; estimates of a group follow one another."""
+    """A small chart per group; estimates must be sorted by group."""
     scale = _scale_around(estimates)
     charts = [
         Chart([_whisker(estimate, scale, tone) for estimate in same], scale.axis("", 2), title=group)
@@ -162,7 +165,7 @@ def small_whiskers(estimates: Sequence[Whisker], title: str, tone: str, note: st
 
 def _scale_around(estimates: Sequence[Whisker], *, zero: bool = False) -> AxisScale:
     ends = [end for estimate in estimates for end in (estimate.low, estimate.high)] + [0.0] * zero
-    return AxisScale.including(min(ends), max(ends), LEAST_SPAN)
+    return AxisScale.including(min(ends), max(ends), MIN_SPAN)
 
 
 def _whisker(estimate: Whisker, scale: AxisScale, tone: str, group: str = "", zero: str = "") -> Row:
@@ -186,26 +189,26 @@ TONES = ("a", "b", "c", "d", "faint")
 
 
 def curves(table: pa.Table, along: tuple[str, str], y: str, title: str) -> Curves:
-    """A curve for each trial, where its value is known; those of one setting have one tone.
+    """A curve per trial; trials with the same setting share a tone.
 
     Args:
-        table: a row a point, trial by trial: setting, trial, both columns, and kept: whether it is the one that counts.
-        along: the column to the right, and what it is.
-        y: the column upwards.
-        title: what the values are.
+        table: one row per point, sorted by trial: setting, trial, the x and y columns, and kept (the selected point).
+        along: x column and axis title.
+        y: y column; nulls are skipped.
+        title: title of the chart.
     """
     x, axis_title = along
     rows = [row for row in table.to_pylist() if row[y] is not None]
     across = AxisScale.up_to(max((row[x] for row in rows), default=1))
     values = [row[y] for row in rows] or [0.0]
-    upward = AxisScale.including(min(values), max(values), LEAST_SPAN)
+    upward = AxisScale.including(min(values), max(values), MIN_SPAN)
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     tones = {setting: TONES[min(index, len(TONES) - 1)] for index, setting in enumerate(settings)}
     drawn = []
     for _, same in groupby(rows, lambda row: row["trial"]):
         setting_rows = list(same)
         points = [
-            CurvePoint(across.position_of(row[x]), upward.position_of(row[y]), _place(row, x, y), row["kept"])
+            CurvePoint(across.position_of(row[x]), upward.position_of(row[y]), _point_tip(row, x, y), row["kept"])
             for row in setting_rows
         ]
         drawn.append(CurveLine(points, tones[setting_rows[0]["setting"]]))
@@ -213,45 +216,41 @@ def curves(table: pa.Table, along: tuple[str, str], y: str, title: str) -> Curve
     return Curves(drawn, across.axis(axis_title, 4), upward.axis("", 4), title, legend)
 
 
-def _place(row: Mapping[str, Any], x: str, y: str) -> str:
-    return f"{row['setting']}, {x} {number(row[x])}: {row[y]:.4f}{', kept' if row['kept'] else ''}"
+def _point_tip(row: Mapping[str, Any], x: str, y: str) -> str:
+    return f"{row['setting']}, {x} {number(row[x])}: {row[y]:.4f}{', selected' if row['kept'] else ''}"
 
 
 MEASURES = {"exposures": "faint", "clicks": "a", "queries": "c", "new_queries": "b"}
 SOURCES = {
-    "click_one_hop": ("own clicks", "a"),
-    "relevance_one_hop": ("own relevance", "b"),
-    "click_multi_hop": ("lent clicks", "c"),
-    "relevance_multi_hop": ("lent relevance", "d"),
+    "click_one_hop": ("one-hop clicks", "a"),
+    "relevance_one_hop": ("one-hop relevance", "b"),
+    "click_multi_hop": ("multi-hop clicks", "c"),
+    "relevance_multi_hop": ("multi-hop relevance", "d"),
 }
 HEIGHT = 52
 
 
 def evidence(table: pa.Table, _source: ReportSource) -> list[Chart]:
-    """What each day held, and the pairs it gave.
-
-    Args:
-        table: rows of `mining.statistics.nights`.
-    """
+    """Impressions, clicks, queries and new pairs per day, from the rows of `statistics.nights`."""
     days = [day.isoformat() for day in table["date"].to_pylist()]
-    bins = _bins(days)
+    bins = _day_bins(days)
     series = []
     for measure, tone in MEASURES.items():
         counts, measure_label = table[measure].to_pylist(), measure.replace("_", " ")
         value = f"{number(sum(counts))} · last day {number(counts[-1])}"
         series.append(Histogram(measure_label, tone, counts, measure_label, value))
-    chart = histograms(bins, series, _dates(days))
-    legend = [(tone, f"pairs by {source_label}") for source_label, tone in SOURCES.values()]
-    return [Chart([*chart.rows, _pairs(table, bins)], chart.axis, HEIGHT, legend=legend)]
+    chart = histograms(bins, series, _date_axis(days))
+    legend = [(tone, f"pairs from {source_label}") for source_label, tone in SOURCES.values()]
+    return [Chart([*chart.rows, _new_pairs_row(table, bins)], chart.axis, HEIGHT, legend=legend)]
 
 
-def _bins(days: list[str]) -> list[HistogramBin]:
+def _day_bins(days: list[str]) -> list[HistogramBin]:
     width = 100 / len(days)
     return [HistogramBin(round(index * width, 3), round(width, 3), day) for index, day in enumerate(days)]
 
 
-def _pairs(table: pa.Table, bins: list[HistogramBin]) -> Row:
-    """The pairs of each day, one source above the other."""
+def _new_pairs_row(table: pa.Table, bins: list[HistogramBin]) -> Row:
+    """New pairs per day, stacked by source."""
     rows = table.select(list(SOURCES)).to_pylist()
     highest = max((sum(row.values()) for row in rows), default=0) or 1
     columns = []
@@ -260,13 +259,13 @@ def _pairs(table: pa.Table, bins: list[HistogramBin]) -> Row:
         for name, (source_label, tone) in SOURCES.items():
             if row[name]:
                 bottom, offset = offset, offset + row[name]
-                tip = f"{day.label}: {number(row[name])} pairs by {source_label}"
+                tip = f"{day.label}: {number(row[name])} pairs from {source_label}"
                 ends = [round(100 * end / highest, 2) for end in (offset, bottom)]
                 columns.append(Column(day.start, day.length, ends[0], tone, tip, ends[1]))
     return Row("new pairs", columns, number(sum(sum(row.values()) for row in rows)))
 
 
-def _dates(days: list[str]) -> Axis:
-    """The first, the middle and the last day are named."""
-    width, places = 100 / len(days), sorted({0, len(days) // 2, len(days) - 1})
-    return Axis("day, UTC", [(round((index + 0.5) * width, 2), days[index]) for index in places])
+def _date_axis(days: list[str]) -> Axis:
+    """Axis with the first, middle and last day."""
+    width, indices = 100 / len(days), sorted({0, len(days) // 2, len(days) - 1})
+    return Axis("day (UTC)", [(round((index + 0.5) * width, 2), days[index]) for index in indices])

@@ -1,6 +1,6 @@
-"""What changed between two runs: rows that came, went, and say something else now.
+"""Differences between two runs: added, removed and changed rows, matched by key.
 
-Every function takes what `attach_both` opens. Rows are the same row where their keys are.
+The functions take the connection that `attach_both` opens.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from darklode.schemas.tables import TABLES
 
 @dataclass(frozen=True)
 class TableComparison:
-    """A table that is compared: what its rows are called, and the value that tells whether one changed."""
+    """A compared table: name of its rows, and SQL of the value whose change makes a row changed."""
 
     subject: str
     table: str
@@ -33,7 +33,7 @@ COMPARED = (
     TableComparison("labels", "qrels", "relevance > 0"),
     TableComparison("triplets", "triplets", "negative_ids"),
 )
-"""In data order. A label changed where its pair crossed over between relevant and not relevant."""
+"""In data order. A label changes when its pair switches between relevant and not relevant."""
 
 _BOTH = """
     FROM (SELECT {keys}, {value} AS value, true AS here FROM old_{table}) old
@@ -41,13 +41,13 @@ _BOTH = """
 """
 
 _COUNTS = """
-    SELECT $1 AS what, count(old.here) AS before, count(new.here) AS after,
+    SELECT $1 AS "table", count(old.here) AS before, count(new.here) AS after,
            count(*) FILTER (new.here IS NULL) AS removed,
            count(*) FILTER (old.here IS NULL) AS added,
            count(*) FILTER (old.here AND new.here AND old.value IS DISTINCT FROM new.value) AS changed
 """
 
-# Why only one run has a label: the first of these that holds, looking at the run that has none.
+# Why only one run has a label: the first reason that applies to the run without it.
 _REASONS = """
     WITH pairs AS (
         SELECT tenant, query_id, chunk_id, old.here IS NULL AS came,
@@ -67,13 +67,13 @@ _REASONS = """
         LEFT JOIN new_pool np USING (tenant, query_id, chunk_id)
     )
     SELECT if(came, 'added', 'removed') AS labels,
-           CASE WHEN no_query THEN if(came, 'the query is new', 'the query is gone')
-                WHEN no_chunk THEN if(came, 'the chunk is new', 'the chunk is gone')
-                WHEN no_candidate THEN if(came, 'the pair came into the pool', 'the pair left the pool')
-                ELSE if(came, 'the verdict was null or not asked for', 'the verdict is null or was not asked for')
-           END AS why,
+           CASE WHEN no_query THEN if(came, 'query added', 'query removed')
+                WHEN no_chunk THEN if(came, 'chunk added', 'chunk removed')
+                WHEN no_candidate THEN if(came, 'pair added to the pool', 'pair removed from the pool')
+                ELSE if(came, 'pair was not judged, or its verdict was null', 'pair not judged, or its verdict is null')
+           END AS reason,
            count(*) FILTER (positive) AS relevant, count(*) FILTER (NOT positive) AS not_relevant
-    FROM other GROUP BY ALL ORDER BY labels, count(*) DESC, why
+    FROM other GROUP BY ALL ORDER BY labels, count(*) DESC, reason
 """
 
 _FLIPPED = """
@@ -101,11 +101,11 @@ _TEXTS = {
 
 @contextmanager
 def attach_both(old: Tables, new: Tables) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with the tables of two runs that are compared, as old_<table> and new_<table>.
+    """Open a connection with the compared tables of both runs as views old_<table> and new_<table>.
 
     Args:
-        old: `views.all_tables` of the older run.
-        new: of the newer one.
+        old: `duckdb_views.all_tables` of the older run.
+        new: `duckdb_views.all_tables` of the newer run.
     """
     with scratch() as connection:
         for prefix, tables in (("old", old), ("new", new)):
@@ -115,7 +115,7 @@ def attach_both(old: Tables, new: Tables) -> Iterator[duckdb.DuckDBPyConnection]
 
 
 def counts(runs: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Rows before and after, removed, added and changed: a row for each of `COMPARED` that either run has."""
+    """Row counts before and after, and removed, added and changed rows, per table that either run has."""
     count_rows = pa.concat_tables(
         runs.sql(_COUNTS + _join_sql(comparison), params=[comparison.subject]).to_arrow_table()
         for comparison in COMPARED
@@ -124,29 +124,29 @@ def counts(runs: duckdb.DuckDBPyConnection) -> pa.Table:
 
 
 def label_reasons(runs: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Why labels are there in one run only: counts of relevant and not relevant pairs."""
+    """Reasons why labels exist in one run only, with counts of relevant and not relevant pairs."""
     return runs.sql(_REASONS).to_arrow_table()
 
 
 def changed_verdicts(runs: duckdb.DuckDBPyConnection, n: int) -> pa.Table:
-    """Pairs whose label flipped, those now relevant first: at most `n` each, the largest shift of probability first.
+    """Pairs whose label flipped, now relevant first: at most `n` per direction, largest change of probability first.
 
-    before and after are the judge's probabilities, null where it gave none.
+    `before` and `after` are the judge's probabilities, null if unknown.
     """
     return runs.sql(_FLIPPED, params={"n": n}).to_arrow_table()
 
 
 def examples(runs: duckdb.DuckDBPyConnection, n: int) -> Iterator[tuple[str, pa.Table]]:
-    """At most `n` rows that came, went or changed, of each table that people can read, with the text before and after.
+    """At most `n` added, removed and changed rows of each table with texts, with the text before and after.
 
-    They are drawn by a hash of their key, so that the same runs show the same ones.
+    Rows are chosen by a hash of their key, so the choice is reproducible.
     """
     for comparison in COMPARED:
         if comparison.subject in _TEXTS:
-            yield comparison.subject, runs.sql(_example(comparison), params={"n": n}).to_arrow_table()
+            yield comparison.subject, runs.sql(_examples_sql(comparison), params={"n": n}).to_arrow_table()
 
 
-def _example(comparison: TableComparison) -> str:
+def _examples_sql(comparison: TableComparison) -> str:
     keys = ", ".join(TABLES[comparison.table].key)
     side = "SELECT {keys}, {value} AS value, {text}, true AS here FROM {run}_{table}"
     parameters = {
@@ -156,13 +156,13 @@ def _example(comparison: TableComparison) -> str:
         "table": comparison.table,
     }
     return f"""
-        SELECT CASE WHEN new.here IS NULL THEN 'removed' WHEN old.here IS NULL THEN 'added' ELSE 'changed' END AS how,
-               {keys}, old.text AS before, new.text AS after
+        SELECT CASE WHEN new.here IS NULL THEN 'removed' WHEN old.here IS NULL THEN 'added' ELSE 'changed' END
+               AS change, {keys}, old.text AS before, new.text AS after
         FROM ({side.format(run="old", **parameters)}) old
         FULL JOIN ({side.format(run="new", **parameters)}) new USING ({keys})
         WHERE old.value IS DISTINCT FROM new.value OR old.here IS NULL OR new.here IS NULL
-        QUALIFY row_number() OVER (PARTITION BY how ORDER BY md5(concat_ws('/', {keys})), {keys}) <= $n
-        ORDER BY how, {keys}
+        QUALIFY row_number() OVER (PARTITION BY change ORDER BY md5(concat_ws('/', {keys})), {keys}) <= $n
+        ORDER BY change, {keys}
     """
 
 

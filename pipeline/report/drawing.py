@@ -1,4 +1,4 @@
-"""What can be drawn, and from numbers to places: these are percent of an axis, so that a drawing fits any width."""
+"""Drawing primitives; positions are percent of an axis so that drawings fit any width."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from darklode.pipeline.report.formatting import brief
 
 @dataclass(frozen=True)
 class Bar:
-    """A horizontal bar. `tone` names a colour: a, b, c, d, or faint."""
+    """A horizontal bar; `tone` is a colour class: a, b, c, d or faint."""
 
     start: float
     length: float
@@ -21,7 +21,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Column:
-    """An upright bar of a histogram; `bottom` and `top` are percent of the row's height."""
+    """A vertical bar of a histogram; `bottom` and `top` are percent of the row's height."""
 
     start: float
     length: float
@@ -47,14 +47,13 @@ Mark = Bar | Column | Dot
 
 @dataclass(frozen=True)
 class Row:
-    """Marks beside a label.
+    """A label, marks and a value.
 
     Attributes:
-        label: what the row is.
         marks: drawn in this order.
-        value: the number in short.
-        note: a line below the marks.
-        group: a heading above the row.
+        value: text beside the marks.
+        note: line below the marks.
+        group: heading above the row.
     """
 
     label: str
@@ -66,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """A line across all rows, such as a threshold."""
+    """A vertical line across all rows, e.g. a threshold."""
 
     at: float
     label: str
@@ -74,7 +73,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Axis:
-    """What is along the rows: a title, and ticks by place."""
+    """An axis with a title, and ticks as (position, label)."""
 
     title: str = ""
     ticks: Sequence[tuple[float, str]] = ()
@@ -82,7 +81,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Chart:
-    """Rows above one axis; `height` is that of a row in pixels, `legend` names the tones, `note` what is left out."""
+    """Rows above a common axis; `height` is pixels per row, `legend` is (tone, label) pairs, `note` a line below."""
 
     rows: Sequence[Row]
     axis: Axis
@@ -96,7 +95,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """A cell of a matrix; `depth` is 0 to 9, the darkest, or none where nothing is known."""
+    """A cell of a heat map; `depth` is the shade from 0 to 9 (darkest), None if unknown."""
 
     text: str
     depth: int | None
@@ -105,7 +104,7 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A square of values, with the same names along both sides."""
+    """A square heat map with the same names on both sides."""
 
     names: Sequence[str]
     rows: Sequence[Sequence[MatrixCell]]
@@ -114,7 +113,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class ScatterPoint:
-    """An estimate with its interval in a square; all in percent, upwards and to the right."""
+    """A point of a scatter plot with a vertical interval; all positions in percent."""
 
     x: float
     y: float
@@ -125,7 +124,7 @@ class ScatterPoint:
 
 @dataclass(frozen=True)
 class Square:
-    """Points between two axes with the same ticks, by place, and the diagonal."""
+    """A scatter plot with the same ticks on both axes, and the diagonal."""
 
     points: Sequence[ScatterPoint]
     ticks: Sequence[tuple[float, str]]
@@ -137,7 +136,7 @@ class Square:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A value along a curve, in percent to the right and upwards; `is_chosen`: it is the one that counts."""
+    """A point of a curve, in percent; `is_chosen` marks the selected point."""
 
     x: float
     y: float
@@ -147,7 +146,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CurveLine:
-    """Values in their order: joined by a line with dots, the line alone, dots alone, stars, or a band's outline."""
+    """Points drawn as a line with dots, a line, dots, stars, or the outline of a band."""
 
     points: Sequence[CurvePoint]
     tone: str
@@ -156,7 +155,7 @@ class CurveLine:
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves above one axis, beside another; `legend` names the tones."""
+    """Curves in one coordinate system."""
 
     curves: Sequence[CurveLine]
     across: Axis
@@ -168,7 +167,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Multiples:
-    """Small drawings of one kind side by side, such as one a tenant; they share a scale. `note` is what is left out."""
+    """Small drawings side by side with a common scale, e.g. one per tenant; `note` is a line below."""
 
     drawings: Sequence[Chart | Square]
     title: str = ""
@@ -178,7 +177,7 @@ class Multiples:
 
 @dataclass(frozen=True)
 class Facts:
-    """A few named numbers."""
+    """Named numbers."""
 
     pairs: Sequence[tuple[str, str]]
     kind: str = "facts"
@@ -186,15 +185,15 @@ class Facts:
 
 @dataclass(frozen=True)
 class Text:
-    """A text from outside.
+    """An untrusted text.
 
     Attributes:
-        clipped: its beginning, or what stands around the first of the query's terms.
-        full_blocks: all of it, none where that is the same.
-        role: what it is (positive, negative).
-        note: what is known of it.
-        heading_pieces: its document's title and its heading there, as far as they are known.
-        document: its document's id, which is its file where it came from one.
+        clipped: excerpt, around the first query term if there is one.
+        full_blocks: the full text; empty if the excerpt is complete.
+        role: positive, negative etc.
+        note: e.g. its probability.
+        heading_pieces: title of the document and heading, if known.
+        document: id of the document.
     """
 
     clipped: Sequence[TextBlock]
@@ -207,7 +206,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Quote:
-    """A query with the texts that belong to it: the first ones at once, the others on demand."""
+    """A query with its texts; `more` is collapsed."""
 
     head: str
     tags: Sequence[str]
@@ -217,7 +216,7 @@ class Quote:
 
 @dataclass(frozen=True)
 class Quotes:
-    """Quotations, one after the other."""
+    """A list of quotes."""
 
     quotes: Sequence[Quote]
     kind: str = "quotes"
@@ -228,37 +227,37 @@ Drawing = Chart | Matrix | Square | Curves | Multiples | Facts | Quotes
 
 @dataclass(frozen=True)
 class AxisScale:
-    """Numbers from `low` to `high`, along an axis."""
+    """A linear scale from `low` to `high`."""
 
     low: float
     high: float
 
     @classmethod
     def up_to(cls, high: float) -> "AxisScale":
-        """From 0 to a round number, at least `high`."""
+        """Scale from 0 to a round number of at least `high`."""
         step = round_up_nicely(high / 4)
         return cls(0, max(step, ceil(round(high / step, 6)) * step))
 
     @classmethod
-    def including(cls, low: float, high: float, least: float) -> "AxisScale":
-        """Round numbers around both ends, at least so far from one another; below 0 only where an end is."""
-        step = round_up_nicely(max(high - low, least) / 4)
+    def including(cls, low: float, high: float, min_span: float) -> "AxisScale":
+        """Scale with round ends around [low, high] and at least `min_span` long; negative only if `low` is."""
+        step = round_up_nicely(max(high - low, min_span) / 4)
         first, last = floor(round(low / step, 6)), ceil(round(high / step, 6))
-        few = max(1, ceil(round(least / step, 6)))
-        first = min(first, last - few if first < 0 else max(last - few, 0))
-        return cls(round(first * step, 9), round(max(last, first + few) * step, 9))
+        min_steps = max(1, ceil(round(min_span / step, 6)))
+        first = min(first, last - min_steps if first < 0 else max(last - min_steps, 0))
+        return cls(round(first * step, 9), round(max(last, first + min_steps) * step, 9))
 
     def position_of(self, value: float) -> float:
-        """Percent of the way, never outside."""
+        """Position in percent, clamped to [0, 100]."""
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.0
         return round(100 * min(1.0, max(0.0, share)), 2)
 
     def span(self, low: float, high: float) -> float:
-        """Percent between two numbers."""
+        """Length in percent between two numbers."""
         return round(self.position_of(high) - self.position_of(low), 2)
 
     def axis(self, title: str, max_ticks: int = 5) -> Axis:
-        """The axis with round ticks, at most so many."""
+        """Axis with about `max_ticks` round ticks."""
         step = round_up_nicely((self.high - self.low) / max_ticks)
         first, last = ceil(round(self.low / step, 6)), floor(round(self.high / step, 6))
         ticks = [round(number * step, 9) for number in range(first, last + 1)]
@@ -266,13 +265,13 @@ class AxisScale:
 
 
 def round_up_nicely(value: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is not below the value; 1 for nothing."""
+    """Smallest of 1, 2 and 5 times a power of ten that is at least `value`; 1 if `value` is not positive."""
     if value <= 0:
         return 1.0
     power = 10.0 ** floor(log10(value))
     return next(step * power for step in (1, 2, 5, 10) if round(step * power, 12) >= round(value, 12))
 
 
-def whole_step(value: float) -> int:
-    """The same, never below 1."""
+def integer_step(value: float) -> int:
+    """`round_up_nicely` as an integer of at least 1."""
     return max(1, int(round_up_nicely(value)))

@@ -1,4 +1,4 @@
-"""What `evaluate` measured, as small tables: the screen and the report show them."""
+"""Summary tables of `evaluate` for the terminal and the report."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,32 +10,32 @@ from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.types import Rows
 
 COLUMNS = 6
-"""Measures side by side: with a system's name they fit a screen of 80 columns."""
+"""Maximum number of measures side by side, so that a table fits 80 columns."""
 
 DIGITS = 4
 
 
 def summary_tables(tables: Tables) -> dict[str, pa.Table]:
-    """Tables by their titles: what each system reaches, part by part, and the differences by the first measure.
+    """Tables by title: scores of each system per part, and paired differences by the first measure.
 
     Args:
-        tables: holds `evaluation` and `evaluation_pairs`.
+        tables: must contain `evaluation` and `evaluation_pairs`.
     """
     means, pairs = (_all_tenants(tables, name) for name in ("evaluation", "evaluation_pairs"))
     tables_by_title = {title: pa.Table.from_pylist(rows) for title, rows in _mean_tables(means)}
     for is_labelled in (False, True):
         part_rows = [row for row in pairs if (row["part"] == "labelled") is is_labelled]
         if part_rows:
-            title = f"Differences by {part_rows[0]['measure']}: p_holm is two-sided, intervals 95 %"
+            title = f"Differences in {part_rows[0]['measure']} (95 % intervals, two-sided Holm-corrected p)"
             tables_by_title[title] = pa.Table.from_pylist(list(_differences(part_rows)))
     return tables_by_title
 
 
 def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:
-    """Tables by their titles: what the log says of all that was searched and of each arm, and the arms' differences.
+    """Tables by title: online measures of the log overall and per experiment arm, and differences between arms.
 
     Args:
-        tables: holds `online`, `online_pairs` and, where the judge looked at what was shown, `online_verdicts`.
+        tables: must contain `online` and `online_pairs`, and `online_verdicts` if a judge checked shown documents.
     """
     shares, pairs = (_all_tenants(tables, name) for name in ("online", "online_pairs"))
     rows = [
@@ -44,10 +44,12 @@ def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:
         for row in shares
     ]
     tables_by_title = (
-        {f"The log itself: shares, with 95 % intervals over sessions{_by_whom(tables, shares)}": rows} if rows else {}
+        {f"Online measures of the log (95 % intervals over sessions){_judge_note(tables, shares)}": rows}
+        if rows
+        else {}
     )
     if pairs:
-        tables_by_title["The arms' differences"] = [
+        tables_by_title["Differences between arms"] = [
             {"measure": row["measure"], "arm": row["arm"], "against": row["other"]}
             | {"interval": _format_interval(row, "+"), "p_holm": round(row["p_holm"], DIGITS)}
             for row in pairs
@@ -55,18 +57,18 @@ def log_summary_tables(tables: Tables) -> dict[str, pa.Table]:
     return {title: pa.Table.from_pylist(rows) for title, rows in tables_by_title.items()}
 
 
-def _by_whom(tables: Tables, shares: Rows) -> str:
-    """Whose word it is that a document is irrelevant; nothing where nobody looked."""
+def _judge_note(tables: Tables, shares: Rows) -> str:
+    """The judge behind the `irrelevant` measures; empty without them."""
     if not any(row["measure"].startswith("irrelevant") for row in shares):
         return ""
     judges = pc.unique(tables.read("online_verdicts", ["judge_id"])["judge_id"]).sort().to_pylist()
-    weak = ", a weak judge" if any(judge.startswith("embedded-") for judge in judges) else ""
+    weak = " (weak)" if any(judge.startswith("embedded-") for judge in judges) else ""
     names = dict.fromkeys(judge.split(":")[0] for judge in judges)
-    return f"; irrelevant by {', '.join(names)}{weak}"
+    return f"; irrelevant according to {', '.join(names)}{weak}"
 
 
 def _format_interval(row: Mapping[str, Any], sign: str) -> str:
-    """An interval; a dash where there is none, as of one cluster or session."""
+    """Format an interval; a dash if there is none, e.g. with a single cluster or session."""
     if row["low"] is None or row["high"] is None:
         return "–"
     return f"{row['low']:{sign}.{DIGITS}f} to {row['high']:{sign}.{DIGITS}f}"
@@ -77,7 +79,7 @@ def _all_tenants(tables: Tables, name: str) -> Rows:
 
 
 def _mean_tables(means: Rows) -> Iterator[tuple[str, Rows]]:
-    """For each part a row per system, the first measures side by side, and the most that can be reached."""
+    """Per part, a row per system with the first measures, and a row with their maximum."""
     parts = dict.fromkeys(row["part"] for row in means)
     for part in sorted(parts, key=lambda part: part == "labelled"):
         part_rows = [row for row in means if row["part"] == part]
@@ -90,7 +92,7 @@ def _row(rows: Rows, system: str | None, measures: list[str], column: str) -> di
     values: Mapping[str, float] = {
         row["measure"]: round(row[column], DIGITS) for row in rows if system in (None, row["system"])
     }
-    return {"system": system or "(at most)"} | {measure: values[measure] for measure in measures}
+    return {"system": system or "(maximum)"} | {measure: values[measure] for measure in measures}
 
 
 def _differences(pairs: Rows) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A figure: a small table with a title, a sentence on how to read it, and a way to draw it."""
+"""Figures of the report: a small table with title, note and drawing function."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,19 +12,18 @@ from darklode.pipeline.report.source import ReportSource
 
 @dataclass(frozen=True)
 class Figure:
-    """What is shown, and of what.
+    """Definition of a figure.
 
     Attributes:
-        key: names it on the page and among Prefect's artifacts: lower-case letters, digits and dashes.
-        title: a few words.
-        note: how to read it, in one sentence.
-        table: its numbers; without rows there is no figure.
-        draw: the drawings of that table; none: the table itself is shown.
-        needs: tables that must have been written.
-        wide: it takes the page's whole width.
-        max_rows: rows shown; the rest is cut, and that is said.
-        last: the last rows are shown instead of the first.
-        null: how what is not known is written.
+        key: id on the page and of the Prefect artifact: lower-case letters, digits and dashes.
+        note: how to read it.
+        table: returns its data; a figure without rows is omitted.
+        draw: returns the drawings; without it, the table is shown.
+        needs: tables that must exist.
+        wide: whether it takes the full page width.
+        max_rows: maximum number of rows; the page tells how many are omitted.
+        last: whether to show the last rows instead of the first.
+        null: text for null values.
     """
 
     key: str
@@ -40,13 +39,13 @@ class Figure:
 
 
 def sql_source(query: str) -> Callable[[ReportSource], pa.Table]:
-    """The table of a figure that is a query's answer as it stands."""
+    """Table function that runs SQL."""
     return lambda source: source.tables.sql(query)
 
 
 @dataclass(frozen=True)
 class FigureSection:
-    """Figures that belong together; `of_labels`: they are worth what the labels are."""
+    """A section of figures; `of_labels` marks sections whose figures depend on the label quality."""
 
     key: str
     title: str
@@ -56,7 +55,7 @@ class FigureSection:
 
 @dataclass(frozen=True)
 class FilledFigure:
-    """A figure of a run: its table, how many rows were cut, and which columns are left out, as nothing is known."""
+    """A figure with data: `cut` is the number of omitted rows, `unknown` the omitted columns without values."""
 
     figure: Figure
     table: pa.Table
@@ -66,7 +65,7 @@ class FilledFigure:
 
 
 def fill_figures(figures: Sequence[Figure], source: ReportSource) -> Iterator[FilledFigure]:
-    """The figures for which the run has rows."""
+    """Fill the figures for which the run has data."""
     for figure in figures:
         if not source.written_tables.issuperset(figure.needs):
             continue
@@ -79,7 +78,7 @@ def fill_figures(figures: Sequence[Figure], source: ReportSource) -> Iterator[Fi
 
 
 def _split_empty_columns(table: pa.Table, figure: Figure) -> tuple[pa.Table, list[str]]:
-    """The columns with a value, and the names of the others; a figure that writes out what is not known keeps all."""
+    """Split off columns without values, unless the figure writes unknown values out."""
     empty = [column.null_count == table.num_rows and figure.null != UNKNOWN for column in table.columns]
     with_values = table.select([index for index, none in enumerate(empty) if not none])
     return with_values, [name for name, none in zip(table.column_names, empty, strict=True) if none]

@@ -1,4 +1,4 @@
-"""Numbers and texts as a reader sees them."""
+"""Formatting of numbers and texts."""
 
 import re
 from datetime import date
@@ -9,7 +9,7 @@ _BAD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def number(value: object) -> str:
-    """A table's value: thousands separated, at most three decimals, lists by dots, null as a dash."""
+    """Format a table value: thousands separators, at most three decimals, list items joined by dots, null as a dash."""
     match value:
         case None:
             text = "–"
@@ -37,7 +37,7 @@ def _decimal(value: float) -> str:
 
 
 def brief(value: float, largest: float) -> str:
-    """A tick's number, short: 20k, 1.5M, 0.25; all ticks of an axis up to `largest` have the same unit."""
+    """Format a tick, e.g. 20k, 1.5M or 0.25; all ticks of an axis up to `largest` get the same unit."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if largest >= 10 * size and value:
             return f"{value / size:,.4g}{letter}"
@@ -45,14 +45,14 @@ def brief(value: float, largest: float) -> str:
 
 
 def share(part: float | None, decimals: int = 1) -> str:
-    """A share of 1 in percent."""
+    """Format a share as percent."""
     if not part:
         return UNKNOWN if part is None else "0 %"
     return f"{100 * part:.{decimals}f} %"
 
 
 def duration(seconds: float) -> str:
-    """Seconds, minutes or hours."""
+    """Format seconds with a suitable unit."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds >= 0.1 or not seconds else f"{1000 * seconds:.0f} ms"
     minutes, remaining_seconds = divmod(round(seconds), 60)
@@ -61,17 +61,17 @@ def duration(seconds: float) -> str:
 
 
 def clean(text: str) -> str:
-    """A text without what no page can hold: control characters, halves of characters, non-characters."""
+    """Replace characters that HTML does not allow: controls, surrogates and noncharacters."""
     return _BAD.sub("�", text)
 
 
 def level(text: str) -> str:
-    """A sentence of ours that quotes a text from outside, without what turns its direction."""
+    """Remove bidirectional control characters, which a quoted untrusted text may contain."""
     return text.translate(_TURNS)
 
 
 def first(text: str, characters: int) -> str:
-    """The text's beginning, of about so many characters, whole words where it has any."""
+    """Truncate to about `characters`, at a word boundary if possible."""
     text = " ".join(text.split())
     if len(text) <= characters:
         return text

@@ -1,4 +1,4 @@
-"""The funnel: what came into each step of a build, what left it, and why the rest did not."""
+"""The funnel: rows into and out of each step, and the reasons for drops."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,20 +11,18 @@ FUNNEL_STAGE = Stage("funnel", 1, (), ("funnel",))
 
 
 def funnel(run: Run, output: Output, order: Sequence[str]) -> None:
-    """Write the steps that the complete stages counted, in the order of the job; other stages follow by name.
+    """Write the table `funnel` from the manifests of the complete stages.
 
-    A step has one row per reason for which it dropped rows, or one row without a reason if it dropped none.
+    A step has one row per reason for a drop, or one row without a reason if it dropped nothing.
 
     Args:
-        run: has the stages.
-        output: takes `funnel`.
-        order: the job's stages, in data order.
+        order: the job's stages in data order; other stages follow by name.
     """
     output.write("funnel", funnel_of(run.manifests(), order))
 
 
 def funnel_of(manifests: Mapping[str, Manifest], order: Sequence[str]) -> pa.Table:
-    """The funnel that some complete stages counted, as rows of `funnel`."""
+    """Rows of `funnel` from the manifests of complete stages."""
     steps = [step for stage in in_data_order(manifests, order) for step in manifests[stage].funnel]
     rows = [(position, step, *drop) for position, step in enumerate(steps) for drop in _drops(step)]
     columns = {
@@ -38,7 +36,7 @@ def funnel_of(manifests: Mapping[str, Manifest], order: Sequence[str]) -> pa.Tab
 
 
 def in_data_order(stages: Iterable[str], order: Sequence[str]) -> list[str]:
-    """The stages in the order of their job; those that are no part of it come last, by name."""
+    """Stages in the order of their job; others last, by name."""
     stage_position = {stage: number for number, stage in enumerate(order)}
     return sorted(stages, key=lambda stage: (stage_position.get(stage, len(stage_position)), stage))
 

@@ -1,4 +1,4 @@
-"""A run on one page for whoever operates it: what waits for a decision, what came out, what it took, where it lies."""
+"""Markdown summary of a run for operators: pending decisions, results, cost and files; shown in Prefect."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
@@ -12,29 +12,29 @@ SHOWN = (
     "log-days release validation mined-triplets triplets labels audit-retrievers evaluation online nights funnel "
     "stages cost"
 ).split()
-"""Figures of the report by key, in the page's order: decisions first."""
+"""Keys of the report's figures in the order of this page: decisions first."""
 
 FILES = {
-    "report.html": "the report",
-    "README.md": "the dataset card",
-    "tables/triplets": "the triplets (Parquet)",
-    "settings.yaml": "settings in force",
+    "report.html": "report",
+    "README.md": "dataset card",
+    "tables/triplets": "triplets (Parquet)",
+    "settings.yaml": "settings used",
 }
 
 
 def operator_page(
     run_url: str, source: ReportSource, sections: Sequence[tuple[FigureSection, Sequence[FilledFigure]]]
 ) -> str:
-    """The page, as Markdown.
+    """Render the page as Markdown.
 
     Args:
         run_url: the run's folder or prefix.
         source: the run.
-        sections: its figures, as the report shows them.
+        sections: the report's figures.
     """
-    figures = {figure.figure.key: figure for _, of_section in sections for figure in of_section}
+    figures = {figure.figure.key: figure for _, section_figures in sections for figure in section_figures}
     shown_figures = [figures[key] for key in SHOWN if key in figures]
-    tables = ((figure.figure.title, figure.table, "") for figure in shown_figures)  # the notes speak of drawings
+    tables = ((figure.figure.title, figure.table, "") for figure in shown_figures)  # notes describe drawings: omitted
     return document([*_head(source), _files(run_url)], tables, [])
 
 
@@ -42,10 +42,13 @@ def _head(source: ReportSource) -> Iterator[str]:
     head = header(source)
     yield f"# {cell(head.name)}"
     sizes = ", ".join(f"{size} {label}" for label, size in head.sizes)
-    yield f"{head.kind}, finished {head.finished or 'never'}: {sizes}."
+    yield f"{head.kind}, {f'finished {head.finished}' if head.finished else 'not finished'}: {sizes}."
     for warning in head.warnings:
         yield "\n".join(
-            [f"> **{cell(warning.title)}** {cell(warning.text)}".rstrip(), *(f"> - {cell(it)}" for it in warning.items)]
+            [
+                f"> **{cell(warning.title)}** {cell(warning.text)}".rstrip(),
+                *(f"> - {cell(item)}" for item in warning.items),
+            ]
         )
 
 

@@ -1,7 +1,7 @@
-"""The report as one HTML page that needs nothing but itself: the warnings first, then the sections in data order.
+"""Renders the report as one self-contained HTML page.
 
-The page is well-formed XML too, holds no script, and its policy lets a browser load and run nothing: even a text from
-outside that were not escaped could do no harm.
+The page is also well-formed XML. It has no script, and its Content-Security-Policy lets a browser load and run nothing,
+so that even an unescaped untrusted text could do no harm.
 """
 
 from base64 import b64encode
@@ -76,11 +76,11 @@ STYLES = ("style.css", "texts.css")
 
 
 def page(source: ReportSource, sections: Sequence[tuple[FigureSection, Sequence[FilledFigure]]] | None = None) -> bytes:
-    """The run's report as UTF-8; the same tables, manifests and settings give the same bytes.
+    """Render the report as UTF-8; the output is deterministic.
 
     Args:
         source: the run.
-        sections: its figures, where they are at hand.
+        sections: its figures, if already computed.
     """
     style = "".join(TEMPLATES.joinpath(file).read_text("utf-8") for file in STYLES)
     shown = list(filled_sections(source)) if sections is None else sections
@@ -100,15 +100,15 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_plain,
+        finalize=_finalize,
     )
     environment.globals["is_number"] = _is_number
     environment.filters |= {"number": number, "first": first}
     return environment
 
 
-def _plain(value: object) -> object:
-    """What the page prints: texts without what no page can hold."""
+def _finalize(value: object) -> object:
+    """Replace characters that HTML does not allow."""
     return clean(value) if type(value) is str else value
 
 
@@ -117,5 +117,5 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def policy_hash(text: str) -> str:
-    """Of a style sheet or a script inside a page, as a Content-Security-Policy names it: SHA-256 in Base64."""
+    """Base64 SHA-256 of an inline style sheet or script, for a Content-Security-Policy."""
     return b64encode(sha256(text.encode()).digest()).decode()

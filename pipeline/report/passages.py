@@ -1,4 +1,4 @@
-"""Texts of queries as cards show them: their document's name, the query's terms marked, and the judge's probability."""
+"""Texts quoted in the report, with document title, highlighted query terms and the judge's probability."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from darklode.pipeline.report.drawing import Text
 from darklode.pipeline.report.source import ReportSource
 
 EXCERPT = 260
-"""Characters of a text that are shown before its reader asks for more."""
+"""Characters of a text shown before it is expanded."""
 
 Key = tuple[str, str, str]
-"""Tenant, query_id, and the chunk_id or, of a mined run, the doc_id."""
+"""Tenant, query_id, and chunk_id (doc_id in a mined run)."""
 
 _CHUNKS = f"""
     SELECT w.*, c.doc_id, c.title, c.heading, {BEGINS_FENCED} AS fenced FROM wanted w
@@ -42,20 +42,22 @@ _KNOWN = """
 
 
 class Passages:
-    """What is known of some texts, looked up at once.
+    """Details of texts, looked up in one query.
 
     Args:
         source: the run.
-        wanted: which texts of which queries will be asked for.
+        keys: the texts needed.
     """
 
-    def __init__(self, source: ReportSource, wanted_keys: Iterable[Key]) -> None:
-        rows = [dict(zip(("tenant", "query_id", "id"), key, strict=True)) for key in dict.fromkeys(wanted_keys)]
-        keys = pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in ("tenant", "query_id", "id")]))
+    def __init__(self, source: ReportSource, keys: Iterable[Key]) -> None:
+        rows = [dict(zip(("tenant", "query_id", "id"), key, strict=True)) for key in dict.fromkeys(keys)]
+        key_table = pa.Table.from_pylist(
+            rows, pa.schema([(name, pa.string()) for name in ("tenant", "query_id", "id")])
+        )
         judged, passages = (_MINED, _DOCUMENTS) if source.mined else (_JUDGED, _CHUNKS)
         sql = _KNOWN.format(judged=judged, passages=passages)
         with source.tables.connect(sql) as connection:
-            connection.register("wanted", keys)
+            connection.register("wanted", key_table)
             text_rows = connection.sql(sql).to_arrow_table().to_pylist()
         self._row_by_key: dict[Key, dict[str, Any]] = {
             (row["tenant"], row["query_id"], row["id"]): row for row in text_rows
@@ -64,18 +66,18 @@ class Passages:
         self._analyzer = Analyzer(bm25.stemmer, bm25.stop_words)
 
     def text(self, key: Key, query: str, text: str, role: str, note: str = "") -> Text:
-        """A text of a query as a card shows it; a note that says nothing leaves room for the judge's probability."""
-        row, marker = self._row_by_key[key], Highlighter.of_terms(self._analyzer, query)
+        """A text with highlighted query terms; an empty note is replaced by the judge's probability."""
+        row, highlighter = self._row_by_key[key], Highlighter.of_terms(self._analyzer, query)
         probability = row["probability"]
         note = note or ("" if probability is None else f"probability {probability:.3f}")
-        for name in ("title", "heading"):  # a triplet's passage holds them, and they are shown apart
+        for name in ("title", "heading"):  # a triplet's passage begins with them; they are shown separately
             text = text.removeprefix(f"{row[name]}\n") if row[name] is not None else text
-        heading_pieces = [marker.pieces(row[name]) for name in ("title", "heading") if row[name]]
+        heading_pieces = [highlighter.pieces(row[name]) for name in ("title", "heading") if row[name]]
         return Text(
-            *marker.collapse(text, EXCERPT, fenced=row["fenced"]), role, note, heading_pieces, row["doc_id"] or ""
+            *highlighter.collapse(text, EXCERPT, fenced=row["fenced"]), role, note, heading_pieces, row["doc_id"] or ""
         )
 
 
 def plain(text: str) -> Text:
-    """A text that stands for itself."""
+    """A text without query, role or document."""
     return Text(*Highlighter.of_parts(()).collapse(text, EXCERPT))

@@ -1,4 +1,4 @@
-"""The reference pages of docs/, made from the schemas: `python -m darklode.pipeline.report.reference` writes them."""
+"""Generates docs/tables.md and docs/settings.md: `python -m darklode.pipeline.report.reference`."""
 
 import json
 from inspect import cleandoc

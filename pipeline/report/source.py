@@ -1,4 +1,4 @@
-"""What a report is made from: a run as it stands, which of its stages are complete, and the thresholds of its judge."""
+"""Data source of a report: a run's tables, settings, manifests and stage states."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,20 +20,20 @@ TRAINED = {"adapter", "tenant-adapters", "comparison", "towers"}
 
 @dataclass(frozen=True)
 class ReportSource:
-    """A run as it stands.
+    """A run, possibly incomplete.
 
     Attributes:
-        name: the dataset's.
-        tables: every table, empty where no complete stage has written it.
-        written_tables: the tables that complete stages wrote.
-        settings: in force.
-        manifests: of the complete stages, by stage.
-        mined: whether it is made from a search log.
-        adapted: what a query encoder was adapted or distilled from, in words; empty of a run.
-        laws: whether it is what `darklode laws` found.
-        generated: whether it is queries that `darklode generate` wrote.
-        units: units on disk of stages that are not complete, by stage.
-        stages: of the job that makes the run, in data order, and whether the settings ask for each.
+        name: name of the dataset.
+        tables: all tables; empty if no complete stage has written them.
+        written_tables: names of the tables written by complete stages.
+        settings: the run's settings.
+        manifests: manifests of the complete stages, by stage.
+        mined: whether it was mined from a search log.
+        adapted: description of an adapted or distilled encoder; empty for other folders.
+        laws: whether it is an output of `darklode laws`.
+        generated: whether it is an output of `darklode generate`.
+        units: number of finished work units of incomplete stages, by stage.
+        stages: stages of the job in data order, and whether the settings enable them.
     """
 
     name: str
@@ -51,13 +51,7 @@ class ReportSource:
 
 @contextmanager
 def open_source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Iterator[ReportSource]:
-    """Open a run for a report.
-
-    Args:
-        run: a run; it need not be complete.
-        settings: the run's settings.
-        stages: as in `ReportSource`.
-    """
+    """Open a run, possibly incomplete, for a report; `stages` is as in `ReportSource`."""
     manifests = run.manifests()
     written_tables = frozenset(table for manifest in manifests.values() for table in manifest.outputs)
     inputs = run.store.read_object(INPUTS)
@@ -87,13 +81,13 @@ def open_source(run: Run, settings: Settings, stages: Mapping[str, bool]) -> Ite
 
 
 COMPLETE = "complete"
-MISSING = "not complete"
-OLDER = "made from tables that have changed since"
+MISSING = "incomplete"
+OUTDATED = "outdated: its input tables have changed"
 
 
 def valid_stages(source: ReportSource) -> dict[str, str]:
-    """The stages that belong to the run, in data order, each with its state."""
-    enabled_stages = {stage for stage, asked_for in source.stages.items() if asked_for}
+    """States of the run's stages, in data order."""
+    enabled_stages = {stage for stage, is_enabled in source.stages.items() if is_enabled}
     return {
         stage: _state(source, stage)
         for stage in in_data_order({*source.manifests, *enabled_stages}, list(source.stages))
@@ -101,7 +95,7 @@ def valid_stages(source: ReportSource) -> dict[str, str]:
 
 
 def incomplete(source: ReportSource) -> dict[str, str]:
-    """The stages that are not complete, or whose results are not of the tables that stand now."""
+    """States of incomplete and outdated stages."""
     return {stage: state for stage, state in valid_stages(source).items() if state != COMPLETE}
 
 
@@ -109,8 +103,8 @@ def _state(source: ReportSource, stage: str) -> str:
     manifest = source.manifests.get(stage)
     if manifest is None:
         units = source.units.get(stage, 0)
-        return f"{MISSING}; units of its work on disk: {units:,}" if units else MISSING
-    return COMPLETE if _has_valid_inputs(source, manifest) else OLDER
+        return f"{MISSING}; {units:,} work units done" if units else MISSING
+    return COMPLETE if _has_valid_inputs(source, manifest) else OUTDATED
 
 
 def _has_valid_inputs(source: ReportSource, manifest: Manifest) -> bool:
@@ -125,7 +119,7 @@ FITTED = "SELECT tenant, fitted_threshold FROM calibration WHERE fitted_threshol
 
 
 def thresholds(source: ReportSource) -> pa.Table:
-    """Tenant and threshold: a row for each tenant where it was fitted, else one row whose tenant is null."""
+    """Tenant and threshold: a row per tenant if it was fitted, otherwise one row with a null tenant."""
     judge = source.settings.judge
     if judge.threshold == "fitted" and not source.mined:
         return source.tables.sql(FITTED).rename_columns(["tenant", "threshold"])

@@ -1,4 +1,4 @@
-"""Numbers about a run, each a small Arrow table: the dataset card, the report and the screen print them."""
+"""Statistics of a run as small Arrow tables, for the dataset card, the report and the terminal."""
 
 import re
 from dataclasses import dataclass
@@ -8,35 +8,31 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import Run, Tables, key_of
 from darklode.schemas.tables import TABLES
 
-_ANSWERS: dict[str, pa.Table] = {}
-"""Answers by question and content of the tables asked: the screen, the card and the report ask the same ones."""
+_CACHE: dict[str, pa.Table] = {}
+"""Results by query and table contents: terminal, card and report compute the same statistics."""
 
-MOST_ANSWERS = 64
+MAX_CACHED = 64
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A question to the tables of a run.
-
-    Attributes:
-        query: SQL with ordered rows; `$1` stands for the parameter, where it takes one.
-    """
+    """SQL over the tables of a run, with ordered rows; `$1` is its parameter, if any."""
 
     query: str
 
     def __call__(self, tables: Tables, *parameters: object) -> pa.Table:
-        """The answer.
+        """Run the query, or return its cached result.
 
         Args:
-            tables: `views.all_tables(run)`, or tables that hold those named in the query.
-            parameters: as the query takes them.
+            tables: `duckdb_views.all_tables(run)`, or other tables with those that the query reads.
+            parameters: values of `$1` etc.
         """
         key = self._key(tables, parameters)
-        if key not in _ANSWERS:
-            while len(_ANSWERS) >= MOST_ANSWERS:
-                del _ANSWERS[next(iter(_ANSWERS))]
-            _ANSWERS[key] = tables.sql(self.query, parameters)
-        return _ANSWERS[key]
+        if key not in _CACHE:
+            while len(_CACHE) >= MAX_CACHED:
+                del _CACHE[next(iter(_CACHE))]
+            _CACHE[key] = tables.sql(self.query, parameters)
+        return _CACHE[key]
 
     def _key(self, tables: Tables, parameters: tuple[object, ...]) -> str:
         words = set(re.findall(r"\w+", self.query))
@@ -70,10 +66,10 @@ sizes = Statistic("""
            coalesce(CAST(sum(n) FILTER (kind = 'queries') AS BIGINT), 0) AS queries
     FROM sizes GROUP BY tenant ORDER BY tenant
 """)
-"""Rows of documents, chunks, raw_queries and queries per tenant."""
+"""Numbers of documents, chunks, raw queries and queries per tenant."""
 
 funnel = Statistic("SELECT * EXCLUDE (position) FROM funnel ORDER BY position, reason NULLS FIRST")
-"""The funnel in its order, without the position."""
+"""The table `funnel` in order, without the position."""
 
 cleaning = Statistic("""
     SELECT substr(step, 7) AS rule, CAST(sum(dropped) AS BIGINT) AS dropped,
@@ -85,17 +81,17 @@ cleaning = Statistic("""
                      ELSE 'clean.per_cluster, clean.clusters' END AS settings
     FROM funnel WHERE step LIKE 'clean.%' GROUP BY position, step ORDER BY position
 """)
-"""What each rule of cleaning dropped of the queries that it saw, and the settings that say how much."""
+"""Queries dropped by each cleaning rule, their share of the rule's input, and the settings that control the rule."""
 
 
 def sampling_note(run: Run) -> str:
-    """How like the kept queries those are that cluster sampling dropped, in a sentence; empty if it dropped none."""
+    """Sentence on the distance of queries dropped by cluster sampling; empty if it dropped none."""
     manifest = run.manifests().get("clean")
     if manifest is None or "mean_distance" not in manifest.facts:
         return ""
     return (
-        f"What diversity dropped lies at a mean cosine distance of {manifest.facts['mean_distance']:.2f} from the "
-        "query that is kept in its place; n_represented counts it only where the words are the same."
+        f"Queries dropped by clean.diversity have a mean cosine distance of {manifest.facts['mean_distance']:.2f} to "
+        "the kept query of their cluster; n_represented counts only those with the same words."
     )
 
 
@@ -105,22 +101,20 @@ missing_probabilities = Statistic("""
     FROM verdicts WHERE relevant IS NOT NULL AND probability IS NULL AND no_probability IS NOT NULL
     GROUP BY no_probability ORDER BY verdicts DESC, reason
 """)
-"""Labels without a probability by the reason that the judge gave, and all labels."""
+"""Labels without a probability by reason, and the number of all labels."""
 
 judges = Statistic(JUDGES.format(table="verdicts"))
-"""Verdicts per judge_id: relevant, not_relevant, unreadable, contradicted (null where nothing tells)."""
+"""Verdicts per judge_id: relevant, not_relevant, unreadable, contradicted (null if unknown)."""
 
 members = Statistic(JUDGES.format(table="panel_verdicts"))
-"""`judges`, of each member of a panel."""
+"""`judges` for the members of a panel."""
 
 calibration = Statistic("SELECT * FROM calibration ORDER BY tenant")
-"""`calibration`, by tenant."""
 
 reliability = Statistic("SELECT * FROM reliability ORDER BY tenant, bin")
-"""The reliability curve, by tenant and bin."""
 
 stopping = Statistic("SELECT * FROM stopping ORDER BY tenant")
-"""`stopping`: a row for each tenant, none where every pair was judged by setting."""
+"""The table `stopping`: a row per tenant; empty without adaptive judging."""
 
 pool_sizes = Statistic("""
     WITH sizes AS (
@@ -129,15 +123,15 @@ pool_sizes = Statistic("""
     SELECT count(*) AS queries, min(n) AS min, avg(n) AS mean, median(n) AS median, max(n) AS max
     FROM sizes HAVING count(*) > 0
 """)
-"""Candidates per query, queries without any included: min, mean, median, max. No row where there are no queries."""
+"""Candidates per query, including queries without any: min, mean, median, max. Empty if there are no queries."""
 
 pool_found_by = Statistic("""
     SELECT len(retrievers) AS retrievers, count(*) AS candidates, count(*) / sum(count(*)) OVER () AS share
     FROM pool GROUP BY len(retrievers) ORDER BY len(retrievers)
 """)
-"""Candidates by how many retrievers found them within the pool's depth, and their share of all (0 to 1)."""
+"""Candidates by number of retrievers that found them within the pool's depth, and their share (0 to 1)."""
 
-# The deviation is of whole numbers: stddev_pop's last digits hang on the order of the rows.
+# The deviation is computed from integers: the last digits of stddev_pop depend on the order of the rows.
 labels = Statistic("""
     WITH golden AS (
         SELECT split, count(*) FILTER (relevance > 0) AS n
@@ -157,8 +151,8 @@ labels = Statistic("""
 """)
 """Queries and positives per split, with a last row `all`.
 
-mean, median and deviation (population standard deviation) are of positives per query, over the queries that have
-any; null where none has. Source: DevRev-Search, A.1.
+mean, median and deviation (population standard deviation) are positives per query over queries with at least one; null
+if there is none. Source: DevRev-Search, A.1.
 """
 
 triplets = Statistic("""
@@ -169,10 +163,10 @@ triplets = Statistic("""
     FROM triplets GROUP BY split, source
     ORDER BY array_position(['train', 'validation'], split), source
 """)
-"""Triplets per split and source, and how far their negatives fall short of the parameter per positive."""
+"""Triplets per split and source, and the number of negatives missing to `$1` per positive."""
 
 audit_retrievers = Statistic("SELECT * FROM audit_retrievers ORDER BY tenant NULLS FIRST, recall DESC, retriever")
-"""`audit_retrievers`: all tenants together first, the best recall first."""
+"""The table `audit_retrievers`: all tenants together first, best recall first."""
 
 SHALLOW = """
     WITH positives AS (SELECT tenant, query_id, chunk_id FROM qrels WHERE relevance > 0),
@@ -187,15 +181,17 @@ SHALLOW = """
     FROM (SELECT DISTINCT retriever FROM rankings) LEFT JOIN found USING (retriever)
     GROUP BY retriever ORDER BY retriever
 """
-"""Recall of each retriever's first ten, the mean over all queries with a positive: where lists hold a good part of a
-small corpus, recall at the pool's depth and beyond tells no two of them apart."""
+"""Recall@10 of each retriever, averaged over queries with a positive.
+
+In a small corpus, recall at the pool's depth does not distinguish retrievers: each list contains much of the corpus.
+"""
 
 audit_with_shallow = Statistic(f"""
     SELECT audited.*, CASE WHEN tenant IS NULL THEN ten.recall END AS recall_at_10
     FROM audit_retrievers audited LEFT JOIN ({SHALLOW}) ten USING (retriever)
     ORDER BY tenant IS NOT NULL, max(queries) OVER (PARTITION BY tenant) DESC, tenant, audited.recall DESC, retriever
 """)
-"""`audit_retrievers` with recall at ten of all tenants together, null for each tenant; the largest tenants first."""
+"""The table `audit_retrievers` with Recall@10 over all tenants (null for single tenants); largest tenants first."""
 
 OVERLAP = """
     PIVOT (SELECT retriever, other, jaccard FROM audit_overlap) ON other USING first(jaccard) ORDER BY retriever
@@ -203,7 +199,7 @@ OVERLAP = """
 
 
 def audit_overlap(tables: Tables) -> pa.Table:
-    """A matrix: of the positives that either of two retrievers found, the share that both found (Jaccard)."""
+    """Matrix of the Jaccard index of the positives found by two retrievers."""
     return tables.sql(OVERLAP if tables.rows("audit_overlap") else "FROM audit_overlap")  # no columns, no pivot
 
 
@@ -213,10 +209,9 @@ held_out = Statistic("""
     FROM held_out LEFT JOIN (SELECT DISTINCT tenant, query_id, 'test' AS split, kind FROM mined_test)
     USING (tenant, query_id, split) GROUP BY split, kind ORDER BY split, kind
 """)
-"""How many queries of validation and test there are, by how new a log's are, and how many share a positive with
-training."""
+"""Validation and test queries by kind, and how many share a positive with training."""
 
-# Of mined runs.
+# Statistics of mined runs.
 
 triplet_tiers = Statistic("""
     SELECT source, split, tier, count(*) AS triplets, count(DISTINCT tenant || chr(0) || query_id) AS queries,
@@ -238,7 +233,7 @@ days = Statistic("""
     SELECT date, tenant, state, rows, array_to_string(reasons, '; ') AS reasons, decided, because
     FROM log_days WHERE state <> 'admitted' OR len(reasons) > 0 ORDER BY date DESC, tenant
 """)
-"""The log's days that are held, discarded, accepted or missing, and those that are only named; the newest first."""
+"""Days of the log that are held, discarded, accepted or missing, or have remarks; newest first."""
 
 nights = Statistic("""
     WITH evidence AS (
@@ -258,11 +253,11 @@ nights = Statistic("""
            coalesce(relevance_multi_hop, 0) AS relevance_multi_hop
     FROM evidence LEFT JOIN news USING (date) LEFT JOIN pairs USING (date) ORDER BY date
 """)
-"""What each day of the log held, and the pairs that it was the first to give."""
+"""Impressions, clicks and queries per day of the log, and new pairs by source."""
 
 
 def _wilson(hits: str, n: str) -> str:
-    """SQL of a share and its 95 % interval (Wilson, 1927): hits ÷ n, {hits}_low and {hits}_high; null for no n."""
+    """SQL of hits ÷ n and its 95 % interval (Wilson, 1927) as {hits}, {hits}_low and {hits}_high; null if n is 0."""
     middle, half = f"({hits} + 1.920729) / ({n} + 3.841459)", f"{hits} * ({n} - {hits}) / nullif({n}, 0) + 0.960365"
     spread = f"1.959964 * sqrt({half}) / ({n} + 3.841459)"
     return (
@@ -281,7 +276,7 @@ confirmed = Statistic(f"""
            negatives, {_wilson("of_negatives", "negatives")}, judge_id
     FROM counted ORDER BY source, list_position(['small', 'median', 'large'], tier), judge_id
 """)
-"""What share of the positives and of the negatives the judge finds relevant, by source and tier, with intervals."""
+"""Shares of positives and negatives that the judge calls relevant, by source and tier, with 95 % intervals."""
 
 lenders = Statistic("""
     WITH lenders AS (SELECT kind, count(*) AS n FROM associations GROUP BY tenant, query_id, kind)
@@ -289,9 +284,9 @@ lenders = Statistic("""
            CAST(sum(CASE WHEN $1 > 0 THEN greatest(n - $1, 0) ELSE 0 END) AS BIGINT) AS beyond_the_cap
     FROM lenders GROUP BY kind ORDER BY kind
 """)
-"""How many queries have lenders, how many, and how many are beyond the cap that the parameter names (0: no cap)."""
+"""Queries with associated queries, their numbers, and those beyond the cap `$1` (0: no cap)."""
 
-# ScalingNote, Table 1, for each tier with all that it holds. Words are counted once, at the smallest tier with them.
+# ScalingNote, Table 1, for cumulative tiers. Each text is counted once, at the smallest tier that contains it.
 tiers = Statistic("""
     WITH tiers AS (FROM (VALUES (1, 'small'), (2, 'median'), (3, 'large')) AS t(size, tier)),
     sized AS (SELECT size, tenant, query, positive_id AS doc_id FROM triplets JOIN tiers USING (tier)),
@@ -314,13 +309,13 @@ tiers = Statistic("""
     SELECT tier, documents, pairs, pairs / max(pairs) OVER () AS share, words_per_title, words_per_text, words_per_query
     FROM held JOIN searched USING (size) ORDER BY size
 """)
-"""The statistics of ScalingNote's Table 1 for each tier; a larger tier holds the smaller ones."""
+"""Statistics of ScalingNote's Table 1 per tier; each tier contains the smaller ones."""
 
-# Of validated runs.
+# Statistics of validated runs.
 
 
 def _format_interval(name: str, digits: int = 3) -> str:
-    """A figure with its interval, as text; the figure alone where it has no interval."""
+    """SQL of an estimate with its interval, if any, as text."""
     number = f"%.{digits}f"
     return f"""
         CASE WHEN {name}_low IS NOT NULL
@@ -338,17 +333,17 @@ validated = Statistic(f"""
     SELECT {_FIGURES}, {_format_interval("sample_kappa")}, {_format_interval("weighted_kappa")}, null_rate
     FROM validation WHERE tenant IS NULL AND retriever IS NULL
 """)
-"""The figures of the whole run with their 95 % intervals, as text; no row where nothing was validated."""
+"""Estimates for the whole run with 95 % intervals, as text; empty without validation."""
 
 validated_by_tenant = Statistic(
     f"SELECT tenant, {_FIGURES}, null_rate FROM validation WHERE tenant IS NOT NULL ORDER BY tenant"
 )
-"""`validated`, of each tenant where there are several."""
+"""`validated` per tenant, if there are several."""
 
 validated_by_retriever = Statistic(
     f"SELECT retriever, {_FIGURES} FROM validation WHERE retriever IS NOT NULL ORDER BY retriever"
 )
-"""`validated`, of the pairs that each retriever found."""
+"""`validated` for the pairs that each retriever found."""
 
 confusion = Statistic("""
     SELECT judge, relevant, not_relevant FROM (
@@ -360,20 +355,20 @@ confusion = Statistic("""
         FROM validation WHERE unread_relevant + unread_not_relevant > 0
     ) WHERE tenant IS NULL AND retriever IS NULL ORDER BY place
 """)
-"""What the judge said of the labelled pairs (rows), against what people did (columns)."""
+"""Labelled pairs: judge (rows) against people (columns)."""
 
 fitted_thresholds = Statistic("""
     SELECT coalesce(tenant, 'all') AS tenant, threshold, kappa, fitted_threshold, fitted_kappa, cross_validated_kappa
     FROM validation WHERE retriever IS NULL AND fitted_threshold IS NOT NULL ORDER BY validation.tenant NULLS FIRST
 """)
-"""The threshold in force and the one that fits people best, of all and by tenant; no row where none was fitted."""
+"""Current and best-fitting threshold, overall and per tenant; empty if none was fitted."""
 
 reviewers = Statistic("""
     SELECT coalesce(reviewer, 'all') AS reviewer, other, pairs, alike, kappa, kappa_low, kappa_high,
            alpha, alpha_low, alpha_high
     FROM reviewer_agreement ORDER BY reviewer_agreement.reviewer NULLS LAST, other
 """)
-"""`reviewer_agreement`: each two, then all."""
+"""The table `reviewer_agreement`: pairs of reviewers, then all."""
 
 disagreements = Statistic("""
     SELECT d.kind, d.tenant, d.query_id, d.chunk_id, q.text AS query, c.text AS chunk,
@@ -383,12 +378,10 @@ disagreements = Statistic("""
     FROM disagreements d JOIN queries q USING (tenant, query_id) JOIN chunks c USING (tenant, chunk_id)
     ORDER BY d.weight DESC, d.tenant, d.query_id, d.chunk_id LIMIT $1
 """)
-"""The pairs on which judge and people differ, with their texts; as many as the parameter asks for, those that stand for
-most pairs first.
-"""
+"""At most `$1` pairs on which judge and people disagree, with their texts; those that represent most pairs first."""
 
 label_sources = Statistic("""
     SELECT source, count(*) AS labels, count(*) FILTER (relevance > 0) AS relevant
     FROM qrels GROUP BY source HAVING (SELECT count(*) FROM qrels WHERE source = 'human') > 0 ORDER BY source DESC
 """)
-"""Labels by whose they are; no row where all are the judge's."""
+"""Labels by source; empty if all are the judge's."""

@@ -1,4 +1,4 @@
-"""The head of a report: what the run is, how large, by whom it was judged, and what must be known first."""
+"""Header of the report: kind, size, judges and warnings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,26 +8,27 @@ from darklode.pipeline.report.caveats import caveats, mined_caveats, weak_ranker
 from darklode.pipeline.report.formatting import level, number
 from darklode.pipeline.report.source import ReportSource, incomplete
 
-JUDGES_NAMED = 6
+MAX_JUDGES = 6
 
 NO_LLM = (
-    "No LLM has judged this. The labels are good enough to see the whole job work, and too weak to trust: never "
-    "compare neural retrievers on them, and never publish them as a benchmark."
+    "The labels come from the embedded scorer, not from an LLM. They show how Darklode works but are too weak to "
+    "rely on: do not compare neural retrievers with them, and do not publish them as a benchmark. For better labels, "
+    "use --preset local, or an LLM judge (judge.kind: llm)."
 )
-NO_LLM_TITLE = "Weak labels by the embedded scorer"
-CLICKS_TITLE = "Clicks are not judgments"
+NO_LLM_TITLE = "Weak labels from the embedded scorer"
+CLICKS_TITLE = "Clicks are not relevance judgments"
 CLICKS = (
-    "A positive is a document that somebody clicked, that a ranker put first, or that an associated query lent; a "
-    "negative is one that was shown and never clicked, or that ranked lower. Nobody has read them."
+    "A positive is a document that was clicked, that a ranker put first, or that comes from an associated query; a "
+    "negative was shown but never clicked, or ranked lower. Nobody has read them."
 )
 WEAK, NOT_JUDGED = "weak labels", "clicks, not judgments"
-UNFINISHED_TITLE = "This run is not complete"
+UNFINISHED_TITLE = "This run is incomplete"
 
-BUILT = {
+BENCHMARK = {
     "documents": "documents",
     "chunks": "chunks",
     "raw_queries": "raw queries",
-    "queries": "queries kept",
+    "queries": "kept queries",
     "pool": "candidates",
     "verdicts": "verdicts",
     "triplets": "triplets",
@@ -35,46 +36,46 @@ BUILT = {
 MINED = {
     "documents": "documents",
     "impressions": "impressions",
-    "log_queries": "queries of the log",
+    "log_queries": "queries in the log",
     "associations": "associations",
     "mined_pairs": "pairs",
     "triplets": "triplets",
 }
 ADAPTED_CAVEATS = (
-    "The labels are those of the runs that it learned from: where a judge gave them, a lift is a lift by that judge.",
-    "Texts that nobody judged count as not relevant: compare Judged@10, the share of the first ten that has a label.",
-    "Documents and their index are unchanged: this encoder is for queries alone, and only against its base's index.",
+    "The labels come from the training runs; if a judge made them, the gain is measured with that judge.",
+    "Texts without a label count as not relevant; compare Judged@10, the share of the top 10 that has a label.",
+    "Document vectors and index are unchanged: use this encoder for queries only, with its base encoder's index.",
 )
 ADAPTED = {
-    "queries to learn from": "SELECT count(*) AS n FROM adaptation_queries WHERE split = 'train'",
+    "training queries": "SELECT count(*) AS n FROM adaptation_queries WHERE split = 'train'",
     "validation queries": "SELECT count(*) AS n FROM adaptation_queries WHERE split = 'validation'",
     "test queries": "SELECT count(*) AS n FROM adaptation_queries WHERE split = 'test'",
     "texts searched": "SELECT count(*) AS n FROM adaptation_texts",
     "trials": "SELECT count(DISTINCT trial) AS n FROM adaptation_trials",
 }
 DISTILLED = {
-    "queries to learn from": "SELECT count(*) AS n FROM tower_queries WHERE split = 'train'",
+    "training queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'train'",
     "held-out queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'validation'",
     "unseen queries": "SELECT count(*) AS n FROM tower_queries WHERE split = 'unseen'",
     "trials": "SELECT count(*) AS n FROM distillation_trials",
 }
 GENERATED = {
     "documents": "SELECT count(*) AS n FROM generation_documents",
-    "texts written for": "SELECT count(*) AS n FROM generation_texts",
-    "queries written": "SELECT count(*) AS n FROM written_queries WHERE text IS NOT NULL",
-    "queries kept": "SELECT count(*) FILTER (kept) AS n FROM generated_queries",
+    "texts with queries": "SELECT count(*) AS n FROM generation_texts",
+    "generated queries": "SELECT count(*) AS n FROM written_queries WHERE text IS NOT NULL",
+    "kept queries": "SELECT count(*) FILTER (kept) AS n FROM generated_queries",
 }
 GENERATED_CAVEATS = (
-    "Nobody asked these queries: all are of the train split. What a model gains by them counts on real queries alone.",
-    "Where one language model writes and judges, its verdict is no second opinion.",
+    "The queries are synthetic and belong to the train split; measure the gain of a model on real queries only.",
+    "If the same language model generates and judges the queries, its verdicts are not independent.",
 )
 LAWS = {
     "encoders trained": """
         SELECT count(DISTINCT (coalesce(encoder_id, encoder), source, size, parameters, seed)) AS n
         FROM law_points WHERE size > 0
     """,
-    "laws": "SELECT count(*) FILTER (verdict = 'law') AS n FROM law_verdicts",
-    "looked for": "SELECT count(*) AS n FROM law_verdicts",
+    "laws found": "SELECT count(*) FILTER (verdict = 'law') AS n FROM law_verdicts",
+    "laws tested": "SELECT count(*) AS n FROM law_verdicts",
 }
 VERIFIERS = "SELECT DISTINCT judge_id FROM mined_verdicts ORDER BY judge_id"
 POSITIVES = "SELECT count(*) AS n FROM qrels WHERE relevance > 0"
@@ -82,7 +83,7 @@ POSITIVES = "SELECT count(*) AS n FROM qrels WHERE relevance > 0"
 
 @dataclass(frozen=True)
 class Notice:
-    """What to know; `loud`: it must not be missed. `items` are a list below the text."""
+    """A warning or note; `loud` makes it prominent, `items` is a list below the text."""
 
     title: str
     text: str
@@ -92,7 +93,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class PageHeader:
-    """The page's head. `badge` stands beside what is of the labels, where these are weak."""
+    """Header of the page; `badge` is shown beside sections that depend on weak labels."""
 
     name: str
     kind: str
@@ -105,7 +106,7 @@ class PageHeader:
 
 
 def header(source: ReportSource) -> PageHeader:
-    """Gather the head of a run's page."""
+    """Collect the header of a run."""
     judges = statistics.judges(source.tables)["judge_id"].to_pylist()
     judges += source.tables.sql(VERIFIERS)["judge_id"].to_pylist()
     weak = [judge for judge in judges if judge.startswith("embedded")]
@@ -114,8 +115,8 @@ def header(source: ReportSource) -> PageHeader:
         _kind(source),
         _time(max((manifest.finished for manifest in source.manifests.values()), default="")),
         list(_sizes(source)),
-        judges[:JUDGES_NAMED],
-        max(0, len(judges) - JUDGES_NAMED),
+        judges[:MAX_JUDGES],
+        max(0, len(judges) - MAX_JUDGES),
         list(_warnings(source, weak)),
         WEAK if weak else NOT_JUDGED if source.mined else "",
     )
@@ -123,7 +124,7 @@ def header(source: ReportSource) -> PageHeader:
 
 def _kind(source: ReportSource) -> str:
     if source.laws:
-        return "Laws of labels"
+        return "Scaling laws of labelled data"
     if source.generated:
         return "Generated queries"
     if source.adapted:
@@ -136,20 +137,20 @@ def _time(iso: str) -> str:
 
 
 def _sizes(source: ReportSource) -> Iterator[tuple[str, str]]:
-    counted = _table_counts(source)
-    if counted:
-        for label, table_name in counted.items():
-            yield label, number(source.tables.sql(table_name)["n"][0].as_py())
+    count_queries = _count_queries(source)
+    if count_queries:
+        for label, sql in count_queries.items():
+            yield label, number(source.tables.sql(sql)["n"][0].as_py())
         return
-    for table, label in (MINED if source.mined else BUILT).items():
+    for table, label in (MINED if source.mined else BENCHMARK).items():
         if table in source.written_tables:
             if table == "triplets" and "qrels" in source.written_tables:
                 yield "positives", number(source.tables.sql(POSITIVES)["n"][0].as_py())
             yield label, number(source.tables.rows(table))
 
 
-def _table_counts(source: ReportSource) -> dict[str, str]:
-    """What is told of a folder that is no run."""
+def _count_queries(source: ReportSource) -> dict[str, str]:
+    """SQL of the sizes by label for folders that are neither benchmark nor mined run; otherwise empty."""
     if source.laws:
         return LAWS
     if source.generated:
@@ -162,7 +163,7 @@ def _table_counts(source: ReportSource) -> dict[str, str]:
 def _warnings(source: ReportSource, weak: Sequence[str]) -> Iterator[Notice]:
     missing = incomplete(source)
     if missing:
-        incomplete_note = "What follows is of the stages that are complete. The same command goes on from here."
+        incomplete_note = "The report covers the complete stages. Run the same command again to continue."
         yield Notice(UNFINISHED_TITLE, incomplete_note, [f"{stage}: {state}" for stage, state in missing.items()])
     if source.adapted:
         yield from _decision_notices(source)
@@ -172,20 +173,20 @@ def _warnings(source: ReportSource, weak: Sequence[str]) -> Iterator[Notice]:
         yield Notice(CLICKS_TITLE, f"{CLICKS} {weak_ranker(source.settings)}".rstrip())
     caveat_text = _caveats(source)
     if caveat_text:
-        yield Notice("What to know before using it", "", [level(sentence) for sentence in caveat_text], loud=False)
+        yield Notice("Known limitations", "", [level(sentence) for sentence in caveat_text], loud=False)
 
 
 def _decision_notices(source: ReportSource) -> Iterator[Notice]:
-    """What is handed over, loud where it is the base."""
+    """The released encoder; prominent if it is the base encoder."""
     for row in source.tables.read("adapter_verdict").to_pylist():
-        base = row["shipped"] == "base"
-        title = "The base is handed over, as it was" if base else "The adapted encoder is handed over"
+        is_base = row["shipped"] == "base"
+        title = "Not adapted: the base encoder is released" if is_base else "The adapted encoder is released"
         reason = level(row["reason"])
-        yield Notice(title, f"{reason[:1].upper()}{reason[1:]}.", loud=base)
+        yield Notice(title, f"{reason[:1].upper()}{reason[1:]}.", loud=is_base)
 
 
 def _caveats(source: ReportSource) -> list[str]:
-    """They speak of finished labels or triplets only."""
+    """Caveats of finished labels or triplets."""
     if source.adapted:
         return [*ADAPTED_CAVEATS] if "adapter_verdict" in source.written_tables else []
     if source.generated:

@@ -1,1 +1,1 @@
-"""What a job of any size takes, by what its stages took at small sizes (`plan.py`)."""
+"""Extrapolates the cost of jobs to large corpora from measurements at small sizes."""

@@ -1,4 +1,4 @@
-"""How a stage's cost grows: a fixed part and a power of the size, fitted to a few measured sizes."""
+"""Cost models of a stage: a fixed cost plus a power law of the size, fitted to measurements."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from scipy.special import stdtrit
 
 from darklode.pipeline.base.types import Doubles as Floats
 
-LEAST = 4
-"""Sizes that a fit takes: it has three constants."""
+MIN_SIZES = 4
+"""Minimum number of sizes for a fit; the model has three constants."""
 
 CONFIDENCE = 0.95
-FLAT = 0.15
-"""Memory whose exponent between the two largest sizes is at most this one does not grow."""
+MAX_CONSTANT_EXPONENT = 0.15
+"""Memory is considered constant up to this exponent between the two largest sizes."""
 
-OPEN = 0.5
-"""An exponent whose interval reaches further than this is not known: the sizes hardly reach beyond the fixed part."""
+MAX_HALF_WIDTH = 0.5
+"""Maximum half-width of an exponent's interval; above it the fixed cost dominates and the exponent is unknown."""
 
-LEEWAY = 0.15
-"""What an exponent of 1, taken where none is known, may be off."""
+ASSUMED_HALF_WIDTH = 0.15
+"""Half-width of the interval of an assumed exponent of 1."""
 
 _EXPONENTS = (0.05, 3.0)
 
 
 @dataclass(frozen=True)
 class Growth:
-    """cost = fixed + factor · size^exponent, its constants as logarithms where they may span magnitudes.
+    """cost = fixed + factor · size^exponent.
 
     Attributes:
         constants: log fixed, log factor, exponent; shape (3,).
-        covariance: of the constants; shape (3, 3).
-        quantile: of Student's t for the points that were left over.
-        assumed: no exponent is known, and 1 was taken.
+        covariance: covariance of the constants; shape (3, 3).
+        quantile: Student's t quantile for the residual degrees of freedom.
+        assumed: whether the exponent was assumed to be 1 because it could not be fitted.
     """
 
     constants: Floats
@@ -45,21 +45,21 @@ class Growth:
 
     @property
     def exponent(self) -> float:
-        """Of the size."""
+        """Exponent of the size."""
         return float(self.constants[2])
 
     @property
     def exponent_span(self) -> tuple[float, float]:
-        """Its 95 % interval."""
+        """95 % interval of the exponent."""
         width = self.quantile * float(np.sqrt(self.covariance[2, 2]))
         return self.exponent - width, self.exponent + width
 
     def cost_at(self, size: float) -> float:
-        """The cost at a size."""
+        """Predicted cost at a size."""
         return float(_cost(self.constants, np.array([size]))[0])
 
     def span(self, size: float) -> tuple[float, float]:
-        """The 95 % interval of the cost at a size: what the fit leaves open, not what lies beyond it."""
+        """95 % interval of the predicted cost (delta method)."""
         slope = _slopes(self.constants, np.array([size]))[0]
         width = self.quantile * float(np.sqrt(slope @ self.covariance @ slope))
         with np.errstate(over="ignore"):
@@ -67,35 +67,35 @@ class Growth:
 
 
 def fit_growth(sizes: Sequence[float], costs: Sequence[float]) -> Growth:
-    """Fit the three constants by least squares of relative errors; where the exponent stays open, it is taken as 1.
+    """Fit the model by least squares of log errors; if the exponent is too uncertain, assume 1.
 
     Args:
-        sizes: at least `LEAST` different ones, above 0.
-        costs: of each, above 0.
+        sizes: at least `MIN_SIZES` distinct positive values.
+        costs: positive cost at each size.
 
     Raises:
-        ValueError: there are too few sizes, or a size or a cost is not above 0.
+        ValueError: too few sizes, or a value is not positive.
     """
     x, y = np.asarray(sizes, np.float64), np.asarray(costs, np.float64)
-    if len(np.unique(x)) < LEAST:
-        raise ValueError(f"a fit takes {LEAST} sizes, and there are {len(np.unique(x))}")
+    if len(np.unique(x)) < MIN_SIZES:
+        raise ValueError(f"a fit requires at least {MIN_SIZES} distinct sizes, got {len(np.unique(x))}")
     if not ((x > 0).all() and (y > 0).all()):
         raise ValueError("sizes and costs must be above 0")
-    free = _fit_power_law(x, y)
-    if free.quantile * float(np.sqrt(free.covariance[2, 2])) <= OPEN and free.covariance[2, 2] > 0:
-        return free
-    return _linear(x, y)
+    fit = _fit_power_law(x, y)
+    if fit.quantile * float(np.sqrt(fit.covariance[2, 2])) <= MAX_HALF_WIDTH and fit.covariance[2, 2] > 0:
+        return fit
+    return _fit_linear(x, y)
 
 
-def _linear(x: Floats, y: Floats) -> Growth:
-    """A fixed part and a line, by relative errors; its exponent may be off by `LEEWAY`, seen from the largest size."""
+def _fit_linear(x: Floats, y: Floats) -> Growth:
+    """Fit a linear model by relative errors; the exponent's uncertainty is added around the largest size."""
     fixed, factor = nnls(np.stack([1 / y, x / y], axis=1), np.ones(len(y)))[0]
-    least = 1e-9 * float(y.min())
-    constants = np.array([np.log(max(fixed, least)), np.log(max(factor, least / x.max())), 1.0])
+    minimum = 1e-9 * float(y.min())  # keeps the logarithms finite
+    constants = np.array([np.log(max(fixed, minimum)), np.log(max(factor, minimum / x.max())), 1.0])
     slopes = _slopes(constants, x)
     slopes[:, 2] = 0.0
     covariance, quantile = _covariance(slopes, np.log(_cost(constants, x)) - np.log(y))
-    last, variance = float(np.log(x.max())), (LEEWAY / quantile) ** 2
+    last, variance = float(np.log(x.max())), (ASSUMED_HALF_WIDTH / quantile) ** 2
     covariance[1:, 1:] += variance * np.array([[last * last, -last], [-last, 1.0]])
     return Growth(constants, covariance, quantile, assumed=True)
 
@@ -108,7 +108,7 @@ def _fit_power_law(x: Floats, y: Floats) -> Growth:
     fits = [
         least_squares(
             lambda constants: np.log(_cost(constants, x)) - np.log(y),
-            np.clip(start, np.array(low) + 1e-6, np.array(high) - 1e-6),  # within, as the solver asks
+            np.clip(start, np.array(low) + 1e-6, np.array(high) - 1e-6),  # the solver requires interior starts
             bounds=(low, high),
             jac=lambda constants: _slopes(constants, x),
             x_scale=[1.0, 1.0, 0.1],
@@ -121,12 +121,12 @@ def _fit_power_law(x: Floats, y: Floats) -> Growth:
 
 
 def local_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """By what power the last value is larger than the one before it."""
+    """Exponent of growth between the last two sizes."""
     return float(np.log(values[-1] / values[-2]) / np.log(sizes[-1] / sizes[-2]))
 
 
 def _covariance(slopes: Floats, residuals: Floats) -> tuple[Floats, float]:
-    """Covariance of the constants and the quantile; a constant that changes nothing (no fixed part) is left out."""
+    """Covariance of the constants and Student's t quantile; constants without effect are excluded."""
     used = np.flatnonzero(np.abs(slopes).max(axis=0) > 1e-4)
     free = max(len(residuals) - len(used), 1)
     covariance = np.zeros((3, 3))
@@ -141,7 +141,7 @@ def _cost(constants: Floats, sizes: Floats) -> Floats:
 
 
 def _slopes(constants: Floats, sizes: Floats) -> Floats:
-    """Derivatives of the cost's logarithm, shape (sizes, 3)."""
+    """Derivatives of log cost by the constants; shape (sizes, 3)."""
     fixed, factor, exponent = constants
     total_cost, power = _cost(constants, sizes), np.exp(factor + exponent * np.log(sizes))
     return np.stack([np.exp(fixed) / total_cost, power / total_cost, power / total_cost * np.log(sizes)], axis=1)

@@ -11,7 +11,13 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.scale.growth import FLAT, LEAST, Growth, fit_growth, local_exponent
+from darklode.pipeline.scale.growth import (
+    MAX_CONSTANT_EXPONENT,
+    MIN_SIZES,
+    Growth,
+    fit_growth,
+    local_exponent,
+)
 from darklode.schemas.section import Section
 
 Unit = Literal["chunks", "raw_queries", "queries", "pairs", "impressions"]
@@ -19,9 +25,9 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class CostPoint(Section):
-    """What a stage took at one size: processor seconds of all threads, megabytes beyond those it began with, bytes.
+    """Cost of a stage at one size: CPU seconds of all threads, additional megabytes of memory, bytes written.
 
-    Megabytes that were not measured are null.
+    `megabytes` is null if it was not measured.
     """
 
     size: Positive
@@ -31,12 +37,12 @@ class CostPoint(Section):
 
 
 class StageCosts(Section):
-    """A stage at several sizes.
+    """Costs of a stage at several sizes.
 
     Attributes:
         job: build, mine or index.
-        per: what its size counts.
-        times: what its seconds are paid for each of; null: once.
+        per: unit of the size.
+        times: unit by whose count the seconds are multiplied; null: once.
     """
 
     model_config = ConfigDict(ignored_types=(cached_property,))
@@ -45,58 +51,59 @@ class StageCosts(Section):
     name: str
     per: Unit
     times: Unit | None = None
-    points: Annotated[tuple[CostPoint, ...], Field(min_length=LEAST)]
+    points: Annotated[tuple[CostPoint, ...], Field(min_length=MIN_SIZES)]
 
     @model_validator(mode="after")
-    def _memory_is_known(self) -> Self:
+    def _check_memory(self) -> Self:
         if len(self._memory_points) < 2:
-            raise ValueError("megabytes of at least two sizes are needed")
+            raise ValueError("megabytes are required for at least two sizes")
         return self
 
     @cached_property
     def growth(self) -> Growth:
-        """Of its processor seconds."""
+        """Fitted growth of the CPU seconds."""
         return fit_growth([point.size for point in self.points], [point.seconds for point in self.points])
 
     @cached_property
     def memory_exponent(self) -> float:
-        """Between the two largest sizes."""
+        """Exponent of the memory between the two largest sizes."""
         return local_exponent(*zip(*self._memory_points, strict=True))
 
     @property
     def _memory_points(self) -> list[tuple[float, float]]:
-        """Sizes and their megabytes."""
+        """Sizes and megabytes where memory was measured."""
         return [(point.size, point.megabytes) for point in self.points if point.megabytes is not None]
 
     @property
-    def flat(self) -> bool:
-        """Whether memory has stopped to grow at the largest size."""
-        return self.memory_exponent <= FLAT
+    def has_constant_memory(self) -> bool:
+        """Whether memory no longer grows at the largest measured size."""
+        return self.memory_exponent <= MAX_CONSTANT_EXPONENT
 
     def megabytes(self, size: float, row_ratio: float = 1.0) -> float:
-        """Memory at a size: as much as was measured, and where it was still growing, by the power of its last step.
+        """Memory at a size: the largest measurement, extrapolated by `memory_exponent` if it still grows.
 
         Args:
-            size: of one tenant.
-            row_ratio: size of a row against the measured one; it multiplies what is above the smallest measurement.
+            size: size of one tenant.
+            row_ratio: row size relative to the measured one; scales the memory above the smallest measurement.
         """
-        (_, least), (largest, largest_megabytes) = self._memory_points[0], self._memory_points[-1]
-        estimate = largest_megabytes * (1.0 if self.flat else max(size / largest, 1.0) ** self.memory_exponent)
-        return min(least, estimate) + max(estimate - least, 0.0) * row_ratio
+        (_, smallest), (largest, largest_megabytes) = self._memory_points[0], self._memory_points[-1]
+        growth = 1.0 if self.has_constant_memory else max(size / largest, 1.0) ** self.memory_exponent
+        estimate = largest_megabytes * growth
+        return min(smallest, estimate) + max(estimate - smallest, 0.0) * row_ratio
 
     def bytes(self, size: float) -> float:
-        """What it writes at a size, by the largest that was measured."""
+        """Bytes written at a size, proportional to the largest measurement."""
         return self.points[-1].bytes / self.points[-1].size * size
 
 
 class Shares(Section):
-    """What a row of one kind makes of the next.
+    """Ratios between row counts.
 
     Attributes:
-        kept: queries that cleaning keeps of each.
-        candidates: pairs to judge for each kept query.
-        prompt_tokens: of a judged pair.
-        completion_tokens: of its answer.
+        kept: share of queries that pass cleaning.
+        candidates: pairs to judge per kept query.
+        prompt_tokens: prompt tokens per judged pair.
+        completion_tokens: completion tokens per judged pair.
     """
 
     kept: Annotated[float, Field(gt=0, le=1)]
@@ -106,11 +113,10 @@ class Shares(Section):
 
 
 class MeasuredVectors(Section):
-    """Vectors that the stages of encoders and indexes were measured with.
+    """Vectors used when encoder and index stages were measured.
 
     Attributes:
-        dimensions: numbers of a vector.
-        bytes_per_number: in the embedding cache.
+        bytes_per_number: bytes per dimension in the embedding cache.
     """
 
     dimensions: Annotated[int, Field(gt=0)]
@@ -118,7 +124,7 @@ class MeasuredVectors(Section):
 
 
 class Measured(Section):
-    """All of them, and where, when and with which vectors they were measured."""
+    """All stage costs, with the day, machine and vectors of the measurement."""
 
     day: str
     machine: str
@@ -134,11 +140,11 @@ def load_measured(path: str | None = None) -> Measured:
         path: file written by `python -m benchmarks.scaling`; None: the unit costs that come with Darklode.
 
     Raises:
-        InputError: it cannot be read, or holds something else.
+        InputError: the file is unreadable or invalid.
     """
-    own = files("darklode.pipeline.scale").joinpath("measured.json")
+    bundled = files("darklode.pipeline.scale").joinpath("measured.json")
     try:
-        text = Path(path).read_text(encoding="utf-8") if path else own.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8") if path else bundled.read_text(encoding="utf-8")
         costs = Measured.model_validate(json.loads(text))
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error

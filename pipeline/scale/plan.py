@@ -1,4 +1,4 @@
-"""What a build, its mining and its index take at any size: each stage extrapolated from its own measured growth."""
+"""Resource plan of build, mining and index jobs at any size, extrapolated stage by stage."""
 
 from __future__ import annotations
 
@@ -12,49 +12,48 @@ from darklode.pipeline.scale.measurements import Measured, StageCosts
 from darklode.schemas.scale import Hardware
 
 CHUNK = 500.0
-"""Characters of a chunk (`chunk.size`)."""
+"""Characters per chunk (`chunk.size`)."""
 
-LIMIT = 1.15
-"""An exponent above it does not scale."""
+MAX_EXPONENT = 1.15
+"""A stage with a larger exponent does not scale."""
 
 HOUR, GB, MB = 3600.0, 1e9, 1e6
-ASKED_IN_ONE = "search "
-"""What a search of queries is called, before the retriever's name; what it fits is `fit` and the name."""
+SEARCH = "search "
+"""Prefix of the search stages, before the retriever's name; the fit stages have the prefix `fit `."""
 
-LANGUAGE_MODEL = "judge llm"
+LLM_JUDGE = "judge llm"
 EMBED, EXACT = "embed", "search vectors"
 SEMANTIC_CODEBOOKS, INDEX = "semantic_codebooks", "index"
 KEY_BYTES = 16
-"""Of a vector in the embedding cache, beside its numbers."""
-SPREAD = (
+"""Bytes per vector in the embedding cache in addition to its numbers."""
+DISTRIBUTED = (
     "chunk", "embed", "fit ", "search ", "judge llm", "triplets",
     "click_evidence", "weight_terms", "associate", "mined_pairs", "semantic_ids",
 )  # fmt: skip
-"""Stages whose work for one tenant is spread over machines where `runner.kind` is ray; all others take a process."""
+"""Name prefixes of stages that Ray distributes over machines (`runner.kind`); others use one process per tenant."""
 
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """A stage at the size that was asked for.
+    """Resources of a stage at the planned size.
 
     Attributes:
         job: build, mine or index.
-        stage: its name.
-        per: what its size counts.
-        size: of all tenants.
-        exponent: of processor seconds, with its interval; the search of queries counts a query's.
-        assumed: the exponent stayed open, and 1 was taken.
-        hours: processor hours of all tenants, with the interval that the fit leaves.
-        wall_hours: on the machines that there are.
-        machines: so many of them work at once.
-        memory_gb: of one process at work on one tenant.
-        flat: whether memory had stopped to grow where it was measured.
-        storage_gb: what it writes.
-        gpu_hours: of encoding.
-        tokens: of the judge, prompts and answers.
-        money: of machines, GPUs and tokens.
-        beyond: times the largest size that was measured, of one tenant.
-        because: why it does not scale; empty where it does.
+        per: unit of the size.
+        size: size over all tenants.
+        exponent: exponent of the CPU seconds, with its interval; for search stages, of the seconds per query.
+        exponent_assumed: whether the exponent is assumed to be 1.
+        cpu_hours: CPU hours over all tenants, with the interval of the fit.
+        wall_hours: wall-clock hours on the given machines.
+        machines: number of machines used at once.
+        memory_gb: memory of one process for one tenant.
+        memory_constant: whether memory no longer grew at the largest measured size.
+        storage_gb: gigabytes written.
+        gpu_hours: GPU hours for encoding.
+        tokens: prompt and completion tokens of the judge.
+        money: cost of machines, GPUs and tokens.
+        extrapolation: size of one tenant relative to the largest measured size.
+        limitation: why the stage does not scale; empty if it does.
     """
 
     job: str
@@ -64,33 +63,33 @@ class PlannedStage:
     exponent: float
     exponent_low: float
     exponent_high: float
-    assumed: bool
-    hours: float
-    hours_low: float
-    hours_high: float
+    exponent_assumed: bool
+    cpu_hours: float
+    cpu_hours_low: float
+    cpu_hours_high: float
     wall_hours: float
     machines: int
     memory_gb: float
-    flat: bool
+    memory_constant: bool
     storage_gb: float
     gpu_hours: float
     tokens: float
     money: float
-    beyond: float
-    because: str
+    extrapolation: float
+    limitation: str
 
 
 def plan_stages(measured: Measured, hardware: Hardware, documents: float, queries: float) -> list[PlannedStage]:
-    """Each stage of the three jobs.
+    """Plan each stage of the three jobs.
 
     Args:
-        measured: unit costs.
-        hardware: machines, prices and how the work is cut.
-        documents: of all tenants.
-        queries: likewise; a build's log and a search log have the same.
+        measured: measured stage costs.
+        hardware: machines, prices and workload.
+        documents: number of documents over all tenants.
+        queries: number of queries over all tenants, both of the query log and of the search log.
 
     Raises:
-        SettingsError: a retriever was not measured, or an encoder has no GPU.
+        SettingsError: a retriever was not measured, or encoders are given without GPUs.
     """
     _check(measured, hardware)
     sizes = _sizes(measured, hardware, documents, queries)
@@ -98,41 +97,39 @@ def plan_stages(measured: Measured, hardware: Hardware, documents: float, querie
 
 
 def totals(rows: list[PlannedStage], hardware: Hardware) -> Row:
-    """All stages together, one after the other."""
-    added = ("hours", "hours_low", "hours_high", "wall_hours", "storage_gb", "gpu_hours", "tokens", "money")
-    total: Row = {name: sum(getattr(row, name) for row in rows) for name in added}
+    """Totals over all stages, run one after the other."""
+    names = ("cpu_hours", "cpu_hours_low", "cpu_hours_high", "wall_hours", "storage_gb", "gpu_hours", "tokens", "money")
+    total: Row = {name: sum(getattr(row, name) for row in rows) for name in names}
     total["memory_gb"] = max((row.memory_gb for row in rows), default=0.0)
     month = total["storage_gb"] * hardware.prices.storage_gb_month
     per_machine = 24 * hardware.machines.cores
-    return total | {"storage_money_month": month, "machines_for_a_day": ceil(total["hours"] / per_machine)}
+    return total | {"storage_money_month": month, "machines_for_a_day": ceil(total["cpu_hours"] / per_machine)}
 
 
 def as_rows(rows: list[PlannedStage]) -> list[Row]:
-    """Plain values, for JSON."""
+    """Stages as dictionaries, for JSON."""
     return [asdict(row) for row in rows]
 
 
 def _check(measured: Measured, hardware: Hardware) -> None:
-    encoder_names = {
-        stage.name.removeprefix(ASKED_IN_ONE) for stage in measured.stages if stage.name.startswith(ASKED_IN_ONE)
-    }
-    unknown = sorted(set(hardware.work.retrievers) - encoder_names)
+    retrievers = {stage.name.removeprefix(SEARCH) for stage in measured.stages if stage.name.startswith(SEARCH)}
+    unknown = sorted(set(hardware.work.retrievers) - retrievers)
     if unknown:
         raise SettingsError(
-            f"work.retrievers: {', '.join(unknown)} was not measured; these were: {', '.join(sorted(encoder_names))}"
+            f"work.retrievers: {', '.join(unknown)} was not measured; measured are: {', '.join(sorted(retrievers))}"
         )
     if hardware.encoders and hardware.gpus is None:
-        raise SettingsError("encoders: there are no gpus to encode on; add the section gpus, or leave encoders out")
+        raise SettingsError("encoders: no gpus are given to encode on; add the section gpus, or remove encoders")
 
 
 def _selected_stages(measured: Measured, hardware: Hardware) -> Iterator[StageCosts]:
-    """The stages that are paid for: of retrievers those that are asked for, of judges the language model."""
+    """Stages of the selected retrievers and encoders, the LLM judge, and all other stages."""
     names = {f"{kind} {name}" for name in hardware.work.retrievers for kind in ("fit", "search")}
     encoding = {EMBED, EXACT} if hardware.encoders else set()
     for stage in measured.stages:
-        retriever = stage.name.startswith(("fit ", ASKED_IN_ONE)) or stage.name == EMBED
-        vectors = stage.job == "index" and not hardware.encoders
-        if stage.name != "judge" and not vectors and (not retriever or stage.name in names | encoding):
+        is_retriever = stage.name.startswith(("fit ", SEARCH)) or stage.name == EMBED
+        is_unused_index = stage.job == "index" and not hardware.encoders
+        if stage.name != "judge" and not is_unused_index and (not is_retriever or stage.name in names | encoding):
             yield stage
 
 
@@ -149,26 +146,43 @@ def _sizes(measured: Measured, hardware: Hardware, documents: float, queries: fl
 
 
 def _plan_stage(stage: StageCosts, measured: Measured, hardware: Hardware, sizes: Mapping[str, float]) -> PlannedStage:
-    machines, parts = hardware.machines, hardware.work.tenants
-    judged = hardware.work.judged if stage.name == LANGUAGE_MODEL else 1.0
-    size = sizes[stage.per] / parts * judged
+    machines, tenants = hardware.machines, hardware.work.tenants
+    judged_share = hardware.work.judged if stage.name == LLM_JUDGE else 1.0
+    size = sizes[stage.per] / tenants * judged_share
     ratios = _ratios(stage, measured, hardware)
-    paid = (sizes[stage.times] / parts if stage.times else 1.0) * parts * sum(ratios) / HOUR / machines.speed
-    hours, (low, high) = stage.growth.cost_at(size) * paid, stage.growth.span(size)
-    memory = stage.megabytes(size, max(ratios)) * MB / GB
-    workers, wall = _wall_hours(stage.name, hours, memory, hardware)
-    gpu, gpu_wall = _gpu_hours(hardware, sizes) if stage.name == EMBED else (0.0, 0.0)
-    tokens, paid_tokens = _tokens(measured, hardware, sizes) if stage.name == LANGUAGE_MODEL else (0.0, 0.0)
-    wall = max(wall, gpu_wall)
-    money = wall * workers * machines.price_per_hour + paid_tokens
-    money += gpu * hardware.gpus.price_per_hour if hardware.gpus else 0.0
+    multiplier = (sizes[stage.times] / tenants if stage.times else 1.0) * tenants * sum(ratios) / HOUR / machines.speed
+    cpu_hours, (low, high) = stage.growth.cost_at(size) * multiplier, stage.growth.span(size)
+    memory_gb = stage.megabytes(size, max(ratios)) * MB / GB
+    n_machines, wall_hours = _wall_hours(stage.name, cpu_hours, memory_gb, hardware)
+    gpu_hours, gpu_wall_hours = _gpu_hours(hardware, sizes) if stage.name == EMBED else (0.0, 0.0)
+    tokens, token_price = _tokens(measured, hardware, sizes) if stage.name == LLM_JUDGE else (0.0, 0.0)
+    wall_hours = max(wall_hours, gpu_wall_hours)
+    money = wall_hours * n_machines * machines.price_per_hour + token_price
+    money += gpu_hours * hardware.gpus.price_per_hour if hardware.gpus else 0.0
+    exponent_low, exponent_high = stage.growth.exponent_span
     return PlannedStage(
-        stage.job, stage.name, stage.per + (f" × {stage.times}" if stage.times else ""), size * parts,
-        stage.growth.exponent, *stage.growth.exponent_span, stage.growth.assumed, hours, low * paid, high * paid, wall,
-        workers, memory, stage.flat,
-        _bytes_written(stage, size, measured, hardware) * parts / GB, gpu, tokens, money, size / stage.points[-1].size,
-        "; ".join(_reasons(stage, memory, hardware)),
-    )  # fmt: skip
+        job=stage.job,
+        stage=stage.name,
+        per=stage.per + (f" × {stage.times}" if stage.times else ""),
+        size=size * tenants,
+        exponent=stage.growth.exponent,
+        exponent_low=exponent_low,
+        exponent_high=exponent_high,
+        exponent_assumed=stage.growth.assumed,
+        cpu_hours=cpu_hours,
+        cpu_hours_low=low * multiplier,
+        cpu_hours_high=high * multiplier,
+        wall_hours=wall_hours,
+        machines=n_machines,
+        memory_gb=memory_gb,
+        memory_constant=stage.has_constant_memory,
+        storage_gb=_bytes_written(stage, size, measured, hardware) * tenants / GB,
+        gpu_hours=gpu_hours,
+        tokens=tokens,
+        money=money,
+        extrapolation=size / stage.points[-1].size,
+        limitation="; ".join(_limitations(stage, memory_gb, hardware)),
+    )
 
 
 def _handles_vectors(stage: StageCosts) -> bool:
@@ -176,14 +190,14 @@ def _handles_vectors(stage: StageCosts) -> bool:
 
 
 def _ratios(stage: StageCosts, measured: Measured, hardware: Hardware) -> list[float]:
-    """Numbers of a vector against the measured ones, of each encoder; a single 1 where a stage handles no vectors."""
+    """Dimensions relative to the measured ones, per encoder; [1] for stages without vectors."""
     if not _handles_vectors(stage) or not hardware.encoders:
         return [1.0]
     return [encoder.dimensions / measured.vectors.dimensions for encoder in hardware.encoders.values()]
 
 
 def _bytes_written(stage: StageCosts, size: float, measured: Measured, hardware: Hardware) -> float:
-    """Bytes of one tenant: the embedding cache keeps whole vectors, an index a byte a number, codebooks centres."""
+    """Bytes of one tenant: the cache stores full vectors, an index one byte per dimension, codebooks centroids."""
     total_bytes, vectors = stage.bytes(size), measured.vectors
     if not _handles_vectors(stage) or not hardware.encoders:
         return total_bytes
@@ -201,13 +215,13 @@ def _bytes_written(stage: StageCosts, size: float, measured: Measured, hardware:
 
 
 def _wall_hours(name: str, hours: float, memory: float, hardware: Hardware) -> tuple[int, float]:
-    """Machines at work at once, and hours by the clock: processes of one core, as many as memory lets be."""
-    machines, parts = hardware.machines, hardware.work.tenants
-    each = max(min(machines.cores, int(machines.memory_gb / memory)), 1)
-    if name.startswith(SPREAD):
-        return machines.count, hours / (machines.count * each)
-    waves = ceil(parts / (machines.count * each))
-    return min(machines.count, ceil(parts / each)), waves * hours / parts
+    """Number of machines used at once, and wall-clock hours, with one-core processes limited by memory."""
+    machines, tenants = hardware.machines, hardware.work.tenants
+    processes = max(min(machines.cores, int(machines.memory_gb / memory)), 1)
+    if name.startswith(DISTRIBUTED):
+        return machines.count, hours / (machines.count * processes)
+    waves = ceil(tenants / (machines.count * processes))
+    return min(machines.count, ceil(tenants / processes)), waves * hours / tenants
 
 
 def _gpu_hours(hardware: Hardware, sizes: Mapping[str, float]) -> tuple[float, float]:
@@ -217,7 +231,7 @@ def _gpu_hours(hardware: Hardware, sizes: Mapping[str, float]) -> tuple[float, f
 
 
 def _tokens(measured: Measured, hardware: Hardware, sizes: Mapping[str, float]) -> tuple[float, float]:
-    """How many, and what they cost."""
+    """Number of judge tokens, and their price."""
     work, shares, prices = hardware.work, measured.shares, hardware.prices
     n_judged = sizes["pairs"] * work.judged
     prompt = n_judged * (work.prompt_tokens or shares.prompt_tokens)
@@ -225,11 +239,17 @@ def _tokens(measured: Measured, hardware: Hardware, sizes: Mapping[str, float]) 
     return prompt + completion, (prompt * prices.prompt_tokens + completion * prices.completion_tokens) / 1e6
 
 
-def _reasons(stage: StageCosts, memory: float, hardware: Hardware) -> Iterator[str]:
+def _limitations(stage: StageCosts, memory: float, hardware: Hardware) -> Iterator[str]:
     low, _ = stage.growth.exponent_span
-    if stage.times and stage.growth.exponent > LIMIT - 1:
-        yield f"each of {stage.times} asks all {stage.per} of its tenant: search a compressed index, or cut smaller"
-    elif stage.growth.exponent > LIMIT and low > 1:
-        yield f"exponent {stage.growth.exponent:.2f} is above {LIMIT}"
+    if stage.times and stage.growth.exponent > MAX_EXPONENT - 1:
+        yield (
+            f"each of the {stage.times} scans all {stage.per} of its tenant; search a compressed index, or split the "
+            "corpus into more tenants"
+        )
+    elif stage.growth.exponent > MAX_EXPONENT and low > 1:
+        yield f"exponent {stage.growth.exponent:.2f} is above {MAX_EXPONENT}"
     if memory > hardware.machines.memory_gb:
-        yield f"one tenant takes {memory:,.0f} GB, a machine has {hardware.machines.memory_gb:,.0f}: cut smaller"
+        yield (
+            f"one tenant requires {memory:,.0f} GB, a machine has {hardware.machines.memory_gb:,.0f}; split the corpus "
+            "into more tenants"
+        )

@@ -88,9 +88,9 @@ def test_a_fitted_threshold_is_applied_only_where_it_is_asked_for(source: Path, 
     assert compared["kappa"] < 1.0
     shown = call("judge", "calibration", out)
     assert (shown.code, shown.err) == (0, "")
-    assert "Reliability of its probabilities" in shown.out
+    assert "Reliability of the judge's probabilities" in shown.out
     text = card(Run(str(out)), chosen(human))
-    assert "## The judge against people" in text
+    assert "## Judge against human labels" in text
     assert "## Reliability of the judge's probabilities" in text
 
     assert "judge" in build(out, source, chosen(human, "judge.threshold=fitted"))
@@ -138,10 +138,10 @@ def test_a_panel_of_two_servers_and_a_formula(
     assert all(member in judge_id for member in members)
     text = card(Run(str(out)), settings)
     assert "no LLM and no human" not in text
-    assert "## Agreement within the panel" in text
+    assert "## Pairwise agreement within the panel" in text
     shown = call("judge", "calibration", out)
     assert (shown.code, shown.err) == (0, "")
-    assert "Agreement of the whole panel" in shown.out
+    assert "Agreement of the panel" in shown.out
     assert len([line for line in call("judge", "stats", out).out.splitlines() if line.startswith("llm-1:")]) == 2
 
     for server in servers:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from darklode.flows import console as module
-from darklode.flows.console import Bars, Lines, cell, line, printable, reporter, show, show_upright
+from darklode.flows.console import Bars, Lines, cell, format_stage, printable, reporter, show, show_records
 from darklode.pipeline.base.artifacts import FunnelStep, Manifest
 from helpers.commands import CONTROL
 
@@ -36,10 +36,10 @@ def test_a_text_from_outside_cannot_steer_the_terminal_and_keeps_its_lines() -> 
 
 
 def test_a_finished_stage_is_one_line() -> None:
-    assert re.sub(r"\s+", " ", line("clean", DONE, redone=True)) == (
+    assert re.sub(r"\s+", " ", format_stage("clean", DONE, redone=True)) == (
         r"[green]✓[/green] clean 1,200 queries → 900 \[b]queries [dim]2.3 s[/dim]"
     )
-    assert line("clean", DONE, redone=False).endswith("[dim]stands[/dim]")
+    assert format_stage("clean", DONE, redone=False).endswith("[dim]up to date[/dim]")
 
 
 def test_a_table_shows_numbers_to_the_right_and_long_cells_cut(
@@ -65,7 +65,7 @@ def test_at_80_columns_no_word_is_broken_and_no_line_is_longer(
         pa.table(counts | {"of": ["rows", "queries with a positive"], "dropped": [reason, "no relevant candidate 80"]}),
         "F",
     )
-    show_upright(pa.table({"query": ["how to " * 30], "hardest negative": ["a `code` [b] " * 9]}), "T")
+    show_records(pa.table({"query": ["how to " * 30], "hardest negative": ["a `code` [b] " * 9]}), "T")
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     words = " ".join(lines).split()

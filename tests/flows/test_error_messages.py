@@ -87,7 +87,7 @@ TELLS = {
     "audit nothing": "nothing holds no run",
     "review nothing": "nothing holds no run",
     "judge stats nothing": "nothing holds no run",
-    "init there.yaml --docs docs --queries q.csv": "there.yaml is there already",
+    "init there.yaml --docs docs --queries q.csv": "there.yaml already exists",
     "init x.yaml --docs docs --queries nothing": "nothing does not exist",
 }
 """What is wrong with what a user has, the words that help, and exit code 1."""
@@ -105,17 +105,17 @@ REFUSED = {
     f"{BUILD} --set seed=: --set x=[": "the value is not YAML",
     f"{BUILD} --preset nope": "there is no preset nope; did you mean",
     f"{MINE} --date 2026-13-01": "'2026-13-01' does not match",
-    f"{MINE} --date 2026-03-01 --from 2026-03-01 --to 2026-03-02": "give one or the other",
-    f"{MINE} --from 2026-03-02": "give both of them",
+    f"{MINE} --date 2026-03-01 --from 2026-03-01 --to 2026-03-02": "use either --date for one day",
+    f"{MINE} --from 2026-03-02": "must be given together",
     f"{MINE} --from 2026-03-02 --to 2026-03-01": "the first not after the last",
     "query run 'SELECT 1' --format xml": "'xml' is not one of",
     "export run --format biers --to out": "no export format 'biers'; did you mean beir?",
     "evaluate run --set evaluate.bootstrap=0": "evaluate.bootstrap: Input should be greater than 0",
-    "judge export-batch": "is `darklode judge batch export` now",
-    "init x.yaml": "say --docs",
-    "init x.yaml --docs docs": "without queries or a search log",
+    "judge export-batch": "was renamed to `darklode judge batch export`",
+    "init x.yaml": "--docs is required",
+    "init x.yaml --docs docs": "queries or a search log are required",
     "init x.yaml --docs docs --queries q.csv --column text": "--column takes documents.ROLE=NAME",
-    "review run --export-sheet x.csv": "add --reviewer NAME",
+    "review run --export-sheet x.csv": "together with --reviewer NAME",
     "review run --port 99999": "Invalid value for '--port'",
     # settings, in an option or a file
     f"{BUILD} --config none.yaml": "there is no settings file none.yaml",
@@ -265,8 +265,8 @@ def test_debug_shows_the_traceback_wherever_it_stands(at_desk: Path, call: Call)
     [
         (PermissionError(13, "Permission denied", "/x/y"), "error: /x/y: Permission denied\n"),
         (OSError(28, "No space left on device"), "error: No space left on device\n"),
-        (MemoryError(), "error: there is not enough memory"),
-        (KeyError("[red]x"), "error: KeyError: '[red]x'; this should not happen: the same command with --debug"),
+        (MemoryError(), "error: out of memory"),
+        (KeyError("[red]x"), "error: KeyError: '[red]x'; this is a bug: run the same command with --debug"),
         (ValueError(), "error: ValueError: no reason given; this"),
     ],
 )

@@ -30,7 +30,7 @@ def test_an_index_on_s3_is_the_local_one(shipped: Path, tmp_path: Path, bucket: 
     with answering(url, ["base", str(shipped / "adapter")]) as page:
         status, _, said = ask(page, "search", "POST", json.dumps({"query": QUERY}).encode())  # type: ignore[arg-type]
     assert status == 200
-    assert json.loads(said)["found"] == told["found"]
+    assert json.loads(said)["hits"] == told["hits"]
     exported = [call("index", "export", one, "--format", "qdrant", "--to", tmp_path / name) for one, name in
                 ((url, "there"), (folder, "here"))]  # fmt: skip
     assert [one.code for one in exported] == [0, 0]

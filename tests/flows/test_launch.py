@@ -10,7 +10,7 @@ from helpers.commands import Environment, SampleRun, build_command, built, mine_
 
 pytestmark = pytest.mark.server
 
-STANDS = re.compile(r"^✓ (\w+) .* stands$", re.M)
+STANDS = re.compile(r"^✓ (\w+) .* up to date$", re.M)
 
 
 @pytest.fixture

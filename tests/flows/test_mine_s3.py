@@ -54,7 +54,7 @@ def test_nights_from_s3_to_s3_end_like_local_ones(s3: Environment, tmp_path: Pat
     shown = run_inside([DARKLODE, "status", OUT], s3)
     assert (shown.code, shown.err) == (0, "")
     assert re.search(r"^ingest_logs +the log's files changed", shown.out, re.M)  # the days that were not asked for yet
-    assert shown.out.count(" stands ") == 15
+    assert shown.out.count(" up to date ") == 15
 
     files = [path for path in remote.rglob("*") if path.is_file()]
     told = [KEYS["AWS_SECRET_ACCESS_KEY"].encode(), s3["AWS_ENDPOINT_URL"].encode()]

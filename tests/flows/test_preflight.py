@@ -128,7 +128,7 @@ def test_what_a_preset_lacks_is_listed_whole(call: Call, tmp_path: Path) -> None
 def test_check_only_looks(call: Call, tmp_path: Path) -> None:
     command = ["build", "--docs", SAMPLE, "--queries", SAMPLE, "--out", tmp_path / "run", "--check"]
     shown = call(*command)
-    assert (shown.code, shown.err, shown.out.splitlines()[-1]) == (0, "", "Nothing is in the way.")
+    assert (shown.code, shown.err, shown.out.splitlines()[-1]) == (0, "", "All checks passed.")
     wrong = call(*command, "--set", "pool.depth=-1", "--set", "chunk.size=x", "--docs", "nothing")
     assert wrong.code == 1
     assert [line.split()[1] for line in wrong.err.splitlines()] == ["chunk.size:", "pool.depth:", "nothing"]

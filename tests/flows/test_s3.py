@@ -66,7 +66,7 @@ def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) ->
 
     shown = run_inside([DARKLODE, "status", OUT], s3)
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out.count(" stands ") == 13
+    assert shown.out.count(" up to date ") == 13
     counted = "SELECT count(*) AS n FROM triplets t JOIN chunks c ON (c.tenant, c.chunk_id) = (t.tenant, t.positive_id)"
     asked = run_inside([DARKLODE, "query", OUT, counted, "--format", "json"], s3)
     assert (asked.code, asked.err) == (0, "")

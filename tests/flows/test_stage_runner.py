@@ -88,6 +88,6 @@ def test_a_finished_run_has_card_views_and_report_and_shows_one_page(run: Run) -
     (page,) = showing.shown
     assert f"`{run.store.url}/report.html`" in page
     titles = re.findall(r"^## (.+)$", page, re.M)
-    assert {"What each retriever finds, and what is lost without it", "Funnel", "Time by stage"} <= set(titles)
+    assert {"Recall of each retriever, and of the pool without it", "Funnel", "Time per stage"} <= set(titles)
     report = (run.store.read("report.html") or b"").decode()
     assert all(escape(title) in report for title in titles)

@@ -66,7 +66,7 @@ def check(words: list[str], printed: str, repository: Path) -> None:
             assert "kappa" in printed
         case "diff":
             assert "judge.threshold" in printed
-            assert "Labels that flipped" in printed
+            assert "Flipped labels" in printed
         case "generate":
             assert " queries of default, " in printed
             assert "</html>" in (repository / words[words.index("--out") + 1] / "report.html").read_text()

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from darklode.flows.config import load_settings
 from darklode.flows.jobs import build_benchmark, mine_logs
-from darklode.flows.jobs.registry.job import stages
+from darklode.flows.jobs.job import stages
 from darklode.flows.runs import folder_kind
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.report.figure import FilledFigure

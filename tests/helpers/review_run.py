@@ -161,7 +161,7 @@ class Page:
     url: str
     port: int
     run: Run
-    deck: ReviewPairs
+    pairs: ReviewPairs
 
     def answers(self) -> pa.Table:
         """The answers on disk."""

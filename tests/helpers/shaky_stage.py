@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.orchestration import as_flow
 from darklode.flows.prefect.progress import SilentReporter, reporting
 from darklode.flows.stage_runner import run_step

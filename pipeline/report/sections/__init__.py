@@ -1,1 +1,1 @@
-"""The report's figures, one file a section: each has a `SECTION`, and `page` orders them."""
+"""Sections of the report, one file each with a `SECTION`."""

@@ -1,4 +1,4 @@
-"""An adapted query encoder: what was decided, where it gains, what could be gained, and how its training went."""
+"""Report section of an adapted query encoder."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,12 +15,12 @@ PAIRS = """
     SELECT part, measure, difference, low, high, p_holm, detectable, wins, losses, queries FROM evaluation_pairs
     WHERE tenant IS NULL ORDER BY part <> 'own positive', part, measure NOT LIKE 'nDCG%', measure
 """
-LEARNED = """
+TRAINING_DATA = """
     SELECT split, count(*) AS queries, count(DISTINCT "group") AS clusters,
            count(*) FILTER (shares_positive) AS share_a_positive
     FROM adaptation_queries GROUP BY split ORDER BY split DESC
 """
-COURSE = """
+TRAINING_LOG = """
     SELECT setting, trial, l.step, loss, l.validation, replaced, judged, short, spread, l.step = kept_step AS kept
     FROM training_log l JOIN (SELECT DISTINCT trial, setting, step AS kept_step FROM adaptation_trials) USING (trial)
     ORDER BY trial, l.step
@@ -31,30 +31,30 @@ TRIALS = """
     FROM adaptation_trials ORDER BY trial, share
 """
 
-WATCHED = {
+CURVE_TITLES = {
     "loss": "loss",
     "validation": "nDCG@10 on validation",
-    "replaced": "share of negatives that a mining replaced",
-    "spread": "spread of query vectors (0: all are one)",
+    "replaced": "share of negatives replaced by hard-negative mining",
+    "spread": "spread of query vectors (0: collapsed)",
 }
 
 
 def _facts(table: pa.Table, _source: ReportSource) -> list[Facts]:
-    return [Facts(list(_setting_names(row))) for row in table.to_pylist()]
+    return [Facts(list(_decision_facts(row))) for row in table.to_pylist()]
 
 
-def _setting_names(row: Row) -> Iterator[tuple[str, str]]:
-    yield "handed over", row["shipped"]
+def _decision_facts(row: Row) -> Iterator[tuple[str, str]]:
+    yield "released", row["shipped"]
     if row["difference"] is not None:
-        between = f" ({row['low']:+.3f} to {row['high']:+.3f})" if row["low"] is not None else ""
-        yield "nDCG@10 over the base", f"{row['difference']:+.3f}{between}"
-    yield "test queries that decide", number(row["queries"])
+        interval = f" ({row['low']:+.3f} to {row['high']:+.3f})" if row["low"] is not None else ""
+        yield "nDCG@10 gain over the base", f"{row['difference']:+.3f}{interval}"
+    yield "deciding test queries", number(row["queries"])
     if row["detectable"] is not None:
-        yield "least difference they show", f"{row['detectable']:.3f}"
+        yield "minimum detectable difference", f"{row['detectable']:.3f}"
     folds = f", cross-validated in {row['folds']} folds" if row["folds"] else ""
-    yield "chosen by queries", f"{number(row['validation_queries'])}{folds}"
-    yield "setting that they chose", row["setting"]
-    yield "share of the way from the base", f"{row['share']:g}"
+    yield "validation queries", f"{number(row['validation_queries'])}{folds}"
+    yield "selected setting", row["setting"]
+    yield "interpolation from the base", f"{row['share']:g}"
 
 
 def _lifts(table: pa.Table, _source: ReportSource) -> list[Chart]:
@@ -64,7 +64,7 @@ def _lifts(table: pa.Table, _source: ReportSource) -> list[Chart]:
 
 
 def _lift(rows: Sequence[Row], measure: str) -> Chart:
-    return whiskers([_difference(row) for row in rows], measure, "a", zero="the base")
+    return whiskers([_difference(row) for row in rows], measure, "a", zero="base")
 
 
 def _difference(row: Row) -> Whisker:
@@ -86,29 +86,36 @@ def _score_whiskers(rows: Sequence[Row], measure: str) -> Iterator[Whisker]:
 
 
 def _training_curves(table: pa.Table, _source: ReportSource) -> list[Curves]:
-    measured_columns = [name for name in WATCHED if table[name].null_count < len(table)]
-    return [curves(table, ("step", "steps"), name, WATCHED[name]) for name in measured_columns]
+    measured_columns = [name for name in CURVE_TITLES if table[name].null_count < len(table)]
+    return [curves(table, ("step", "steps"), name, CURVE_TITLES[name]) for name in measured_columns]
 
 
 def _shares(table: pa.Table, _source: ReportSource) -> list[Curves]:
-    return [curves(table, ("share", "share of the way from the base"), "validation", "nDCG@10 on validation")]
+    return [
+        curves(
+            table,
+            ("share", "interpolation from the base (0) to the adapter (1)"),
+            "validation",
+            "nDCG@10 on validation",
+        )
+    ]
 
 
 def _training_data(source: ReportSource) -> pa.Table:
-    """Nothing of a distilled tower, which these queries are none of, nor of laws, whose cells each learn from some."""
+    """Training queries by split; empty for distilled towers and scaling laws, which use other queries."""
     has_other_sources = source.laws or "tower_queries" in source.written_tables
-    return source.tables.sql(LEARNED).slice(0, 0 if has_other_sources else None)
+    return source.tables.sql(TRAINING_DATA).slice(0, 0 if has_other_sources else None)
 
 
 SECTION = FigureSection(
     "adapting",
-    "The adapted query encoder",
+    "Adapted query encoder",
     (
         Figure(
             "adapter-verdict",
-            "What is handed over",
-            "The adapted encoder only where its lift is shown on test queries whose clusters and positives training "
-            "never saw: at least 10 clusters, interval, test and lower bound (docs/guides/adapt.md).",
+            "Release decision",
+            "The adapted encoder is released only if it has a significant gain on test queries whose clusters and "
+            "positives do not occur in training; at least 10 clusters are required (docs/guides/adapt.md).",
             sql_source("FROM adapter_verdict ORDER BY tenant"),
             _facts,
             ("adapter_verdict",),
@@ -116,9 +123,9 @@ SECTION = FigureSection(
         ),
         Figure(
             "adapter-lift",
-            "Adapted less base, on the test queries",
-            "With 95 % bootstrap intervals over groups of queries; own positive: training saw neither the query's "
-            "cluster nor a positive of it, and these alone decide; shared positive: it may know the answer by heart.",
+            "Gain over the base encoder on the test queries",
+            "95 % bootstrap intervals over query clusters. Own positive: neither the query's cluster nor its positives "
+            "occur in training; only these queries decide. Shared positive: the model may have memorized the answer.",
             sql_source(PAIRS),
             _lifts,
             ("adapter_verdict", "evaluation_pairs"),
@@ -126,9 +133,9 @@ SECTION = FigureSection(
         ),
         Figure(
             "adapter-headroom",
-            "What could be gained",
-            "On the validation queries, before training: the base's first 100 in the best order need no new text to "
-            "be found; perfect is the most that any list reaches.",
+            "Headroom",
+            "Scores on the validation queries before training: the base encoder, its top 100 in the best order, and "
+            "the maximum that any ranking can reach.",
             lambda source: source.tables.read("headroom"),
             _headroom,
             ("headroom",),
@@ -136,10 +143,10 @@ SECTION = FigureSection(
         ),
         Figure(
             "adapter-course",
-            "How training went",
-            "Each trial's looks at the validation queries; a falling loss with falling validation is a collapse, and "
-            "ends the trial.",
-            sql_source(COURSE),
+            "Training curves",
+            "Loss and validation scores of each trial. A trial stops if the validation score falls while the loss "
+            "falls.",
+            sql_source(TRAINING_LOG),
             _training_curves,
             ("training_log", "adaptation_trials"),
             wide=True,
@@ -147,8 +154,9 @@ SECTION = FigureSection(
         ),
         Figure(
             "adapter-trials",
-            "What was tried",
-            "Each trial's best weights, and points on the way back to the base, which is 0; the highest is chosen.",
+            "Trials",
+            "Validation score of each trial's best weights, interpolated with the base encoder (0); the best point is "
+            "selected.",
             sql_source(TRIALS),
             _shares,
             ("adaptation_trials",),
@@ -156,8 +164,8 @@ SECTION = FigureSection(
         ),
         Figure(
             "adapter-learned",
-            "What it learned from",
-            "Queries by side, the clusters they make, and how many share a positive with training.",
+            "Training data",
+            "Queries and query clusters by split, and how many queries share a positive with training.",
             _training_data,
             needs=("adaptation_queries",),
         ),

@@ -1,4 +1,4 @@
-"""The audit: what each retriever finds, what is lost without it, and how alike they are."""
+"""Report section of the retriever audit: recall, leave-one-out recall and overlap."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -13,40 +13,43 @@ from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
-GROUPED = 6
-"""More tenants have a small chart each."""
-TENANTS = 12
-"""Most that are drawn: those with the most queries."""
-MOST_ROWS = 100
-DEPTHS = 10
+MAX_GROUPED_TENANTS = 6
+"""Above this number, each tenant has its own small chart."""
+MAX_TENANTS = 12
+"""Maximum number of tenants drawn: those with the most queries."""
+MAX_ROWS = 100
+N_SHADES = 10
 
-ALONE = """
+UNIQUE_POSITIVES = """
     WITH found AS (
         SELECT retrievers, coalesce(relevance, 0) > 0 AS positive
         FROM pool LEFT JOIN qrels USING (tenant, query_id, chunk_id)
     ), each AS (SELECT unnest(retrievers) AS retriever, len(retrievers) = 1 AS alone, positive FROM found)
-    SELECT retriever, count(*) FILTER (positive AND alone) AS positives_it_alone_found,
-           count(*) FILTER (positive) AS positives, count(*) FILTER (alone) AS candidates_it_alone_found,
+    SELECT retriever, count(*) FILTER (positive AND alone) AS unique_positives,
+           count(*) FILTER (positive) AS positives, count(*) FILTER (alone) AS unique_candidates,
            count(*) AS candidates
-    FROM each GROUP BY retriever ORDER BY positives_it_alone_found DESC, positives DESC, retriever
+    FROM each GROUP BY retriever ORDER BY unique_positives DESC, positives DESC, retriever
 """
 
 
 def _audit(table: pa.Table, source: ReportSource) -> list[Drawing]:
     pool, rows = source.settings.pool, table.to_pylist()
     measures = {
-        "recall": (f"Recall@{pool.search_depth}, each list alone", "a"),
-        "leave_one_out": (f"Recall@{pool.depth} of all the others, without it", "b"),
+        "recall": (f"Recall@{pool.search_depth} of each retriever", "a"),
+        "leave_one_out": (f"Recall@{pool.depth} of the pool without the retriever", "b"),
     }
-    together = [row for row in rows if row["tenant"] is None]
-    each = [list(same) for tenant, same in groupby(rows, lambda row: row["tenant"]) if tenant is not None]
-    many = len(each) > GROUPED
+    overall = [row for row in rows if row["tenant"] is None]
+    by_tenant = [list(same) for tenant, same in groupby(rows, lambda row: row["tenant"]) if tenant is not None]
+    has_many_tenants = len(by_tenant) > MAX_GROUPED_TENANTS
+    shown = overall if has_many_tenants else rows
     charts: list[Drawing] = list(_recall_at_ten(rows))
-    charts += [whiskers(_estimates(together if many else rows, name), *how) for name, how in measures.items()]
-    if many:
-        order = {row["retriever"]: position for position, row in enumerate(together)}
-        drawn = [row for same in each[:TENANTS] for row in sorted(same, key=lambda row: order[row["retriever"]])]
-        note = f"The {TENANTS} tenants with the most queries are drawn." if len(each) > TENANTS else ""
+    charts += [whiskers(_estimates(shown, name), title, tone) for name, (title, tone) in measures.items()]
+    if has_many_tenants:
+        order = {row["retriever"]: position for position, row in enumerate(overall)}
+        drawn = [
+            row for same in by_tenant[:MAX_TENANTS] for row in sorted(same, key=lambda row: order[row["retriever"]])
+        ]
+        note = f"The {MAX_TENANTS} tenants with the most queries." if len(by_tenant) > MAX_TENANTS else ""
         charts += [
             small_whiskers(_estimates(drawn, name), f"{title}, by tenant", tone, note)
             for name, (title, tone) in measures.items()
@@ -55,18 +58,18 @@ def _audit(table: pa.Table, source: ReportSource) -> list[Drawing]:
 
 
 def _recall_at_ten(rows: list[dict[str, Any]]) -> Iterator[Chart]:
-    """Recall at ten, of which no interval is known; where lists hold much of the corpus it alone tells them apart."""
+    """Chart of Recall@10, which has no interval; it distinguishes retrievers even in a small corpus."""
     rows_with_recall = [row for row in rows if row["recall_at_10"] is not None]
     if rows_with_recall:
         whisker_rows = [_whisker(row, [row["recall_at_10"]] * 3) for row in rows_with_recall]
-        yield whiskers(sorted(whisker_rows, key=lambda whisker: -whisker.middle), "Recall@10, each list alone", "c")
+        yield whiskers(sorted(whisker_rows, key=lambda whisker: -whisker.middle), "Recall@10 of each retriever", "c")
 
 
 def _estimates(rows: list[dict[str, Any]], measure: str) -> list[Whisker]:
-    several = len({row["tenant"] for row in rows}) > 1
+    has_several_tenants = len({row["tenant"] for row in rows}) > 1
     ends = [[row[f"{measure}{end}"] for end in ("", "_low", "_high")] for row in rows]
-    groups = [(row["tenant"] or "all tenants") if several else "" for row in rows]
-    return [_whisker(row, three, group) for row, three, group in zip(rows, ends, groups, strict=True)]
+    groups = [(row["tenant"] or "all tenants") if has_several_tenants else "" for row in rows]
+    return [_whisker(row, interval, group) for row, interval, group in zip(rows, ends, groups, strict=True)]
 
 
 def _whisker(row: dict[str, Any], ends: Sequence[float], group: str = "") -> Whisker:
@@ -76,17 +79,19 @@ def _whisker(row: dict[str, Any], ends: Sequence[float], group: str = "") -> Whi
 
 def _overlap(table: pa.Table, _source: ReportSource) -> list[Matrix]:
     names = table["retriever"].to_pylist()
-    columns = [column.to_pylist() for column in table.columns[1:]]  # in the order of the names, as the rows are
-    pairs = [(row_name, other) for row_name in range(len(names)) for other in range(len(names))]
-    cells = [_cell(names[row_name], names[other], columns[other][row_name]) for row_name, other in pairs]
-    return [Matrix(names, [cells[start : start + len(names)] for start in range(0, len(cells), len(names))])]
+    columns = [column.to_pylist() for column in table.columns[1:]]  # columns and rows have the same order
+    cells = [
+        [_cell(row_name, other, column[row]) for other, column in zip(names, columns, strict=True)]
+        for row, row_name in enumerate(names)
+    ]
+    return [Matrix(names, cells)]
 
 
 def _cell(row_name: str, other: str, jaccard: float | None) -> MatrixCell:
-    """A cell of the heat map; its shade is the overlap itself, from 0 to 1, so that equal values look alike."""
+    """A cell of the heat map; the shade is absolute, so it is comparable between runs."""
     if jaccard is None:
-        return MatrixCell("–", None, f"{row_name} and {other}: neither found any")
-    depth = None if row_name == other else min(DEPTHS - 1, int(jaccard * DEPTHS))
+        return MatrixCell("–", None, f"{row_name} and {other}: neither found a positive")
+    depth = None if row_name == other else min(N_SHADES - 1, int(jaccard * N_SHADES))
     return MatrixCell(f"{jaccard:.2f}", depth, f"{row_name} and {other}: {jaccard:.3f}")
 
 
@@ -96,36 +101,32 @@ SECTION = FigureSection(
     (
         Figure(
             "audit-retrievers",
-            "What each retriever finds, and what is lost without it",
-            "Dots are means over queries, whiskers their 95 % bootstrap intervals (none is known of recall at 10); the "
-            "axis does not begin at 0. A retriever's own positives count toward it, and what no retriever found was "
-            "never judged.",
+            "Recall of each retriever, and of the pool without it",
+            "Means over queries with 95 % bootstrap intervals (Recall@10 has none); the axis may not start at 0. "
+            "Recall is relative to the judged positives of the pool: texts that no retriever found were never judged.",
             lambda source: statistics.audit_with_shallow(source.tables),
             _audit,
             ("audit_retrievers",),
             wide=True,
-            max_rows=MOST_ROWS,
+            max_rows=MAX_ROWS,
         ),
         Figure(
             "audit-overlap",
-            "Overlap of the retrievers",
-            "Of the positives that either of two retrievers found at the pool's depth, the share that both found "
-            "(Jaccard). The colour scale runs from 0 (nothing shared) to 1 (the same positives).",
+            "Retriever overlap",
+            "Jaccard index of the positives that two retrievers found within the pool's depth, from 0 (none in "
+            "common) to 1 (the same positives).",
             lambda source: statistics.audit_overlap(source.tables),
             _overlap,
             ("audit_overlap",),
         ),
         Figure(
             "only-one-found",
-            "What only one retriever found",
-            "Positives of the pool that would be missing without the retriever.",
-            sql_source(ALONE),
+            "Unique positives per retriever",
+            "Positives that only this retriever found within the pool's depth.",
+            sql_source(UNIQUE_POSITIVES),
             lambda table, _: [
                 stacked_bars(
-                    table,
-                    "retriever",
-                    {"positives_it_alone_found": ("positives it alone found", "a")},
-                    axis="positives it alone found",
+                    table, "retriever", {"unique_positives": ("unique positives", "a")}, axis="unique positives"
                 )
             ],
             ("pool", "qrels"),

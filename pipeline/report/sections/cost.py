@@ -1,4 +1,4 @@
-"""What the run took: time by stage, tokens and money where they are known."""
+"""Report section on time, tokens and cost."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,13 +22,13 @@ TOKENS = """
     FROM {table} GROUP BY judge_id ORDER BY judge_id
 """
 
-FORMULA = "embedded"
-"""How the ids of judges begin that call no model: nobody is paid."""
+EMBEDDED = "embedded"
+"""Prefix of the ids of judges that call no model and cost nothing."""
 
 COST = pa.schema(
     [
-        ("what", pa.string()),
-        ("asked", pa.int64()),
+        ("model", pa.string()),
+        ("requests", pa.int64()),
         ("with_token_counts", pa.int64()),
         ("prompt_tokens", pa.int64()),
         ("cached_tokens", pa.int64()),
@@ -52,15 +52,15 @@ def _seconds(table: pa.Table, _source: ReportSource) -> list[Chart]:
     seconds = [row["seconds"] for row in rows if row["seconds"] is not None]
     scale = AxisScale.up_to(max(seconds, default=0))
     drawn = [_stage(row, scale) for row in rows]
-    return [Chart(drawn, scale.axis("seconds"), title=f"{duration(sum(seconds))} in all")]
+    return [Chart(drawn, scale.axis("seconds"), title=f"{duration(sum(seconds))} in total")]
 
 
 def _stage(row: dict[str, Any], scale: AxisScale) -> Row:
     note = "" if row["state"] == COMPLETE else row["state"]
     if row["seconds"] is None:
         return Row(row["stage"], (), "–", note)
-    took = duration(row["seconds"])
-    return Row(row["stage"], [Bar(0, scale.position_of(row["seconds"]), "a", f"{row['stage']}: {took}")], took, note)
+    time = duration(row["seconds"])
+    return Row(row["stage"], [Bar(0, scale.position_of(row["seconds"]), "a", f"{row['stage']}: {time}")], time, note)
 
 
 def _cost(source: ReportSource) -> pa.Table:
@@ -73,21 +73,26 @@ def _cost(source: ReportSource) -> pa.Table:
 
 
 def _judge(row: dict[str, Any], prompt_price: float, completion_price: float) -> dict[str, Any]:
-    counted = row["counted"]
-    priced = prompt_price + completion_price > 0 and counted
+    n_counted = row["counted"]
+    has_price = prompt_price + completion_price > 0 and n_counted
     spent = (row["prompt_tokens"] or 0) * prompt_price + (row["completion_tokens"] or 0) * completion_price
     tokens = {name: row[name] for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
-    cost = 0.0 if row["judge_id"].startswith(FORMULA) else spent / 1e6 if priced else None
-    return {"what": row["judge_id"], "asked": row["verdicts"], "with_token_counts": counted, "cost": cost} | tokens
+    cost = 0.0 if row["judge_id"].startswith(EMBEDDED) else spent / 1e6 if has_price else None
+    return {
+        "model": row["judge_id"],
+        "requests": row["verdicts"],
+        "with_token_counts": n_counted,
+        "cost": cost,
+    } | tokens
 
 
 def _encoders(source: ReportSource) -> Iterator[dict[str, Any]]:
-    """What the latest search embedded; where no price is set, what it cost is not known."""
+    """Texts embedded by the latest search, with their cost if a price is set."""
     search = source.manifests.get("search")
     for name, work in (search.facts.get("embedding", {}) if search else {}).items():
         encoder = source.settings.encoders.get(name)
-        priced = encoder is not None and encoder.price() > 0
-        yield {"what": f"embedding for {name}", "asked": work["encoded"], "cost": work["cost"] if priced else None}
+        has_price = encoder is not None and encoder.price() > 0
+        yield {"model": f"{name} (embedding)", "requests": work["encoded"], "cost": work["cost"] if has_price else None}
 
 
 SECTION = FigureSection(
@@ -96,17 +101,16 @@ SECTION = FigureSection(
     (
         Figure(
             "stages",
-            "Time by stage",
-            "Seconds that each stage took when it was last run, as its manifest says; work that was taken from an "
-            "earlier run or from a cache took none.",
+            "Time per stage",
+            "Duration of each stage's last run. Cached results take no time.",
             _stages,
             _seconds,
         ),
         Figure(
             "cost",
             "Tokens and cost",
-            "Of all verdicts of this run, whichever run paid for them, and of the texts that the latest search "
-            "embedded; unknown is what nobody counted or gave a price for (prices are settings).",
+            "All verdicts of this run, including cached ones paid for by earlier runs, and the texts embedded by the "
+            "latest search. Unknown: no token counts, or no price in the settings.",
             _cost,
             needs=("verdicts",),
             wide=True,
@@ -115,8 +119,8 @@ SECTION = FigureSection(
         ),
         Figure(
             "retrieval",
-            "What retrieval took",
-            "Per retriever, over all tenants; texts whose vectors were in the cache were not encoded again.",
+            "Retrieval",
+            "Per retriever, over all tenants. Texts with cached vectors are not encoded again.",
             lambda source: retrieval_of(source.manifests.get("search")).drop_columns(["cost"]),
             needs=("rankings",),
             wide=True,

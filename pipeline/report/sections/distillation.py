@@ -1,4 +1,4 @@
-"""A distilled query tower: what it keeps of its teacher, how near it is, how its training went, how fast it is."""
+"""Report section of a distilled query tower."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from darklode.pipeline.report.source import ReportSource
 
 TESTED = "tower_test"
 
-COURSE = """
+TRAINING_LOG = """
     SELECT CAST(learning_rate AS VARCHAR) AS setting, trial, l.step, squared, cosine, l.distance,
            l.step = kept_step AS kept
     FROM distillation_log l
@@ -20,7 +20,7 @@ COURSE = """
 """
 HEALTH = "FROM tower_health ORDER BY split"
 
-WATCHED = {"squared": "‖q − s‖², of what is learned from", "distance": "‖q − s‖ on held-out queries"}
+CURVE_TITLES = {"squared": "‖q − s‖² on training queries", "distance": "‖q − s‖ on held-out queries"}
 
 
 def _retained_quality(source: ReportSource) -> pa.Table:
@@ -30,40 +30,40 @@ def _retained_quality(source: ReportSource) -> pa.Table:
 
 
 def _training_curves(table: pa.Table, _source: ReportSource) -> list[Curves]:
-    return [curves(table, ("step", "steps"), name, axis_title) for name, axis_title in WATCHED.items()]
+    return [curves(table, ("step", "steps"), name, axis_title) for name, axis_title in CURVE_TITLES.items()]
 
 
 def _speeds(source: ReportSource) -> pa.Table:
-    """A row a tower: its numbers, and the times of the machine that tested it."""
+    """A row per tower: parameters, and times measured on the test machine."""
     facts = source.manifests[TESTED].facts if TESTED in source.manifests else {}
     return pa.Table.from_pylist([{"tower": name, **facts[name]} for name in ("teacher", "student") if name in facts])
 
 
 SECTION = FigureSection(
     "distilling",
-    "The distilled query tower",
+    "Distilled query tower",
     (
         Figure(
             "tower-kept",
-            "What the student keeps",
-            "On the labelled test queries: kept is the student's value by the teacher's, low and high are a 95 % "
-            "interval of the difference.",
+            "Student against teacher",
+            "On the labelled test queries. kept is the student's score divided by the teacher's; low and high are "
+            "the 95 % interval of the difference.",
             _retained_quality,
             needs=("tower_health", "evaluation", "evaluation_pairs"),
         ),
         Figure(
             "tower-health",
-            "How near it is to its teacher",
-            "Distance is the mean ‖q − s‖ of unit vectors: what ranking can lose is at most as much, up to a constant; "
-            "unseen queries are those that nothing looked at before the end; overlap is of the first ten.",
+            "Distance to the teacher",
+            "distance is the mean ‖q − s‖ of unit vectors, which bounds the loss in ranking up to a constant. unseen "
+            "queries were not used for training or selection. overlap is the shared part of the top 10.",
             sql_source(HEALTH),
             needs=("tower_health",),
         ),
         Figure(
             "tower-course",
-            "How training went",
-            "Each trial's looks at the held-out queries; the nearest is kept.",
-            sql_source(COURSE),
+            "Training curves",
+            "Each trial's loss and its distance on held-out queries; the trial with the smallest distance is selected.",
+            sql_source(TRAINING_LOG),
             _training_curves,
             ("distillation_log", "distillation_trials"),
             wide=True,
@@ -72,7 +72,7 @@ SECTION = FigureSection(
         Figure(
             "tower-speeds",
             "Size and speed",
-            "Numbers of each tower, those of tokens included, and its times on one core of the machine that tested it.",
+            "Parameters of each tower, including token embeddings, and times on one core of the test machine.",
             _speeds,
             needs=("tower_health",),
         ),

@@ -1,4 +1,4 @@
-"""What an adapted encoder changes for live queries, as `darklode adapt swap` found it."""
+"""Report section of `darklode adapt swap`: changes in the top 10 of live queries."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from darklode.pipeline.report.passages import plain
 from darklode.pipeline.report.source import ReportSource
 
 DEPTH = 10
-SHOWN, NAMED = 20, 5
+MAX_QUERIES, MAX_TITLES = 20, 5
 
 OVERLAPS = """
     SELECT overlap, count(*) AS queries, CAST(sum(searches) AS BIGINT) AS searches FROM swap
@@ -21,7 +21,7 @@ OVERLAPS = """
 """
 CHANGED = f"""
     SELECT query, searches, overlap, base_ids, adapted_ids, base_titles, adapted_titles FROM swap
-    WHERE overlap < {DEPTH} ORDER BY overlap, searches DESC NULLS LAST, query LIMIT {SHOWN}
+    WHERE overlap < {DEPTH} ORDER BY overlap, searches DESC NULLS LAST, query LIMIT {MAX_QUERIES}
 """
 
 
@@ -29,10 +29,11 @@ def _overlaps(table: pa.Table, _source: ReportSource) -> list[Chart]:
     rows = {row["overlap"]: row for row in table.to_pylist()}
     width = 100 / (DEPTH + 1)
     bins = [
-        HistogramBin(round(n_shared * width, 2), round(width, 2), f"{n_shared} stay") for n_shared in range(DEPTH + 1)
+        HistogramBin(round(n_shared * width, 2), round(width, 2), f"{n_shared} unchanged")
+        for n_shared in range(DEPTH + 1)
     ]
     ticks = [(round((n_shared + 0.5) * width, 2), str(n_shared)) for n_shared in range(DEPTH + 1)]
-    axis = Axis("texts of the first ten that stay", ticks)
+    axis = Axis("texts of the top 10 that stay the same", ticks)
     series = [_overlap_histogram(rows, "queries", "a")]
     if any(row["searches"] is not None for row in rows.values()):
         series.append(_overlap_histogram(rows, "searches", "b"))
@@ -49,33 +50,32 @@ def _changed_queries(table: pa.Table, _source: ReportSource) -> list[Quotes]:
 
 
 def _quote(row: dict[str, Any]) -> Quote:
-    tags = [f"{row['overlap']} of {len(row['base_ids'])} stay"]
+    tags = [f"{row['overlap']} of {len(row['base_ids'])} unchanged"]
     if row["searches"] is not None:
         tags.append(f"{number(row['searches'])} searches")
     return Quote(
         row["query"],
         tags,
-        [*_result_texts(row, "base", "adapted", "goes"), *_result_texts(row, "adapted", "base", "comes")],
+        [*_result_texts(row, "base", "adapted", "removed"), *_result_texts(row, "adapted", "base", "added")],
     )
 
 
 def _result_texts(row: dict[str, Any], system: str, other: str, role: str) -> list[Text]:
-    """The titles that only one of the lists has, a line each."""
+    """Titles that only one of the two lists has, one per line."""
     ids_and_titles = zip(row[f"{system}_ids"], row[f"{system}_titles"], strict=True)
     titles = list(dict.fromkeys(title for text_id, title in ids_and_titles if text_id not in row[f"{other}_ids"]))
-    more = [f"and {number(len(titles) - NAMED)} more"] if len(titles) > NAMED else []
-    return [replace(plain("\n".join([*titles[:NAMED], *more])), role=role)] if titles else []
+    more = [f"and {number(len(titles) - MAX_TITLES)} more"] if len(titles) > MAX_TITLES else []
+    return [replace(plain("\n".join([*titles[:MAX_TITLES], *more])), role=role)] if titles else []
 
 
 SECTION = FigureSection(
     "swap",
-    "What changes for live queries",
+    "Changes for live queries",
     (
         Figure(
             "swap-overlap",
-            "How much stays",
-            "Queries by how many of the base's first ten texts are among the adapted encoder's: what changes, not what "
-            "gets better.",
+            "Overlap of the old and new top 10",
+            "Queries by number of texts that are in the top 10 of both encoders. This shows change, not improvement.",
             sql_source(OVERLAPS),
             _overlaps,
             ("swap",),
@@ -84,7 +84,7 @@ SECTION = FigureSection(
         Figure(
             "swap-queries",
             "Queries that change most",
-            "By the titles of what leaves their first ten and of what comes; often asked ones before others.",
+            "Titles removed from and added to the top 10; frequent queries first.",
             sql_source(CHANGED),
             _changed_queries,
             ("swap",),

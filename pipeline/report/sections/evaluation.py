@@ -1,4 +1,4 @@
-"""What systems reach on the test queries, and how they differ."""
+"""Report section of `darklode evaluate`."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
-DRAWN = 4
-"""Measures that are drawn; the table below has them all."""
+MAX_CHARTS = 4
+"""Number of measures drawn; the table has all."""
 
 
 def _all_tenants(source: ReportSource, table: str) -> pa.Table:
@@ -21,13 +21,13 @@ def _all_tenants(source: ReportSource, table: str) -> pa.Table:
 
 def _score_charts(table: pa.Table, _source: ReportSource) -> list[Chart]:
     rows = [row for row in table.to_pylist() if row["part"] == "counted"]
-    shown = list(dict.fromkeys(row["measure"] for row in rows))[:DRAWN]
+    shown = list(dict.fromkeys(row["measure"] for row in rows))[:MAX_CHARTS]
     return [_dots([row for row in rows if row["measure"] == measure], measure) for measure in shown]
 
 
 def _dots(rows: list[dict[str, Any]], measure: str) -> Chart:
     upper_bound = rows[0]["ceiling"]
-    note = f"No list reaches more than {upper_bound:.3f}." if upper_bound < 1 else ""
+    note = f"Maximum possible: {upper_bound:.3f}." if upper_bound < 1 else ""
     return whiskers([_estimate(row) for row in rows], measure, "a", note)
 
 
@@ -42,9 +42,9 @@ SECTION = FigureSection(
     (
         Figure(
             "evaluation",
-            "What each system reaches",
-            "Means over the test queries that count, with 95 % bootstrap intervals over groups of queries; the axis "
-            "does not begin at 0.",
+            "Scores",
+            "Means over the counted test queries with 95 % bootstrap intervals over query clusters; the axis may not "
+            "start at 0.",
             lambda source: _all_tenants(source, "evaluation"),
             _score_charts,
             ("evaluation",),
@@ -53,26 +53,26 @@ SECTION = FigureSection(
         ),
         Figure(
             "evaluation-pairs",
-            "Every two systems",
-            "What a system has more than the other on the same queries; p_holm is corrected for all that is compared "
-            "in a part; a true difference below detectable is missed more often than once in five times.",
+            "Paired differences",
+            "Difference between two systems on the same queries. p_holm is corrected for all comparisons of a part. "
+            "True differences below detectable are missed with a probability above 20 % (power below 80 %).",
             lambda source: _all_tenants(source, "evaluation_pairs"),
             needs=("evaluation_pairs",),
             wide=True,
         ),
         Figure(
             "online",
-            "What the log itself says",
-            "Shares of what was searched, of all and of each arm of an experiment, with 95 % bootstrap intervals over "
-            "sessions; an interleaved list is won by the team with most clicks; irrelevant is what the judge says of "
-            "a sample of searches (online_verdicts.judge_id; labels of the embedded judge are weak).",
+            "Online measures of the log",
+            "Shares over all searches and per experiment arm, with 95 % bootstrap intervals over sessions. An "
+            "interleaved list is won by the arm with more clicks. irrelevant is judged on a sample of searches "
+            "(online_verdicts.judge_id; labels of the embedded judge are weak).",
             lambda source: _all_tenants(source, "online"),
             needs=("online",),
         ),
         Figure(
             "online-pairs",
-            "Every two arms",
-            "What an arm has more than the other; p_holm is corrected for all that is compared.",
+            "Differences between arms",
+            "Difference between two experiment arms; p_holm is corrected for all comparisons.",
             lambda source: _all_tenants(source, "online_pairs"),
             needs=("online_pairs",),
         ),

@@ -1,4 +1,4 @@
-"""Generated queries: what became of them, how like real ones they are, and which documents nobody reached."""
+"""Report section of generated queries."""
 
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 
@@ -18,9 +18,9 @@ REACHED = """
         SELECT tenant, doc_id, bool_or(kept) AS has_one FROM generated_queries
         JOIN generation_texts USING (tenant, chunk_id) GROUP BY tenant, doc_id
     )
-    SELECT tenant, count(*) AS documents, count(*) FILTER (reached) AS reached_by_a_real_query,
-           count(*) FILTER (NOT reached) AS never_reached,
-           count(*) FILTER (NOT reached AND has_one) AS now_with_a_generated_query
+    SELECT tenant, count(*) AS documents, count(*) FILTER (reached) AS covered_by_real_queries,
+           count(*) FILTER (NOT reached) AS not_covered,
+           count(*) FILTER (NOT reached AND has_one) AS newly_covered
     FROM generation_documents LEFT JOIN written USING (tenant, doc_id) GROUP BY tenant ORDER BY tenant
 """
 NEVER = """
@@ -35,39 +35,40 @@ SECTION = FigureSection(
     (
         Figure(
             "generated-outcomes",
-            "What became of them",
-            "Each goes by the first filter that it does not pass; what is kept is learned from, and never tested by.",
+            "Outcomes",
+            "Each query is dropped by the first filter it fails. Kept queries are used for training only, never for "
+            "testing.",
             sql_source(OUTCOMES),
             needs=("generated_queries",),
         ),
         Figure(
             "generated-likeness",
-            "Like real queries",
-            "Real are the run's train queries; a cluster is covered where a generated query is as near to one of its "
-            "queries as real ones of two clusters usually are.",
+            "Comparison with real queries",
+            "Real queries are the run's train queries. A cluster is covered if a generated query is at least as "
+            "similar to one of its queries as real queries of two different clusters usually are.",
             sql_source(CHECK),
             needs=("generation_check",),
             wide=True,
         ),
         Figure(
             "generated-clusters",
-            "Clusters of real queries, those far from every generated one first",
-            "Similarity is a cosine of letters, 1 being the same text.",
+            "Clusters of real queries, least similar to generated queries first",
+            "Similarity is the cosine of character n-grams; 1 means the same text.",
             sql_source(CLUSTERS),
             needs=("generation_clusters", "generated_queries"),
             wide=True,
         ),
         Figure(
             "generated-reached",
-            "Documents that queries reach",
-            "A real query reaches a document where one of its texts is labelled as relevant for it.",
+            "Document coverage",
+            "A query covers a document if one of the document's texts is labelled relevant for it.",
             sql_source(REACHED),
             needs=("generation_documents", "generation_texts", "generated_queries"),
         ),
         Figure(
             "generated-never",
-            "Documents that no real query ever reached",
-            "Those with most texts first; all of them are in the table generation_documents.",
+            "Documents not covered by real queries",
+            "Documents with the most texts first; the table generation_documents has all.",
             sql_source(NEVER),
             needs=("generation_documents",),
             wide=True,

@@ -1,4 +1,4 @@
-"""Laws of labels: each verdict, the curve with its band and what was held out, and how entropy goes with ranking."""
+"""Report section of scaling laws: verdicts, fitted curves, plans and correlations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from darklode.pipeline.laws.page import (
     VERDICTS,
 )
 from darklode.pipeline.laws.points import LawKey
-from darklode.pipeline.report.charts import LEAST_SPAN, TONES
+from darklode.pipeline.report.charts import MIN_SPAN, TONES
 from darklode.pipeline.report.drawing import Axis, AxisScale, CurveLine, CurvePoint, Curves
 from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
@@ -30,15 +30,15 @@ from darklode.pipeline.report.source import ReportSource
 
 HELD_OUT = "held out"
 
-SAID = """
+PLAN = """
     SELECT choice, measure, source, gain, gain_low, gain_high, money, money_low, money_high, said FROM law_plan
     ORDER BY place
 """
 
-ROOM = 14.0
-"""Percent of the axis that a tick's number takes."""
+TICK_WIDTH = 14.0
+"""Minimum distance of labelled ticks, in percent of the axis."""
 
-# The curve is that of the fit that never saw the largest size, and beyond it that of the law, where one stands.
+# Up to the largest size: the fit without it. Beyond: the law fitted to all sizes, if it holds.
 CURVES = """
     SELECT measure, source, encoder, parameters, size, loss, predicted, low, high, part FROM law_predictions
     WHERE fitted_to = 'without the largest' OR part = 'not measured'
@@ -55,24 +55,24 @@ def _curves(table: pa.Table, _source: ReportSource) -> list[Curves]:
 
 
 def _law(title: str, rows: list[Row]) -> Curves:
-    """Of one measure and source; a tone a model."""
+    """Curves of one measure and source, one tone per model size."""
     values = [row[name] for row in rows for name in ("loss", "predicted", "low", "high") if row[name] is not None]
-    upward = AxisScale.including(min(values), max(values), min(LEAST_SPAN, max(values) / 10))
+    upward = AxisScale.including(min(values), max(values), min(MIN_SPAN, max(values) / 10))
     sizes = sorted({row["size"] for row in rows})
     across = AxisScale(log2(sizes[0]), log2(sizes[-1]))
     drawn, legend = [], []
     for index, (model, same) in enumerate(groupby(rows, lambda row: row["parameters"])):
         tone = TONES[min(index, len(TONES) - 1)]
         drawn += list(_model(list(same), across, upward, tone))
-        legend.append((tone, "no model named" if model is None else f"{number(int(model))} parameters"))
+        legend.append((tone, "unnamed model" if model is None else f"{number(int(model))} parameters"))
     ticks = [(across.position_of(log2(size)), f"{size:,}") for size in _spaced_ticks(sizes, across)]
-    axis = Axis("labelled queries; ★ held out, band: 95 % of a new point", ticks)
+    axis = Axis("labelled queries (★ held out; band: 95 % prediction interval)", ticks)
     return Curves(drawn, axis, upward.axis("", 4), title, legend if len(legend) > 1 else [])
 
 
 def _model(rows: list[Row], across: AxisScale, upward: AxisScale, tone: str) -> Iterator[CurveLine]:
-    def points(name: str, some: list[Row]) -> list[CurvePoint]:
-        rows_with_value = [row for row in some if row[name] is not None]
+    def points(name: str, size_rows: list[Row]) -> list[CurvePoint]:
+        rows_with_value = [row for row in size_rows if row[name] is not None]
         return [
             CurvePoint(across.position_of(log2(row["size"])), upward.position_of(row[name]), _tip(row))
             for row in rows_with_value
@@ -85,10 +85,10 @@ def _model(rows: list[Row], across: AxisScale, upward: AxisScale, tone: str) -> 
 
 
 def _spaced_ticks(sizes: list[int], across: AxisScale) -> Iterator[int]:
-    """Those that have room for their number."""
+    """Sizes whose tick labels do not overlap."""
     last = float("-inf")
     for size in sizes:
-        if across.position_of(log2(size)) - last >= ROOM:
+        if across.position_of(log2(size)) - last >= TICK_WIDTH:
             last = across.position_of(log2(size))
             yield size
 
@@ -101,22 +101,22 @@ def _tip(row: Row) -> str:
 
 SECTION = FigureSection(
     "laws",
-    "Laws of labels",
+    "Scaling laws of labelled data",
     (
         Figure(
             "law-verdicts",
-            "Is there a law?",
-            "The largest size is held out and predicted: held_out_error is how far it is missed, naive_error how far "
-            "as the size before misses it. R² proves nothing.",
+            "Do scaling laws hold?",
+            "The largest size is held out. held_out_error is the law's prediction error for it, naive_error the "
+            "error of assuming no change from the next smaller size. A high R² alone is no evidence of a law.",
             sql_source(VERDICTS),
             needs=("law_verdicts",),
             wide=True,
         ),
         Figure(
             "law-curves",
-            "How loss falls with labels",
-            "Losses, means over seeds; a measure of which more is better stands as 1 − its value. The curve and its "
-            "band are of the fit that never saw the largest size, and beyond it of the law, where one stands.",
+            "Loss by number of labelled queries",
+            "Mean loss over seeds; measures where higher is better are shown as 1 − value. Curve and band come from "
+            "the fit without the largest size; beyond it, from the law if it holds.",
             sql_source(CURVES),
             _curves,
             ("law_predictions",),
@@ -125,24 +125,24 @@ SECTION = FigureSection(
         ),
         Figure(
             "law-plan",
-            "What may be done next",
+            "Options",
             " ".join(PLANNING.split()),
-            sql_source(SAID),
+            sql_source(PLAN),
             needs=("law_plan",),
             wide=True,
             null="",
         ),
         Figure(
             "law-costs",
-            "What labels took",
-            "Of the runs that the grid learned from, and of its encoders; intervals are 95 % bootstrap ones.",
+            "Cost of labels",
+            "Measured in the training runs and for the grid's encoders, with 95 % bootstrap intervals.",
             sql_source(COSTS),
             needs=("law_costs",),
             wide=True,
         ),
         Figure(
             "law-depths",
-            "Positives by depth of the pool",
+            "Positives by pool depth",
             " ".join(DEEPER.split()),
             sql_source(DEPTHS),
             needs=("depth_costs",),
@@ -150,16 +150,16 @@ SECTION = FigureSection(
         ),
         Figure(
             "law-next",
-            "To label next",
-            "The most asked query of each cluster without a label, then by disagreement of its cluster, in turns; what "
-            "it teaches could not be told from what drawn queries teach.",
+            "Queries to label next",
+            "The most frequent query of each unlabelled cluster, then queries by disagreement within their cluster. No "
+            "difference in training value to randomly drawn queries was measured.",
             sql_source(f"{BATCH} ORDER BY place"),
             needs=("next_queries",),
             wide=True,
         ),
         Figure(
             "law-trained",
-            "What was trained",
+            "Trained encoders",
             " ".join(TRAINERS.split()),
             lambda source: source.tables.sql(TRAINED),
             needs=("law_points",),

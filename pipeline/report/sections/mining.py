@@ -1,4 +1,4 @@
-"""What a search log gave: evidence by day, pairs by source, days that are held, associations and tiers."""
+"""Report section of a mined search log."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
-DAYS = 120
+MAX_DAYS = 120
 BY_TENANT = """
     WITH counted AS (
         SELECT tenant, 'queries' AS kind, count(*) AS n FROM log_queries GROUP BY tenant UNION ALL
@@ -41,49 +41,52 @@ SHARES = {"relevant": ("positives", "a"), "of_negatives": ("negatives", "b")}
 
 
 def _confirmed_charts(table: pa.Table, _source: ReportSource) -> list[Chart]:
-    several = len(pc.unique(table["judge_id"])) > 1
+    has_several_judges = len(pc.unique(table["judge_id"])) > 1
     rows = sorted(table.to_pylist(), key=lambda row: (row["source"], row["judge_id"]))
-    bars = [_share(row, name, several=several) for row in rows for name in SHARES if row[name] is not None]
+    bars = [
+        _share(row, name, with_judge=has_several_judges) for row in rows for name in SHARES if row[name] is not None
+    ]
     return [whiskers(bars, "", "a")] if bars else []
 
 
-def _share(row: dict[str, Any], name: str, *, several: bool) -> Whisker:
+def _share(row: dict[str, Any], name: str, *, with_judge: bool) -> Whisker:
     middle, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
     label, tone = SHARES[name]
-    group = f"{row['source']}, {row['judge_id']}" if several else row["source"]
-    return Whisker(f"{row['tier']}, {label}", middle, low, high, f"{number(row[label])} looked at", group, tone)
+    group = f"{row['source']}, {row['judge_id']}" if with_judge else row["source"]
+    return Whisker(f"{row['tier']}, {label}", middle, low, high, f"{number(row[label])} checked", group, tone)
 
 
 SECTION = FigureSection(
     "mining",
-    "The search log",
+    "Search log",
     (
         Figure(
             "nights",
-            "Evidence by day",
-            "What each day of the log held, bots left out, and the pairs that it was the first to give; each row has "
-            "its own height.",
+            "Evidence per day",
+            "Impressions, clicks and queries per day of the log, without bots, and new pairs; each row has its own "
+            "scale.",
             lambda source: statistics.nights(source.tables),
             evidence,
             ("click_evidence", "log_queries", "mined_pairs"),
             wide=True,
-            max_rows=DAYS,
+            max_rows=MAX_DAYS,
             last=True,
         ),
         Figure(
             "log-days",
-            "Days held, discarded, accepted or missing",
-            "What is implausible about them, held against admitted days before (docs/guides/mine.md). Nothing is made "
-            "of a held or a discarded day.",
+            "Held, discarded, accepted and missing days",
+            "Days that deviate from earlier admitted days, with the reasons (docs/guides/mine.md). Held and discarded "
+            "days are not used.",
             lambda source: statistics.days(source.tables),
             needs=("log_days",),
             wide=True,
-            max_rows=DAYS,
+            max_rows=MAX_DAYS,
         ),
         Figure(
             "mined-triplets",
             "Triplets by source",
-            "Own evidence is a query's own clicks and ranked documents; lent evidence came from an associated query.",
+            "One-hop evidence comes from the query's own clicks and ranked documents, multi-hop evidence from an "
+            "associated query.",
             lambda source: statistics.triplet_tiers(source.tables),
             _by_source,
             ("mined_pairs", "triplets"),
@@ -91,25 +94,25 @@ SECTION = FigureSection(
         Figure(
             "associations",
             "Associations",
-            "Queries that borrow, and from how many others; those beyond the cap (associate.max_per_query) lend "
-            "nothing.",
+            "Queries with associated queries, and how many; associations beyond the cap (associate.max_per_query) "
+            "are not used.",
             lambda source: statistics.lenders(source.tables, source.settings.associate.max_per_query),
             needs=("associations",),
         ),
         Figure(
             "mined-tenants",
             "By tenant",
-            "Distinct queries of the log, associations, pairs and triplets; tenants never mix.",
+            "Distinct queries of the log, associations, pairs and triplets.",
             sql_source(BY_TENANT),
             needs=("log_queries", "associations", "mined_pairs", "triplets"),
             max_rows=20,
         ),
         Figure(
             "confirmed",
-            "Relevant to the judge",
-            "Of the positives and the negatives that were looked at, the shares that the judge finds relevant, with "
-            "95 % intervals. A tier holds the smaller ones, so large stands for its source. Where the negatives are "
-            "relevant as often as the positives, a source is noise; an embedded judge is weak.",
+            "Share that the judge calls relevant",
+            "Of the checked positives and negatives, with 95 % intervals. Each tier contains the smaller ones; large "
+            "contains the whole source. If negatives are relevant as often as positives, the source is noise. An "
+            "embedded judge is weak.",
             lambda source: statistics.confirmed(source.tables),
             _confirmed_charts,
             ("mined_verdicts",),
@@ -119,7 +122,7 @@ SECTION = FigureSection(
         Figure(
             "tiers",
             "Tiers",
-            "As in ScalingNote's Table 1; a larger tier holds the smaller ones.",
+            "Statistics as in ScalingNote, Table 1. Each tier contains the smaller ones.",
             lambda source: statistics.tiers(source.tables),
             needs=("mined_pairs", "triplets", "documents"),
             wide=True,

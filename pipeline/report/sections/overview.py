@@ -1,4 +1,4 @@
-"""What went in, and where the rows went."""
+"""Report section on input and funnel."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -13,17 +13,17 @@ from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.funnel import funnel_of
 from darklode.pipeline.report.source import ReportSource
 
-REASONS = 4
+MAX_REASONS = 4
 
 
 def _funnel(table: pa.Table, _source: ReportSource) -> list[Chart]:
     steps = _steps(table)
     rows = [row for _, same in groupby(steps, _scale_group) for row in _bars(list(same))]
-    return [Chart(rows, Axis(), height=16, legend=[("a", "went on"), ("faint", "dropped")])]
+    return [Chart(rows, Axis(), height=16, legend=[("a", "passed on"), ("faint", "dropped")])]
 
 
 def _steps(table: pa.Table) -> list[dict[str, Any]]:
-    """One dictionary a step, its reasons gathered."""
+    """One dictionary per step, with its drop reasons."""
     names = ("step", "unit_in", "rows_in", "unit_out", "rows_out")
     steps = []
     for key, rows in groupby(table.to_pylist(), lambda row: tuple(row[name] for name in names)):
@@ -35,9 +35,9 @@ def _steps(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _scale_group(step: dict[str, Any]) -> str | None:
-    """What a step's bar is measured in; neighbouring steps with the same value share a scale, None draws no bar.
+    """Unit of a step's bar; adjacent steps with the same unit share a scale, None means no bar.
 
-    Input files are all counted in "rows": those of documents, queries and logs have nothing in common.
+    Steps in "rows" read input files of different kinds and get their own scales.
     """
     if step["unit_in"] != step["unit_out"]:
         return None
@@ -47,34 +47,34 @@ def _scale_group(step: dict[str, Any]) -> str | None:
 def _bars(steps: list[dict[str, Any]]) -> Iterator[Row]:
     scale = AxisScale(0, max(step["rows_in"] for step in steps))
     for step in steps:
-        came, went, unit = step["rows_in"], step["rows_out"], step["unit_out"]
+        rows_in, rows_out, unit = step["rows_in"], step["rows_out"], step["unit_out"]
         if _scale_group(step) is None:
-            label = f"{number(came)} {step['unit_in']} → {number(went)} {unit}"
-            yield Row(step["step"], (), "", " · ".join(filter(None, (label, _reasons(step)))))
+            label = f"{number(rows_in)} {step['unit_in']} → {number(rows_out)} {unit}"
+            yield Row(step["step"], (), "", " · ".join(filter(None, (label, _format_reasons(step)))))
             continue
-        parts = [Bar(0, scale.position_of(went), "a", f"{number(went)} {unit} went on")]
-        if came > went:
-            tip = f"{number(came - went)} {unit} dropped"
-            parts.append(Bar(scale.position_of(went), scale.span(went, came), "faint", tip))
-        value = f"{number(came)} → {number(went)} {unit}" if came > went else f"{number(went)} {unit}"
-        yield Row(step["step"], parts, value, _reasons(step))
+        parts = [Bar(0, scale.position_of(rows_out), "a", f"{number(rows_out)} {unit} passed on")]
+        if rows_in > rows_out:
+            tip = f"{number(rows_in - rows_out)} {unit} dropped"
+            parts.append(Bar(scale.position_of(rows_out), scale.span(rows_out, rows_in), "faint", tip))
+        value = f"{number(rows_in)} → {number(rows_out)} {unit}" if rows_in > rows_out else f"{number(rows_out)} {unit}"
+        yield Row(step["step"], parts, value, _format_reasons(step))
 
 
-def _reasons(step: dict[str, Any]) -> str:
-    reason_texts = [f"{reason} {number(dropped)}" for dropped, reason in step["reasons"][:REASONS]]
-    n_more = len(step["reasons"]) - REASONS
+def _format_reasons(step: dict[str, Any]) -> str:
+    reason_texts = [f"{reason} {number(dropped)}" for dropped, reason in step["reasons"][:MAX_REASONS]]
+    n_more = len(step["reasons"]) - MAX_REASONS
     return " · ".join([*reason_texts, f"{n_more} more"] if n_more > 0 else reason_texts)
 
 
 SECTION = FigureSection(
     "overview",
-    "From what came in to what came out",
+    "Overview",
     (
         Figure(
             "funnel",
             "Funnel",
-            "Each step's bar is what came in: the dark part went on, the pale part was dropped for the reasons below "
-            "it; steps that count the same thing share a scale.",
+            "Each bar is a step's input: the dark part was passed on, the pale part dropped for the reasons below. "
+            "Adjacent steps with the same unit share a scale.",
             lambda source: funnel_of(source.manifests, list(source.stages)).drop_columns(["position"]),
             _funnel,
             wide=True,
@@ -82,8 +82,8 @@ SECTION = FigureSection(
         ),
         Figure(
             "sizes",
-            "What went in, by tenant",
-            "Rows of each table; tenants never mix.",
+            "Size by tenant",
+            "Number of rows per table.",
             lambda source: statistics.sizes(source.tables),
             needs=("documents", "raw_queries"),
             max_rows=20,

@@ -1,10 +1,10 @@
-"""The pool: how many candidates a query has, and who found them."""
+"""Report section of the candidate pool."""
 
 import pyarrow as pa
 
 from darklode.pipeline.report import statistics
 from darklode.pipeline.report.charts import Histogram, HistogramBin, histograms, stacked_bars
-from darklode.pipeline.report.drawing import AxisScale, Chart, Facts, whole_step
+from darklode.pipeline.report.drawing import AxisScale, Chart, Facts, integer_step
 from darklode.pipeline.report.figure import Figure, FigureSection
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
@@ -23,7 +23,7 @@ SIZES = """
 
 def _sizes(source: ReportSource) -> pa.Table:
     summary = statistics.pool_sizes(source.tables).to_pylist()
-    return source.tables.sql(SIZES, [whole_step(max([row["max"] for row in summary], default=0) / BINS)])
+    return source.tables.sql(SIZES, [integer_step(max([row["max"] for row in summary], default=0) / BINS)])
 
 
 def _histogram(table: pa.Table, _source: ReportSource) -> list[Chart]:
@@ -57,7 +57,7 @@ SECTION = FigureSection(
         Figure(
             "pool-sizes",
             "Candidates per query",
-            "How many chunks a query has to be judged, over all queries, those without any included.",
+            "Number of chunks to judge per query, including queries without any.",
             lambda source: statistics.pool_sizes(source.tables),
             _facts,
             ("queries", "pool"),
@@ -65,17 +65,17 @@ SECTION = FigureSection(
         ),
         Figure(
             "pool-histogram",
-            "Sizes of the pools",
-            "Queries by number of candidates: small pools mean that the retrievers agree, or that the corpus is small.",
+            "Pool sizes",
+            "Queries by number of candidates. Pools are small if the retrievers agree or the corpus is small.",
             _sizes,
             _histogram,
             ("queries", "pool"),
         ),
         Figure(
             "found-by",
-            "Found by so many retrievers",
-            "Candidates by how many retrievers ranked them within the pool's depth: what one alone found would be "
-            "missing without it.",
+            "Candidates by number of retrievers",
+            "Number of retrievers that ranked a candidate within the pool's depth. Candidates of a single retriever "
+            "would be missing without it.",
             lambda source: statistics.pool_found_by(source.tables),
             lambda table, _: [
                 stacked_bars(table, "retrievers", {"candidates": ("candidates", "a")}, axis="candidates", shares=True)

@@ -1,4 +1,4 @@
-"""The labels: how many positives queries have, by split, and which have none."""
+"""Report section of the positives per query and split."""
 
 import pyarrow as pa
 
@@ -9,15 +9,15 @@ from darklode.pipeline.report.figure import Figure, FigureSection, sql_source
 from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.source import ReportSource
 
-MOST_POSITIVES = 30
-"""Queries with more share a bin."""
+MAX_POSITIVES = 30
+"""Queries with more share one bin."""
 
 POSITIVES = f"""
     WITH found AS (
         SELECT split, count(*) FILTER (relevance > 0) AS n
         FROM queries LEFT JOIN qrels USING (tenant, query_id) GROUP BY tenant, query_id, split
     )
-    SELECT CAST(least(n, {MOST_POSITIVES + 1}) AS BIGINT) AS positives, count(*) AS queries,
+    SELECT CAST(least(n, {MAX_POSITIVES + 1}) AS BIGINT) AS positives, count(*) AS queries,
            count(*) FILTER (split = 'train') AS train, count(*) FILTER (split = 'validation') AS validation,
            count(*) FILTER (split = 'test') AS test
     FROM found GROUP BY ALL ORDER BY positives
@@ -33,7 +33,7 @@ WITHOUT = """
 
 def _positives(table: pa.Table, _source: ReportSource) -> list[Chart]:
     values, queries = table["positives"].to_pylist(), table["queries"].to_pylist()
-    bins, axis = integer_bins(values, MOST_POSITIVES, "positives")
+    bins, axis = integer_bins(values, MAX_POSITIVES, "positives")
     none = sum(count for value, count in zip(values, queries, strict=True) if value == 0)
     return [histograms(bins, [Histogram("queries", "a", queries, "queries", f"{number(none)} without any")], axis)]
 
@@ -45,8 +45,8 @@ SECTION = FigureSection(
         Figure(
             "positives-per-query",
             "Positives per query",
-            "Queries by how many candidates are relevant to them; those at 0 have no answer in the corpus, or none "
-            "that was found, and 31 stands for all that have more.",
+            "Queries by number of relevant candidates. Queries at 0 have no answer in the corpus, or it was not "
+            "found; the last bin contains all above 30.",
             sql_source(POSITIVES),
             _positives,
             ("queries", "qrels"),
@@ -54,7 +54,7 @@ SECTION = FigureSection(
         Figure(
             "queries-without-positives",
             "Queries without a positive",
-            "Nothing relevant was found for them: a gap in the documents, or in the retrievers.",
+            "No relevant text was found: the documents lack an answer, or the retrievers missed it.",
             sql_source(WITHOUT),
             needs=("queries", "pool", "qrels"),
             max_rows=10,
@@ -62,8 +62,7 @@ SECTION = FigureSection(
         Figure(
             "labels",
             "Labels by split",
-            "Queries and positives of each split; mean, median and deviation are of positives per query, over the "
-            "queries that have any.",
+            "mean, median and deviation (standard deviation) are positives per query, over queries with at least one.",
             lambda source: statistics.labels(source.tables),
             needs=("queries", "qrels"),
             wide=True,

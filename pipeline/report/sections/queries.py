@@ -1,4 +1,4 @@
-"""The queries: how long, in which languages, and how alike."""
+"""Report section of the queries: length, language and clusters."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,8 @@ from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.passages import plain
 from darklode.pipeline.report.source import ReportSource
 
-LONGEST = 30
-"""Longer queries share a bin."""
+MAX_WORDS = 30
+"""Longer queries share one bin."""
 TEXT = 300
 
 SAMPLED = "SELECT payload FROM rejects WHERE stage = 'clean.diversity' AND payload IS NOT NULL"
@@ -62,7 +62,7 @@ LARGEST = f"""
 
 
 def _word_counts(source: ReportSource) -> pa.Table:
-    """How many queries have so many words: raw, cleaned, and kept."""
+    """Number of raw, cleaned and kept queries by number of words."""
     tables = source.tables
     raw = _by_words(count_words(tables.read("raw_queries", ["text"])["text"]))
     sampled = _by_words(count_words(tables.sql(SAMPLED)["payload"]))
@@ -73,12 +73,12 @@ def _word_counts(source: ReportSource) -> pa.Table:
 
 
 def _by_words(words: pa.ChunkedArray) -> NDArray[np.int64]:
-    return np.bincount(np.minimum(words.to_numpy(), LONGEST + 1), minlength=LONGEST + 2)
+    return np.bincount(np.minimum(words.to_numpy(), MAX_WORDS + 1), minlength=MAX_WORDS + 2)
 
 
 def _lengths(table: pa.Table, _source: ReportSource) -> list[Chart]:
     words = table["words"].to_pylist()
-    bins, axis = integer_bins(words, LONGEST, "words")
+    bins, axis = integer_bins(words, MAX_WORDS, "words")
     series = []
     for name, tone in (("raw", "faint"), ("cleaned", "c"), ("kept", "a")):
         counts = table[name].to_pylist()
@@ -88,12 +88,12 @@ def _lengths(table: pa.Table, _source: ReportSource) -> list[Chart]:
 
 
 def _median(values: list[int], counts: list[int]) -> str:
-    """The lower median of counted values."""
+    """Lower median of values with counts."""
     remaining = (sum(counts) + 1) // 2
     for value, count in zip(values, counts, strict=True):
         remaining -= count
         if remaining <= 0:
-            return str(value) if value <= LONGEST else f"more than {LONGEST}"
+            return str(value) if value <= MAX_WORDS else f"more than {MAX_WORDS}"
     return "–"
 
 
@@ -118,10 +118,9 @@ SECTION = FigureSection(
     (
         Figure(
             "query-length",
-            "Length of the queries",
-            "Queries by number of words: as they came in, cleaned (no noise, within the length percentiles, in the "
-            "language asked for, no duplicates), and kept after cluster sampling; each row has its own height, and 31 "
-            "stands for all longer ones.",
+            "Query length",
+            "Queries by number of words: raw, after cleaning (noise, length percentiles, language, duplicates), and "
+            "kept after cluster sampling. Each row has its own scale; the last bin contains all above 30.",
             _word_counts,
             _lengths,
             ("raw_queries", "cleaned_queries"),
@@ -130,8 +129,8 @@ SECTION = FigureSection(
         Figure(
             "languages",
             "Languages",
-            "Queries by likeliest language, kept or dropped for it; short queries are often misread and are kept "
-            "unless another language is likely.",
+            "Queries by detected language, kept or dropped. Detection is unreliable for short queries; they are "
+            "dropped only if another language is likely.",
             sql_source(LANGUAGES),
             lambda table, _: [
                 stacked_bars(
@@ -143,16 +142,16 @@ SECTION = FigureSection(
         ),
         Figure(
             "cluster-sizes",
-            "Sizes of the query clusters",
-            "Clusters of like queries by the number of raw queries they stand for.",
+            "Query cluster sizes",
+            "Clusters of similar queries by the number of raw queries they represent.",
             sql_source(CLUSTERS),
             lambda table, _: [stacked_bars(table, "raw_queries", {"clusters": ("clusters", "a")}, axis="clusters")],
             ("cleaned_queries",),
         ),
         Figure(
             "largest-clusters",
-            "The largest clusters",
-            "What is asked most: a kept query, and others of its cluster.",
+            "Largest query clusters",
+            "A kept query and other queries of its cluster.",
             sql_source(LARGEST),
             _largest,
             ("cleaned_queries",),

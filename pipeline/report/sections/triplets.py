@@ -1,4 +1,4 @@
-"""Triplets: how many, twenty to read, and those to doubt first: whose judge was least sure, or contradicts them."""
+"""Report section of triplets: counts, a random sample, and the most doubtful ones."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,10 +14,10 @@ from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.passages import Key, Passages
 from darklode.pipeline.report.source import ReportSource, thresholds
 
-FIRST_LOOK = 1000
-WIDER = 100
+INITIAL_LIMIT = 1000
+LIMIT_FACTOR = 100
 
-# A margin is how far a label is on its side of the threshold: small is doubtful, negative contradicts.
+# margin: distance of the probability from the threshold, on the label's side; negative if it contradicts the label.
 NEAREST = """
     SELECT v.tenant, v.query_id, v.chunk_id, v.relevant, v.probability, t.threshold,
            CASE WHEN v.relevant THEN v.probability - t.threshold ELSE t.threshold - v.probability END AS margin
@@ -43,30 +43,32 @@ REFUTED = """
 
 
 def most_doubtful(source: ReportSource, connection: duckdb.DuckDBPyConnection, n_wanted: int) -> pa.Table:
-    """Tenant, query_id, chunk_id, relevant, probability, threshold, margin and triplet_id, the smallest margin first.
+    """Pairs of triplets with the smallest margin first.
 
-    A pair is named once, with the first of the triplets that hold it. The pairs of the smallest margins are looked up
-    among the triplets, ever more of them until enough are found: the answer is exact, and no join is as large as the
-    triplets with all their negatives.
+    Each pair occurs once, with its first triplet. The pairs with the smallest margins are joined with the triplets in
+    growing batches until enough are found, which avoids unnesting the negatives of all triplets; the result is exact.
 
     Args:
-        source: the run; mined triplets are doubted where the judge looked at them (`mined_verdicts`).
-        connection: to its tables.
-        n_wanted: pairs at most.
+        source: the run; mined triplets need a row in `mined_verdicts`.
+        connection: connection to its tables.
+        n_wanted: maximum number of pairs.
+
+    Returns:
+        tenant, query_id, chunk_id, relevant, probability, threshold, margin, triplet_id.
     """
     connection.register("thresholds", thresholds(source))
     if source.mined:
         return connection.sql(REFUTED, params={"wanted": n_wanted}).to_arrow_table()
-    limit, pairs = FIRST_LOOK, source.tables.rows("verdicts")
+    limit, n_pairs = INITIAL_LIMIT, source.tables.rows("verdicts")
     while True:
         connection.register("near", connection.sql(NEAREST, params={"most": limit}).to_arrow_table())
         rows: pa.Table = connection.sql(FOUND, params={"wanted": n_wanted}).to_arrow_table()
-        if rows.num_rows == n_wanted or limit >= pairs:
+        if rows.num_rows == n_wanted or limit >= n_pairs:
             return rows
-        limit *= WIDER
+        limit *= LIMIT_FACTOR
 
 
-READ = 10
+N_SHOWN = 10
 TEXT = 2000
 NEGATIVES = 4
 
@@ -98,7 +100,7 @@ DOUBTFUL = f"""
 def _random(source: ReportSource) -> pa.Table:
     seed = str(source.settings.seed)
     with source.tables.connect(DRAWN + RANDOM) as connection:
-        drawn = connection.sql(DRAWN, params={"seed": seed, "wanted": READ}).to_arrow_table()
+        drawn = connection.sql(DRAWN, params={"seed": seed, "wanted": N_SHOWN}).to_arrow_table()
         connection.register("chosen", drawn)
         rows: pa.Table = connection.sql(RANDOM, params={"seed": seed}).to_arrow_table()
         return rows
@@ -106,7 +108,7 @@ def _random(source: ReportSource) -> pa.Table:
 
 def _doubtful(source: ReportSource) -> pa.Table:
     with source.tables.connect(NEAREST + FOUND + REFUTED + DOUBTFUL) as connection:
-        connection.register("chosen", most_doubtful(source, connection, READ))
+        connection.register("chosen", most_doubtful(source, connection, N_SHOWN))
         rows: pa.Table = connection.sql(DOUBTFUL).to_arrow_table()
         return rows
 
@@ -141,13 +143,9 @@ def _doubtful_notes(table: pa.Table, source: ReportSource) -> list[Quotes]:
 
 def _doubt(row: dict[str, Any], passages: Passages) -> Quote:
     probability_text = f"probability {row['probability']:.4f}, threshold {row['threshold']:.4g}"
-    tags = (row["tenant"], row["split"], row["source"], f"{row['doubtful']} in doubt")
-    query, positive, note = (
-        row["query"],
-        _key(row, row["positive_id"]),
-        probability_text if row["negative"] is None else "",
-    )
-    texts = [passages.text(positive, query, row["positive"], "positive", note)]
+    tags = (row["tenant"], row["split"], row["source"], f"doubtful {row['doubtful']}")
+    query, note = row["query"], probability_text if row["negative"] is None else ""
+    texts = [passages.text(_key(row, row["positive_id"]), query, row["positive"], "positive", note)]
     if row["negative"] is not None:
         texts.insert(0, passages.text(_key(row, row["chunk_id"]), query, row["negative"], "negative", probability_text))
     return Quote(query, tags, texts)
@@ -160,7 +158,7 @@ SECTION = FigureSection(
         Figure(
             "triplets",
             "Triplets by split and source",
-            "How many, and how far their hard negatives fall short of those asked for (triplets.negatives).",
+            "short rows have fewer hard negatives than triplets.negatives; missing negatives is their total shortfall.",
             lambda source: statistics.triplets(source.tables, source.settings.triplets.negatives),
             needs=("triplets", "qrels"),
             wide=True,
@@ -168,16 +166,16 @@ SECTION = FigureSection(
         Figure(
             "held-out",
             "Held-out queries that share a positive with training",
-            "Of validation and test, by how new a log's query is: what a model learned by heart it finds again there. "
-            "Measure these apart from the others; split.by can keep positives apart.",
+            "A model may have memorized these positives: evaluate such queries separately. split.by can separate "
+            "positives.",
             lambda source: statistics.held_out(source.tables),
             needs=("held_out",),
         ),
         Figure(
             "random-triplets",
-            "Ten triplets, drawn at random",
-            "Read them: does the positive answer the query, and does the negative not? The draw hangs on the seed "
-            "alone, and the same run shows the same ten.",
+            "Ten random triplets",
+            "Check whether the positive answers the query and the negative does not. The choice depends on the seed "
+            "only.",
             _random,
             _quotes,
             ("triplets",),
@@ -185,9 +183,9 @@ SECTION = FigureSection(
         ),
         Figure(
             "doubtful-triplets",
-            "The ten most doubtful triplets",
-            "Positives whose probability lies nearest above the threshold and negatives nearest below it, or on the "
-            "wrong side: the smallest margin first, each pair once. Read them first.",
+            "Ten most doubtful triplets",
+            "Positives and negatives whose probability is closest to the threshold, or on its wrong side; smallest "
+            "margin first.",
             _doubtful,
             _doubtful_notes,
             ("triplets", "verdicts"),
@@ -195,8 +193,8 @@ SECTION = FigureSection(
         ),
         Figure(
             "doubtful-mined-triplets",
-            "The ten most doubtful mined triplets",
-            "Of the pairs that the judge looked at, the positives to which it gave the lowest probability.",
+            "Ten most doubtful mined triplets",
+            "Checked positives with the lowest probability according to the judge.",
             _doubtful,
             _doubtful_notes,
             ("triplets", "mined_verdicts"),

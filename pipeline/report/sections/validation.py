@@ -1,4 +1,4 @@
-"""The judge against its reviewers, estimated for the whole run, and the release gate."""
+"""Report section of the validation by reviewers and the release decision."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +13,11 @@ from darklode.pipeline.report.formatting import number
 from darklode.pipeline.report.passages import Key, Passages, plain
 from darklode.pipeline.report.source import ReportSource
 
-READ = 10
-SCOPES = 24
+N_DISAGREEMENTS = 10
+MAX_ROWS = 24
 MEASURES = {
-    "precision": ("Precision: of what the judge found, relevant to people", "a"),
-    "recall": ("Recall: of the pool's positives, found by the judge", "b"),
+    "precision": ("Precision of the judge", "a"),
+    "recall": ("Recall of the judge on the pool's positives", "b"),
     "kappa": ("Cohen's kappa", "c"),
 }
 
@@ -63,7 +63,10 @@ def _key(row: dict[str, Any]) -> Key:
 def _quote(row: dict[str, Any], passages: Passages) -> Quote:
     probability_text = "" if row["probability"] is None else f", probability {row['probability']:.3f}"
     role = "positive" if row["people"] else "negative"
-    note = f"to people; the judge: {row['verdict']}{probability_text}; stands for {number(round(row['weight']))} pairs"
+    note = (
+        f"according to people; judge: {row['verdict']}{probability_text}; represents "
+        f"{number(round(row['weight']))} pairs"
+    )
     reasons = [plain(row[name]) for name in ("reasons", "judge_says") if row[name]]
     chunk = passages.text(_key(row), row["query"], row["chunk"], role, note)
     return Quote(row["query"], (row["tenant"], row["kind"]), [chunk], reasons)
@@ -71,39 +74,39 @@ def _quote(row: dict[str, Any], passages: Passages) -> Quote:
 
 SECTION = FigureSection(
     "validation",
-    "The judge against its reviewers",
+    "Judge against reviewers",
     (
         Figure(
             "release",
-            "Release gate",
-            "What was asked of the judge, and whether it was reached; a figure that is unknown does not pass.",
+            "Release requirements",
+            "Required and measured values; an unknown value does not meet a requirement.",
             sql_source(RELEASE),
             needs=("release",),
         ),
         Figure(
             "validation-confusion",
             "Labelled pairs",
-            "What the judge said of them (rows), against what people did (columns); the sample holds more of the "
-            "judge's positives than the run.",
+            "Judge (rows) against people (columns). The sample contains a larger share of the judge's positives than "
+            "the run.",
             lambda source: statistics.confusion(source.tables),
             needs=("validation",),
         ),
         Figure(
             "validation",
-            "Precision, recall and agreement, estimated for the whole run",
-            "Each labelled pair counts for all that it stands for; whiskers are 95 % intervals. Recall is of the pool: "
-            "what no retriever found, nobody saw.",
+            "Estimated precision, recall and agreement of the whole run",
+            "Each labelled pair is weighted by the pairs it represents; whiskers are 95 % intervals. Recall is "
+            "relative to the pool: texts that no retriever found were never judged.",
             sql_source(FIGURES),
             _figures,
             ("validation",),
             wide=True,
-            max_rows=SCOPES,
+            max_rows=MAX_ROWS,
         ),
         Figure(
             "validation-thresholds",
-            "The threshold that fits best",
-            "The one in force and the one of the highest kappa; fitted_kappa flatters, cross_validated_kappa is what "
-            "to expect of new queries.",
+            "Current and best-fitting threshold",
+            "The fitted threshold has the highest kappa. fitted_kappa is optimistic; cross_validated_kappa estimates "
+            "the value for new queries.",
             lambda source: statistics.fitted_thresholds(source.tables),
             needs=("validation",),
             wide=True,
@@ -111,7 +114,8 @@ SECTION = FigureSection(
         Figure(
             "reviewer-agreement",
             "Agreement between reviewers",
-            "Cohen's kappa of each two, Krippendorff's alpha of all: where people differ, no judge can please them.",
+            "Pairwise Cohen's kappa, and Krippendorff's alpha of all reviewers; it limits the agreement a judge can "
+            "reach.",
             lambda source: statistics.reviewers(source.tables),
             needs=("reviewer_agreement",),
             wide=True,
@@ -119,9 +123,9 @@ SECTION = FigureSection(
         ),
         Figure(
             "disagreements",
-            "Where judge and people differ",
-            "Those that stand for most pairs of the run first. Read them: who is right?",
-            lambda source: statistics.disagreements(source.tables, READ),
+            "Disagreements between judge and people",
+            "Pairs that represent the most pairs of the run first.",
+            lambda source: statistics.disagreements(source.tables, N_DISAGREEMENTS),
             _quotes,
             ("disagreements", "queries", "chunks"),
             wide=True,

@@ -1,4 +1,4 @@
-"""What the judge said: verdicts, their probabilities, and those that could not be read."""
+"""Report section of the judge's verdicts."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,10 +11,10 @@ from darklode.pipeline.report.formatting import number, share
 from darklode.pipeline.report.source import ReportSource, thresholds
 
 BINS = 20
-"""About the most; their ends are round numbers."""
-LEAST_SPAN = 0.1
-MOST_THRESHOLDS = 4
-ERROR = 120
+"""Approximate maximum number of bins; their bounds are round numbers."""
+MIN_SPAN = 0.1
+MAX_THRESHOLDS = 4
+ERROR_CHARACTERS = 120
 
 ENDS = "SELECT min(probability) AS low, max(probability) AS high FROM verdicts"
 
@@ -32,7 +32,7 @@ PROBABILITIES = """
 
 NULLS = f"""
     WITH nulls AS (
-        SELECT coalesce(left(error, {ERROR}), 'no error named') AS error, count(*) AS verdicts FROM verdicts
+        SELECT coalesce(left(error, {ERROR_CHARACTERS}), 'unknown error') AS error, count(*) AS verdicts FROM verdicts
         WHERE relevant IS NULL GROUP BY ALL
     ), everything AS (SELECT count(*) AS n, count(*) FILTER (relevant IS NULL) AS unreadable FROM verdicts)
     SELECT 'any' AS error, unreadable AS verdicts, unreadable / n AS share FROM everything WHERE n > 0 UNION ALL
@@ -42,17 +42,17 @@ NULLS = f"""
 
 
 def _probability_bins(source: ReportSource) -> pa.Table:
-    """Verdicts by probability, in bins as fine as their range allows; that of the highest end holds it, too."""
+    """Verdicts by probability, in bins adapted to their range; the last bin includes its upper bound."""
     (ends,) = source.tables.sql(ENDS).to_pylist()
-    scale = AxisScale.including(ends["low"] or 0.0, ends["high"] or 0.0, LEAST_SPAN)
+    scale = AxisScale.including(ends["low"] or 0.0, ends["high"] or 0.0, MIN_SPAN)
     each = round(1 / round_up_nicely((scale.high - scale.low) / BINS))
     return source.tables.sql(PROBABILITIES, [each, round(scale.high * each)])
 
 
 def _probabilities(table: pa.Table, source: ReportSource) -> list[Chart]:
-    drawn = [row["threshold"] for row in thresholds(source).to_pylist()[:MOST_THRESHOLDS]]
+    drawn = [row["threshold"] for row in thresholds(source).to_pylist()[:MAX_THRESHOLDS]]
     lowest, highest = pc.min(table["probability_from"]).as_py(), pc.max(table["probability_to"]).as_py()
-    scale = AxisScale.including(min([lowest, *drawn]), max([highest, *drawn]), LEAST_SPAN)
+    scale = AxisScale.including(min([lowest, *drawn]), max([highest, *drawn]), MIN_SPAN)
     ends = zip(table["probability_from"].to_pylist(), table["probability_to"].to_pylist(), strict=True)
     bins = [
         HistogramBin(scale.position_of(low), scale.span(low, high), f"{low:.2f} to {high:.2f}") for low, high in ends
@@ -66,7 +66,7 @@ def _probabilities(table: pa.Table, source: ReportSource) -> list[Chart]:
 
 
 def _rules(source: ReportSource, scale: AxisScale) -> list[Rule]:
-    threshold_rows = thresholds(source).to_pylist()[:MOST_THRESHOLDS]
+    threshold_rows = thresholds(source).to_pylist()[:MAX_THRESHOLDS]
     return [
         Rule(
             scale.position_of(row["threshold"]),
@@ -78,7 +78,8 @@ def _rules(source: ReportSource, scale: AxisScale) -> list[Rule]:
 
 def _nulls(table: pa.Table, _source: ReportSource) -> list[Drawing]:
     everything, *errors = table.to_pylist()
-    facts = Facts([("unreadable", number(everything["verdicts"])), ("of all verdicts", share(everything["share"], 2))])
+    n_unreadable, percent = number(everything["verdicts"]), share(everything["share"], 2)
+    facts = Facts([("unreadable", n_unreadable), ("share of all verdicts", percent)])
     if not errors:
         return [facts]
     return [facts, stacked_bars(table.slice(1), "error", {"verdicts": ("verdicts", "b")}, axis="verdicts", max_bars=10)]
@@ -86,8 +87,8 @@ def _nulls(table: pa.Table, _source: ReportSource) -> list[Drawing]:
 
 def _judges(table: pa.Table, _source: ReportSource) -> list[Chart]:
     series = {"relevant": ("relevant", "a"), "not_relevant": ("not relevant", "b"), "unreadable": ("unreadable", "c")}
-    label_by_column = {name: how for name, how in series.items() if any(table[name].to_pylist())}
-    return [stacked_bars(table, "judge_id", label_by_column, axis="pairs", max_bars=8)]
+    used_series = {name: style for name, style in series.items() if any(table[name].to_pylist())}
+    return [stacked_bars(table, "judge_id", used_series, axis="pairs", max_bars=8)]
 
 
 SECTION = FigureSection(
@@ -97,8 +98,8 @@ SECTION = FigureSection(
         Figure(
             "judges",
             "Judges",
-            "What each judge said of the pairs; its id names the model, prompt and settings behind it. Contradicted "
-            "are labels on another side of one half than their own probability, which decided.",
+            "Verdicts per judge; the id contains model, prompt and settings. Contradicted: the label's own "
+            "probability is on the other side of 0.5.",
             lambda source: statistics.judges(source.tables),
             _judges,
             ("verdicts",),
@@ -108,16 +109,15 @@ SECTION = FigureSection(
         Figure(
             "verdict-probabilities",
             "Probabilities of the verdicts",
-            "How sure the judge was, by what it said; the line is the threshold from which on a pair is relevant, and "
-            "each row has its own height.",
+            "Probability of being relevant, by verdict. The line is the threshold; each row has its own scale.",
             _probability_bins,
             _probabilities,
             ("verdicts",),
         ),
         Figure(
             "unreadable",
-            "Verdicts that could not be read",
-            "Their number and share of all verdicts, and by error; they are null: neither positives nor negatives.",
+            "Unreadable verdicts",
+            "Unreadable verdicts are null: neither positives nor negatives.",
             sql_source(NULLS),
             _nulls,
             ("verdicts",),
@@ -125,10 +125,10 @@ SECTION = FigureSection(
         ),
         Figure(
             "stopping",
-            "Where judging stopped",
-            "The likeliest pairs were judged first until the recall asked for was reached; what was missed is "
-            "estimated from pairs drawn at random, with its 95 % interval: of all positives, and of a query's, in "
-            "the mean over queries.",
+            "Stopping of adaptive judging",
+            "Pairs were judged in order of predicted relevance until the target recall was reached. The missed share "
+            "of positives is estimated from randomly drawn pairs with a 95 % interval, overall and averaged per "
+            "query.",
             lambda source: statistics.stopping(source.tables),
             needs=("stopping",),
             wide=True,

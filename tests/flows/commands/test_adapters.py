@@ -22,7 +22,7 @@ def test_an_adapter_goes_live_and_back(shipped: Path, tmp_path: Path, call: Call
 
 def test_headroom_is_of_one_tenant(shipped: Path, tmp_path: Path, call: Call) -> None:
     command = ("adapt", shipped / "run", "--encoder", shipped / "model", "--out", tmp_path / "out")
-    one_line(call(*command, "--tenants", "all", "--dry-run"), "--dry-run looks at one tenant", 2)
+    one_line(call(*command, "--tenants", "all", "--dry-run"), "--dry-run supports one tenant", 2)
 
 
 def test_another_tenants_index_is_refused_whatever_the_reason(shipped: Path, tmp_path: Path, call: Call) -> None:

@@ -32,24 +32,24 @@ pytestmark = pytest.mark.server
 
 def test_a_build_prints_what_came_in_what_came_out_and_where_it_is(sample_run: SampleRun) -> None:
     printed = sample_run.printed
-    assert printed.startswith("Looking at inputs, settings, servers and models.\n")
+    assert printed.startswith("Checking inputs, settings, servers and models.\n")
     for stage in STAGES:
         assert f"{stage}: not run yet\n✓ {stage} " in printed
     assert re.search(r"^Funnel$.*^ingest\.documents +\d+ +81 +rows +not a document format", printed, re.M | re.S)
     assert re.search(r"^clean\.language +\d+ +\d+ +queries +language \w\w \d+", printed, re.M)
     assert re.search(r"^length +\d+ +0\.\d+ +clean\.min_percentile, clean\.max_percentile$", printed, re.M)
-    assert re.search(r"mean cosine distance of 0\.\d\d from the query that is kept", printed)
-    assert "--preset triplets keeps lengths from P5 to P95" in printed
+    assert re.search(r"mean cosine distance of 0\.\d\d to the kept query", printed)
+    assert "--preset triplets keeps more queries" in printed
     assert re.search(r"^bm25 +[01]\.\d{3} +[01]\.\d{3}", printed, re.M)
     assert re.search(r"^retriever +@10 +@60 +@420 +95 %", printed, re.M)
     shallow = re.findall(r"^(?:bm25|ppmi|character|\w+_feedback) +([01]\.\d{3})", printed, re.M)
     assert len(shallow) == 7
     assert len(set(shallow)) > 3, "at ten they differ"
     assert "calibrate         nothing to do" in printed
-    assert "Three of the triplets" in printed
+    assert "Three example triplets" in printed
     assert f"\nNext:\n  darklode report {sample_run.folder} --open" in printed
-    assert "Labels by the embedded scorer, not by an LLM" in printed
-    assert ("\nAn encoder is installed that can judge here, too" in printed) == (not missing_packages("local"))
+    assert "The labels come from the embedded scorer, not from an LLM" in printed
+    assert ("\nFor better labels without an API key or server" in printed) == (not missing_packages("local"))
     for place in ("report.html", "README.md", "tables/", "tables/triplets/", "views.sql", "settings.yaml"):
         assert f" {sample_run.folder}/{place}\n" in printed
         assert (sample_run.folder / place).exists()

@@ -27,7 +27,7 @@ def test_it_says_what_came_and_went(call: Call, runs: tuple[Run, Run]) -> None:
     assert "0.4" in settings
     assert "[bold]" in settings
     assert "seed" not in settings
-    assert "the query is gone" in shown.out
+    assert "query removed" in shown.out
     assert "No label flipped." in shown.out
     assert "Examples: queries" in shown.out
 
@@ -36,7 +36,7 @@ def test_it_says_that_nothing_changed(call: Call, runs: tuple[Run, Run]) -> None
     shown = call("diff", runs[0].store.url, runs[0].store.url)
     assert shown.code == 0
     assert "The settings are the same." in shown.out
-    assert "Both runs hold the same rows." in shown.out
+    assert "Both runs contain the same rows." in shown.out
 
 
 def test_a_folder_without_a_run_is_named(call: Call, runs: tuple[Run, Run], tmp_path: Path) -> None:
@@ -61,4 +61,4 @@ def test_runs_that_have_hardly_begun_can_be_compared(call: Call, tmp_path: Path)
     put(begun, "raw_queries", TABLES["raw_queries"].empty())
     shown = call("diff", begun.store.url, begun.store.url)
     assert (shown.code, shown.err) == (0, "")
-    assert "Both runs hold the same rows." in shown.out
+    assert "Both runs contain the same rows." in shown.out

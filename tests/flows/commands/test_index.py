@@ -23,16 +23,16 @@ def test_a_run_is_indexed_and_searched(shipped: Path, tmp_path: Path, call: Call
     assert (out / "index.json").read_bytes() == record
     query = (shipped / "run", f"how {word(7)}")
     told = json.loads(call("search", *query, "--encoder", "base", "--index", out, "--json").out)
-    exact, found = ([row["text_id"] for row in one["found"]] for one in told["systems"])
+    exact, found = ([row["text_id"] for row in one["hits"]] for one in told["systems"])
     assert found == exact
     assert call("index", "check", out).code == 0
     alone = json.loads(call("search", *query, "--index", out, "--json").out)
     assert [one["system"] for one in alone["systems"]] == [str(out)]
     adapter = str(shipped / "adapter")
     told = json.loads(call("search", *query, "--encoder", adapter, "--index", out, "--json").out)
-    by_adapter, by_index = (one["found"] for one in told["systems"])
+    by_adapter, by_index = (one["hits"] for one in told["systems"])
     assert [row["text_id"] for row in by_index] == [row["text_id"] for row in by_adapter]
-    assert [row["score"] for row in by_index] != [row["score"] for row in alone["systems"][0]["found"]]
+    assert [row["score"] for row in by_index] != [row["score"] for row in alone["systems"][0]["hits"]]
     facts = json.loads(record)
     facts["encoder"]["weights"] = "another"
     (out / "index.json").write_text(json.dumps(facts))
@@ -44,7 +44,7 @@ def test_an_index_that_was_touched_ends_with_exit_code_3(indexed: Path, tmp_path
     folder = copied(indexed / "index", tmp_path / "index")
     shown = call("index", "check", folder)
     assert (shown.code, shown.err) == (0, "")
-    assert "is as it was recorded." in shown.out
+    assert "is unchanged and matches its run and encoder." in shown.out
     (folder / "index.json").write_text((folder / "index.json").read_text().replace('"count": 1500', '"count": 15'))
     refused = call("index", "check", folder, "--json")
     one_line(refused, "is not as it was recorded: count: 1500, and 15 was recorded", 3)

@@ -81,13 +81,13 @@ def test_a_chosen_text_comes_back_as_it_was(value: str, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said_where_nobody_can_be_asked(call: Call, data: Path) -> None:
-    assert "say --docs" in call("init").err
-    assert "without queries or a search log" in call("init", "--docs", "handbook").err
+    assert "--docs is required" in call("init").err
+    assert "queries or a search log are required" in call("init", "--docs", "handbook").err
     (data / "odd.csv").write_text("a,b\n1,2\n")
     unnamed = call("init", "--docs", "handbook", "--queries", "odd.csv")
-    assert (unnamed.code, "say --column queries.text=NAME: a, b" in unnamed.err) == (2, True)
+    assert (unnamed.code, "use --column queries.text=NAME. Columns: a, b" in unnamed.err) == (2, True)
     other = call("init", "--docs", "handbook", "--queries", "searches.csv", "--column", "queries.txt=n")
-    assert (other.code, "there is no queries.txt; did you mean text?" in other.err) == (2, True)
+    assert (other.code, "unknown column queries.txt; did you mean text?" in other.err) == (2, True)
     assert "does not exist" in call("init", "--docs", "handbook", "--queries", "other.csv").err
     assert not (data / "darklode.yaml").exists()
 
@@ -110,7 +110,7 @@ def test_a_strange_log_is_written_down_so_that_it_is_read(
     (data / "log" / name).write_bytes(content)
     shown = call("init", "--docs", "handbook", "--logs", "log")
     assert (shown.code, shown.err) == (0, "")
-    assert "  query: column search_term, by its name; --column logs.query=NAME takes another" in shown.out
+    assert "  query: column search_term, from its name; --column logs.query=NAME overrides it" in shown.out
     assert sum(words in shown.out for words in ("UTF-16", "semicolons")) == remarked
     logs = load_settings(config=data / "darklode.yaml").logs
     columns = logs.columns.model_dump(exclude_none=True)
@@ -124,7 +124,7 @@ def test_a_file_is_never_overwritten(call: Call, data: Path) -> None:
     (data / "darklode.yaml").write_text("seed: 1\n")
     shown = call("init", "--docs", "handbook", "--queries", SAMPLE)
     assert (shown.code, (data / "darklode.yaml").read_text()) == (1, "seed: 1\n")
-    assert "is there already" in shown.err
+    assert "already exists" in shown.err
 
 
 def test_a_setting_out_of_bounds_leaves_no_file(call: Call, data: Path) -> None:
@@ -154,16 +154,16 @@ def test_it_asks_a_person_for_the_rest_and_shows_its_guess(data: Path, alone: En
     (data / "clicks" / "export.log").write_text('{"ts": "2026-03-01", "term": "key", "doc": "key.md", "click": 1}\n')
     answers = {
         "Documents (file or folder) [handbook]": "",
-        "none: -) [searches.csv]": "",
-        "none: -) [clicks]": "",
-        "Where runs": "s3://bucket/runs",
+        "- for none) [searches.csv]": "",
+        "- for none) [clicks]": "",
+        "Parent folder of the runs": "s3://bucket/runs",
         "is the text? (search_term, n) [search_term]": "n",
         "(csv, jsonl, parquet, ubi) [jsonl]": "",
         "is the timestamp? (ts, term, doc, click) [ts]": "",
         "is the query? (ts, term, doc, click) [term]": "",
         "is the doc_id? (ts, term, doc, click) [doc]": "",
-        "The judge: address": "",
-        "Licence of": "",
+        "Judge: URL": "",
+        "License of": "",
     }
     asked(answers, alone)
     found = read_project(data / "darklode.yaml")
@@ -174,7 +174,9 @@ def test_it_asks_a_person_for_the_rest_and_shows_its_guess(data: Path, alone: En
 
 
 def test_what_is_proposed_can_be_refused(data: Path, alone: Environment) -> None:
-    asked({"[handbook]": "", "[searches.csv]": "-", "none: -)": "-"}, alone, "without queries or a search log", 2)
+    asked(
+        {"[handbook]": "", "[searches.csv]": "-", "- for none)": "-"}, alone, "queries or a search log are required", 2
+    )
 
 
 def asked(answers: dict[str, str], environment: Environment, last: str = "Next:", code: int = 0) -> None:
@@ -206,5 +208,5 @@ def test_the_language_of_the_queries_is_found(call: Call, data: Path, option: li
     (data / "german.csv").write_text(f"search_term,n\n{rows}")
     shown = call("init", "--docs", "handbook", "--queries", "german.csv", *option)
     assert (shown.code, shown.err) == (0, "")
-    assert ("looks like 100% de" in shown.out) == (not option)
+    assert ("detected query languages: 100% de" in shown.out) == (not option)
     assert load_settings(config=data / "darklode.yaml").clean.language == language

@@ -43,7 +43,7 @@ def test_labels_that_their_probabilities_contradict_are_counted_marked_and_shown
     assert re.search(rf"llm-1:judge:.*? {verdicts.num_rows} .*? {turned} ", shown.out)
     call("report", out)
     report = html.unescape((out / "report.html").read_text())
-    assert f"The log-probabilities of {turned} verdicts contradict the label that the judge wrote" in report
+    assert f"The log-probabilities of {turned} verdicts contradict the judge's label" in report
     assert f"{turned} of {verdicts.num_rows} labels have no probability ({turned}: {CONTRADICTED})" in report
 
 
@@ -56,7 +56,7 @@ def test_what_was_judged_is_listed_and_pruned(call: Call, source: Path, tmp_path
     assert row["judge_id"] in shown.out
     part = next((tmp_path / "home").rglob("*.parquet"))
     part.write_bytes(part.read_bytes()[:-9])
-    assert f"skipped, not to be trusted: {part}" in call("judge", "stats").out
+    assert f"skipped, damaged: {part}" in call("judge", "stats").out
     shown = call("judge", "stats", "--prune", row["judge_id"])
     assert re.search(r"^[\d,]+ bytes freed$", shown.out, re.M)
     assert not list((tmp_path / "home").rglob("*.parquet"))
@@ -81,8 +81,14 @@ def test_the_prompt_is_shown_for_a_pair(call: Call) -> None:
     [
         (("stats", "nowhere"), "holds no run"),
         (("batch", "export", "nowhere", "x.jsonl"), "holds no run"),
-        (("export-batch", "nowhere", "x.jsonl"), "`darklode judge export-batch` is `darklode judge batch export` now"),
-        (("import-batch", "nowhere", "x.jsonl"), "`darklode judge import-batch` is `darklode judge batch fetch` now"),
+        (
+            ("export-batch", "nowhere", "x.jsonl"),
+            "was renamed to `darklode judge batch export`",
+        ),
+        (
+            ("import-batch", "nowhere", "x.jsonl"),
+            "was renamed to `darklode judge batch fetch`",
+        ),
         (("prompt", "--set", "judge.prompt=nothing"), "there is no prompt nothing"),
         (("stats", "--set", "judge.promt=x"), "did you mean judge.prompt"),
     ],

@@ -61,9 +61,9 @@ def test_a_batch_goes_out_and_comes_back_and_the_next_build_asks_nothing(
     assert (shown.code, shown.err) == (0, "")
     assert f"{answers}: {n} verdicts\n" in shown.out
     assert re.search(
-        r"^0 pairs of the run have no verdict of llm-1:judge:binary-1:choice\+logprobs:\w+ yet$", shown.out, re.M
+        r"^0 pairs of the run have no verdict by llm-1:judge:binary-1:choice\+logprobs:\w+ yet$", shown.out, re.M
     )
-    assert "every pair of the run was answered" in call("judge", "batch", "export", out, tmp_path / "more", *judge).out
+    assert "every pair of the run has a verdict" in call("judge", "batch", "export", out, tmp_path / "more", *judge).out
 
     server.asked.clear()
     build(out, source, judge_settings(server))
@@ -120,7 +120,7 @@ def test_without_a_server_a_form_that_is_named_is_taken_and_said(
     assert sum(count for pair, count in server.asked.items() if "reset password" in pair) == 0
 
     shown = call("judge", "batch", "fetch", out, answers, *options([*nobody, "judge.mode=json"]))
-    assert f"{n} lines of another judge (were prompt, model or judge.mode changed" in shown.out
+    assert f"{n} lines of another judge (did prompt, model or judge.mode change" in shown.out
 
 
 def test_batch_files_are_for_language_models(call: Call, source: Path, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
     assert (shown.code, shown.err) == (0, "")
     assert re.search(rf"^{pool} calls submitted to 127\.0\.0\.1:\d+/v1 as batch-0$", shown.out, re.M)
     shown = call("judge", "batch", "submit", out, *judge)
-    assert f"every pair of the run was answered or is under way ({pool} calls)" in shown.out
+    assert f"every pair of the run has a verdict or is in a submitted batch ({pool} calls)" in shown.out
     assert f"is under way ({pool} calls)" in call("judge", "batch", "export", out, tmp_path / "x.jsonl", *judge).out
     assert re.search(rf"batch-0 +in_progress +{pool} +0 +0 ", call("judge", "batch", "status", out, *judge).out)
     waiting = call("judge", "batch", "fetch", out, *judge).out
@@ -153,7 +153,7 @@ def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
 
     hosted.finish("batch-0", failing=2)
     shown = call("judge", "batch", "fetch", out, *judge)
-    assert f"batch-0: completed: {pool - 2} verdicts, 2 failed calls, to be asked again\n" in shown.out
+    assert f"batch-0: completed: {pool - 2} verdicts, 2 failed calls, to be submitted again\n" in shown.out
     assert re.search(r"^2 pairs of the run have no verdict", shown.out, re.M)
     assert "2 calls submitted" in call("judge", "batch", "submit", out, *judge).out
     hosted.finish("batch-1")

@@ -24,8 +24,8 @@ def test_it_lists_complete_begun_and_damaged_runs(call: Call, tmp_path: Path) ->
     assert (shown.code, shown.err) == (0, "")
     rows = json.loads(shown.out)["runs"]
     assert [(row["run"], row["kind"], row["state"]) for row in rows] == [
-        ("second", "mined", "begun"),
-        ("team/first", "benchmark", "begun"),
+        ("second", "mined", "incomplete"),
+        ("team/first", "benchmark", "incomplete"),
         ("third", "benchmark", "damaged"),
     ]
     assert rows[1]["stages"] > 10
@@ -40,7 +40,7 @@ def test_a_run_lists_itself_and_nothing_lists_nothing(call: Call, run: Run, tmp_
     assert [row["run"] for row in json.loads(call("list", run.store.url, "--json").out)["runs"]] == ["."]
     (tmp_path / "empty").mkdir()
     assert json.loads(call("list", tmp_path / "empty", "--json").out) == {"runs": []}
-    one_line(call("list", tmp_path / "nothing"), "is no folder; name one that holds runs")
+    one_line(call("list", tmp_path / "nothing"), "is not a folder; give a folder that contains runs")
 
 
 def test_what_a_run_is_made_from_is_noted_whole(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,9 +111,12 @@ def test_the_mined_tables_answer_queries(call: Call, mined_run: SampleRun) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--date", "2026-03-02", "--from", "2026-03-01"], "--date is one day, --from and --to are a range"),
-        (["--from", "2026-03-01"], "--from and --to are a range: give both of them, or --date for one day"),
-        (["--to", "2026-03-01"], "--from and --to are a range: give both of them, or --date for one day"),
+        (
+            ["--date", "2026-03-02", "--from", "2026-03-01"],
+            "use either --date for one day, or --from and --to",
+        ),
+        (["--from", "2026-03-01"], "--from and --to must be given together; use --date for one day"),
+        (["--to", "2026-03-01"], "--from and --to must be given together; use --date for one day"),
         (["--date", "2026-02-30"], "'2026-02-30' does not match the formats '%Y-%m-%d'"),
         (["--test-from", "tomorrow"], "'tomorrow' does not match the formats '%Y-%m-%d'"),
         (["--set", "admission.limit=0"], "admission.limit: Input should be greater than 0"),

@@ -13,9 +13,9 @@ def test_what_each_retriever_gave_is_shown(call: Call, run: Run) -> None:
     finished_run(run.store.url)
     shown = call("pool", run.store.url)
     assert (shown.code, shown.err) == (0, "")
-    for title in ("Retrieval", "Candidates per query", "Found by so many retrievers"):
+    for title in ("Retrieval", "Candidates per query", "Candidates by number of retrievers that found them"):
         assert re.search(rf"^{title}$", shown.out, re.M)
-    _, sizes, _ = re.split(r"^(?:Candidates per query|Found by so many retrievers)$", shown.out, flags=re.M)
+    _, sizes, _ = re.split(r"^Candidates (?:per query|by number of retrievers that found them)$", shown.out, flags=re.M)
     assert re.findall(r"\d+", sizes)[0] == str(run.tables("queries").rows("queries"))
 
 

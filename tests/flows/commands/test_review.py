@@ -70,9 +70,9 @@ def test_a_review_says_where_it_is_and_how_far_it_came(run: Run, alone: Environm
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(30) == 0
         said = server.log.read_text()
-    assert "20 pairs of 4 queries, 7 of them for every reviewer; blind to the judge's verdicts\n" in said
+    assert "20 pairs of 4 queries, 7 of them for every reviewer; the judge's verdicts are hidden\n" in said
     assert "\n0 of 20 pairs are labelled\n" in said
-    assert said.endswith("\n1 of 20 pairs are labelled (by Ann 1); the same command goes on\n")
+    assert said.endswith("\n1 of 20 pairs are labelled (Ann 1); the same command goes on\n")
     token = urlsplit(server.url).path.strip("/")
     assert said.count(token) == 1  # the address, and no log of requests
     assert (tmp_path / "run" / "review" / "token").read_text() == token
@@ -129,8 +129,8 @@ def test_a_busy_port_and_a_second_review_are_refused(run: Run, alone: Environmen
         second = run_command([DARKLODE, "review", run.store.url, "--port", "0"], alone)
     assert (taken.code, second.code) == (1, 1)
     assert "already in use" in taken.err
-    assert "--port 0 takes a free port" in taken.err
-    assert "is being reviewed already" in second.err
+    assert "--port 0 picks a free one" in taken.err
+    assert "is already being reviewed" in second.err
     assert "Traceback" not in taken.err + second.err
 
 
@@ -141,12 +141,12 @@ def test_a_run_on_s3(bucket: str) -> None:
         place = urlsplit(page.url)
         for number in range(3):
             connection = http.client.HTTPConnection(place.netloc, timeout=30)
-            fields = urlencode({"pair": page.deck[number].name, "answer": "1"})
+            fields = urlencode({"pair": page.pairs[number].name, "answer": "1"})
             form = {"Content-Type": "application/x-www-form-urlencoded"}
             connection.request("POST", f"/{TOKEN}/pair?reviewer=Ann", fields, form)
             assert connection.getresponse().status == 303
             connection.close()
-        assert page.deck.neighbors(0)[1] is not None
+        assert page.pairs.neighbors(0)[1] is not None
     with served(run):
         assert kept(run) == {"doc0#0": 1, "doc0#1": 1, "doc1#2": 1}
 
@@ -170,11 +170,11 @@ def test_a_sheet_there_and_back(call: Call, run: Run, tmp_path: Path) -> None:
         writer.writerows(rows)
     told = call("review", run.store.url, "--import-sheet", sheet, "--reviewer", "Ann")
     assert told.code == 1
-    assert "2 answers are new, 0 known, 17 rows are without one\n1 of 20 pairs are labelled (by Ann 1)\n" in told.out
-    assert re.search(r"1 rows were not taken\n.*\n *4 +relevance 'perhaps' is none of 0, 1, skip", told.out)
+    assert "2 new answers, 0 already known, 17 rows without an answer\n1 of 20 pairs are labelled (Ann 1)\n" in told.out
+    assert re.search(r"1 rejected rows\n.*\n *4 +relevance 'perhaps' is none of 0, 1, skip", told.out)
     assert kept(run) == {"doc0#0": 1, "doc0#1": None}
     again = call("review", run.store.url, "--import-sheet", sheet, "--reviewer", "ann")
-    assert "0 answers are new, 2 known" in again.out
+    assert "0 new answers, 2 already known" in again.out
     refused = call("review", run.store.url, "--export-sheet", sheet, "--reviewer", "Ann")
     assert (refused.code, "exists" in refused.err) == (1, True)
 
@@ -182,12 +182,16 @@ def test_a_sheet_there_and_back(call: Call, run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason", "code"),
     [
-        (("--export-sheet", "x.csv"), "add --reviewer NAME", 2),
-        (("--export-sheet", "x.csv", "--import-sheet", "x.csv", "--reviewer", "Ann"), "exported, or imported", 2),
+        (("--export-sheet", "x.csv"), "together with --reviewer NAME", 2),
+        (
+            ("--export-sheet", "x.csv", "--import-sheet", "x.csv", "--reviewer", "Ann"),
+            "use one of --export-sheet",
+            2,
+        ),
         (("--import-sheet", "x.csv", "--reviewer", " "), "--reviewer must be a name", 2),
         (("--import-sheet", "gone.csv", "--reviewer", "Ann"), "gone.csv cannot be read", 1),
-        (("--host", "0.0.0.0"), "needs --allow-host NAME", 2),
-        (("--allow-host", "*"), "must be a host's name", 2),
+        (("--host", "0.0.0.0"), "requires --allow-host NAME", 2),
+        (("--allow-host", "*"), "must be a host name", 2),
         (("--host", "203.0.113.7", "--port", "0"), "203.0.113.7, port 0: ", 1),
         (("--set", "review.shown=1"), "there is no setting review.shown", 2),
     ],

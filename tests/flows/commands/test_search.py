@@ -37,9 +37,9 @@ def test_two_systems_stand_side_by_side(shipped: Path, call: Call) -> None:
     told = json.loads(call("search", shipped / "run", QUERY, "--encoder", "base", "--encoder", adapter, "--json").out)
     base, adapted = told["systems"]
     assert (base["system"], adapted["system"]) == ("base", adapter)
-    ids = [[row["text_id"] for row in one["found"]] for one in told["systems"]]
+    ids = [[row["text_id"] for row in one["hits"]] for one in told["systems"]]
     assert told["overlap"] == len(set(ids[0]) & set(ids[1])) < 10 == len(ids[0])
-    assert set(base["found"][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
+    assert set(base["hits"][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
 
 
 def test_words_are_marked_and_texts_from_outside_are_harmless() -> None:
@@ -60,7 +60,7 @@ def test_what_cannot_be_searched_is_refused(shipped: Path, tmp_path: Path, call:
     run, adapter = shipped / "run", shipped / "adapter"
     one_line(call("search", tmp_path / "gone", "x"), "holds no run")
     one_line(call("search", adapter, "x"), r"holds an adapted encoder \(`darklode adapt`\), not a run")
-    one_line(call("search", run, " "), "nothing to search for", 2)
+    one_line(call("search", run, " "), "the query is empty", 2)
     one_line(call("search", run, "x", "--retriever", "bm26"), "unknown retriever bm26; did you mean bm25", 2)
     one_line(call("search", run, "x", "--encoder", "base", "--encoder", "base"), "none twice", 2)
     one_line(

@@ -29,7 +29,7 @@ def test_an_index_is_served_until_it_is_told_to_end(tmp_path: Path) -> None:
         url = urlsplit(next(line.strip() for line in process.stdout if line.startswith("http://")))
         with closing(http.client.HTTPConnection(url.netloc, timeout=60)) as connection:
             connection.request("POST", f"{url.path}search", json.dumps({"query": "anything"}).encode())
-            assert len(json.loads(connection.getresponse().read())["found"]) == 10
+            assert len(json.loads(connection.getresponse().read())["hits"]) == 10
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate()
@@ -44,4 +44,4 @@ def test_what_cannot_be_served_is_one_line(indexed: Path, tmp_path: Path, call: 
     one_line(
         call("serve", indexed / "index", "--encoder", "bse"), "model sentence-transformers/bse is not in the local"
     )
-    one_line(call("serve", indexed / "index", "--host", "0.0.0.0"), "needs --allow-host", 2)
+    one_line(call("serve", indexed / "index", "--host", "0.0.0.0"), "requires --allow-host", 2)

@@ -93,13 +93,13 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
     shown = validate(copied, served, *gate, "--labels", str(labels))
     assert (shown.code, shown.err) == (0, ""), shown
     for title in (
-        "Labelled pairs: the judge (rows) against people (columns)",
-        "Estimated for all pairs of the run (95 % intervals)",
+        "Labelled pairs: judge (rows) against people (columns)",
+        "Estimates for all pairs of the run (95 % intervals)",
         "By tenant",
-        "By retriever: the pairs that it found",
-        "Between reviewers: Cohen's kappa of each two, Krippendorff's alpha of all",
-        "Thresholds: in force, and the one that fits best",
-        "Where judge and people differ: 10 of ",
+        "By retriever, for the pairs it found",
+        "Agreement between reviewers: pairwise Cohen's kappa, overall Krippendorff's alpha",
+        "Current and best-fitting threshold",
+        "Disagreements between judge and people: 10 of ",
     ):
         assert f"\n{title}" in shown.out, title
     assert re.search(r"^relevant +\d+ +\d+$", shown.out, re.M)
@@ -114,7 +114,7 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
     done = last_flow_run(served)
     assert (done["state"]["name"], "may be published" in done["state"]["message"]) == ("Completed", True)
     card = (copied / "README.md").read_text()
-    assert "## The judge against reviewers, by tenant" in card
+    assert "## Judge against reviewers, by tenant" in card
     assert "the dataset may be published" in card
     assert len(labels.read_text().splitlines()) == 1 + row["labelled"]
 
@@ -124,7 +124,7 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
 
     again = validate(copied, served, "--labels", str(labels))
     assert again.code == 1
-    assert "cannot be written: File exists; name a new file for --labels" in again.err
+    assert "cannot be written: File exists; give a new file to --labels" in again.err
     assert again.out.count(" stands\n") == 5  # the four stages and the funnel: the gate is that of before
 
 
@@ -132,7 +132,7 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
 def test_a_run_that_falls_short_is_held_back(copied: Path, served: Environment) -> None:
     shown = validate(copied, served, "--min-kappa", "0.99", "--max-null-rate", "0", "--set", "validation.min_recall=1")
     assert shown.code == 3
-    assert "Estimated for all pairs of the run" in shown.out
+    assert "Estimates for all pairs of the run" in shown.out
     message = (
         r"kappa is 0\.\d{3}, but validation\.min_kappa requires at least 0\.99; recall is 0\.\d{3}, but .* at least 1\."
     )

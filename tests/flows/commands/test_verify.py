@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_whole_run_is_said_to_be_whole(call: Call, folder: Path) -> None:
     shown = call("verify", folder)
     assert (shown.code, shown.err) == (0, "")
-    assert re.fullmatch(rf"{folder}: 30 files, \d\.\d MB, hold what was written\n", shown.out), shown.out
+    assert re.fullmatch(rf"{folder}: 30 files, \d\.\d MB, all intact\n", shown.out), shown.out
 
 
 def test_each_damaged_file_is_a_line(call: Call, folder: Path) -> None:
@@ -48,7 +48,7 @@ def test_each_damaged_file_is_a_line(call: Call, folder: Path) -> None:
     part.write_bytes(part.read_bytes()[:-1] + b"!")
     (folder / "manifests" / "chunk.json").write_text("{}")
     shown = call("verify", folder)
-    one_line(shown, f"{folder} has 2 damaged or missing files, named above")
+    one_line(shown, f"{folder} has 2 damaged or missing files, listed above")
     first, second = shown.out.splitlines()
     assert first.startswith(f"{folder}/manifests/chunk.json is damaged (no manifest: ")
     assert second == f"{part} is damaged; delete it and run the command that made it again"
@@ -60,7 +60,7 @@ def test_notes_are_read_too(call: Call, folder: Path, name: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(NOTES[name])
     shown = call("verify", folder)
-    one_line(shown, f"{folder} has 1 damaged or missing file, named above")
+    one_line(shown, f"{folder} has 1 damaged or missing file, listed above")
     assert shown.out.startswith(str(path))
     assert len(shown.out.splitlines()) == 1
 
@@ -69,7 +69,7 @@ def test_notes_are_read_too(call: Call, folder: Path, name: str) -> None:
 def test_missing_notes_are_named(call: Call, folder: Path, name: str) -> None:
     (folder / name).unlink()
     shown = call("verify", folder)
-    one_line(shown, f"{folder} has 1 damaged or missing file, named above")
+    one_line(shown, f"{folder} has 1 damaged or missing file, listed above")
     assert shown.out == f"{folder / name} is missing; run the command that made the run again\n"
 
 
@@ -77,7 +77,7 @@ def test_missing_notes_are_named(call: Call, folder: Path, name: str) -> None:
 def test_a_missing_manifest_is_named(call: Call, folder: Path, name: str) -> None:
     (folder / "manifests" / f"{name}.json").unlink()
     shown = call("verify", folder)
-    one_line(shown, f"{folder} has 1 damaged or missing file, named above")
+    one_line(shown, f"{folder} has 1 damaged or missing file, listed above")
     why = "is missing (deleted, or the stage was interrupted), though files of the stage lie in tables/"
     assert shown.out.startswith(f"{folder}/manifests/{name}.json {why}")
 
@@ -103,7 +103,7 @@ def test_missing_answers_are_named(call: Call, folder: Path) -> None:
     for path, missing in ((replaced, 1), (others[0], 2), (others[1], 3)):
         path.unlink()
         shown = call("verify", folder)
-        one_line(shown, f"{folder} has 1 damaged or missing file, named above")
+        one_line(shown, f"{folder} has 1 damaged or missing file, listed above")
         assert f"/review/answers is missing {missing} of 4 validated answers; restore the folder" in shown.out
     for number in range(3):  # what is answered since does not make up for it
         journal.append(ReviewAnswer("acme", "q", f"new{number}", "ann", 1, began))

@@ -21,7 +21,7 @@ def test_an_audit_with_other_settings(call: Call, copied: Path, served: Environm
     after = tables_of(copied)
     assert {name.split("/")[0] for name in before.keys() ^ after.keys()} <= {"audit_retrievers"}
     assert yaml.safe_load(call("status", copied, "--settings").out)["audit"]["bootstrap"] == 50
-    assert call("status", copied).out.count(" stands ") == len(STAGES)
+    assert call("status", copied).out.count(" up to date ") == len(STAGES)
     told = json.loads(run_inside([DARKLODE, "audit", str(copied), "--json"], served).out)
     assert {"audit"} <= told.keys() <= promised("audit")
     assert {row["retriever"] for row in told["audit"]} >= {"bm25", "ppmi"}

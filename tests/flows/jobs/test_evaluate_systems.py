@@ -34,7 +34,7 @@ def test_a_build_is_measured_and_then_stands(copied: Path, served: Environment) 
     done = run_inside([DARKLODE, "evaluate", str(copied), *options], served)
     assert (done.code, done.err) == (0, "")
     assert "✓ test_rankings" in done.out
-    assert "Differences by nDCG@10" in done.out
+    assert "Differences in nDCG@10" in done.out
     assert max(map(len, done.out.split("counted: ")[1].splitlines())) <= 80
     before = tables_of(copied)
     again = run_inside([DARKLODE, "evaluate", str(copied), "--json"], served)

@@ -7,8 +7,8 @@ import pytest
 from prefect import Flow
 
 from darklode.flows.config import load_settings
+from darklode.flows.jobs.job import RUN_SECTIONS, Job
 from darklode.flows.jobs.registry import MODULES, job_of_kind, stages_of, steps_of, write_report_of
-from darklode.flows.jobs.registry.job import RUN_SECTIONS, Job
 from darklode.flows.prefect import orchestration
 from darklode.flows.runs import read_run, write_run
 from darklode.pipeline.base.artifacts import Run

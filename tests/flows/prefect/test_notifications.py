@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from prefect.client.schemas.objects import State
 
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.notifications import VARIABLE
 from darklode.flows.prefect.orchestration import as_flow
 from darklode.pipeline.base.errors import DarklodeError, HeldBack, InputError

@@ -294,7 +294,7 @@ def test_nothing_is_lost_with_a_machine(
         machines.replace_the_worker()
     lines = log.read_text().splitlines()
     assert [line for line in lines if ": not run yet" in line] == ["search: not run yet"]
-    assert len([line for line in lines if line.startswith("✓ ") and line.endswith(" stands")]) == 13
+    assert len([line for line in lines if line.startswith("✓ ") and line.endswith(" up to date")]) == 13
     assert files(bucket, "tables") == tables_of(sample_run.folder)
     assert not files(bucket, "progress")
 

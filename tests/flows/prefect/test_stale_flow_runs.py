@@ -18,7 +18,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 from prefect.states import Completed, Running
 
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.deployments import ONE_AT_A_TIME
 from darklode.flows.prefect.orchestration import as_flow, run_stage
 from darklode.flows.prefect.stale_flow_runs import ENDING, LOCK, MAX_STARTS, MESSAGE, _hold_lock, mark_crashed
@@ -104,7 +104,7 @@ def test_the_next_flow_marks_what_was_killed_as_crashed_and_nothing_else(served:
 WAITING_FLOW = """
 import time
 from pathlib import Path
-from darklode.flows.jobs.registry.job import Job
+from darklode.flows.jobs.job import Job
 from darklode.flows.prefect.orchestration import as_flow
 
 def waits(folder: str) -> str:

@@ -56,7 +56,7 @@ def test_browsing(run: Run, browser: Browser, mined: bool) -> None:
 @pytest.mark.slow
 def test_reviewing(run: Run, browser: Browser) -> None:
     with served(review_run(run.store.url), show_judge=True) as page:
-        first = page.deck[0].name
+        first = page.pairs[0].name
         paths = ["", "pair?reviewer=Ann", f"pair?reviewer=Ann&around={first}", f"document?pair={first}", "nowhere"]
         assert grave(browser, [page.url + path for path in paths]) == []
 

@@ -79,7 +79,7 @@ def test_nothing_can_be_sent(page: Browsed) -> None:
         ("settings.yaml", 404),
         ("pairs/", 404),
         ("queries?page=-7&order=x&split=%00&q=%00%27", 200),
-        ("pairs?least=1e999&most=nan&retriever=%27", 200),
+        ("pairs?min_probability=1e999&max_probability=nan&retriever=%27", 200),
         (f"pairs?q={quote('x ' * 900)}", 200),
     ],
 )
@@ -88,7 +88,7 @@ def test_what_cannot_be_shown_is_said(page: Browsed, path: str, status: int) -> 
 
 
 def test_an_address_is_without_what_was_left_empty(page: Browsed) -> None:
-    status, headers, _ = ask(page, "pairs?q=&tenant=acme&least=&order=")
+    status, headers, _ = ask(page, "pairs?q=&tenant=acme&min_probability=&order=")
     assert (status, headers["location"]) == (303, "pairs?tenant=acme")
     assert ask(page, "pairs?q=")[1]["location"] == "pairs"
 
@@ -103,7 +103,7 @@ def test_a_query_s_page_has_ranks_verdicts_and_people(page: Browsed) -> None:
 def test_a_log_s_query_has_its_evidence(log: Browsed) -> None:
     own = urlencode({"tenant": "default", "id": query_id("reset password")})
     body = ask(log, f"query?{own}")[2]
-    assert all(one in body for one in ("What people did", "Title of d1", "lends to this query", "click_one_hop"))
+    assert all(one in body for one in ("Click evidence", "Title of d1", "source of evidence", "click_one_hop"))
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_without_javascript_forms_do_it(page: Browsed, visit: Visit) -> None:
     tab = visit(page, "pairs", java_script_enabled=False)
     tab.get_by_label("tenant").select_option(ACME)
     tab.get_by_label("Search pairs").fill("hello")
-    tab.get_by_role("button", name="Show").click()
+    tab.get_by_role("button", name="Search").click()
     expect(tab.locator("article.item")).to_have_count(4)
     tab.get_by_role("link", name='say "hello"').first.click()
     expect(tab.locator("h1")).to_have_text('say "hello"')

@@ -29,7 +29,7 @@ def test_an_address_leaves_out_what_is_not_there() -> None:
 
 def test_the_policy_names_the_style_and_script_of_every_page() -> None:
     pages = Pages("x", ("page.css", "browse/browse.css"), ("keys.js", "browse/browse.js"))
-    html = pages.render("error.html", heading="h", what="w", back=None, on="")
+    html = pages.render("error.html", heading="h", message="w", back=None, back_label="")
     style = html.partition("<style>")[2].partition("</style>")[0]
     script = html.partition("<script>")[2].partition("</script>")[0]
     assert len(style) > len(script) > 100

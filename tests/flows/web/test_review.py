@@ -110,10 +110,10 @@ def test_two_reviewers_at_once(page: Page, visit: Visit) -> None:
                 tabs.remove(tab)
     rows = said(page)
     twice = {row[0] for row in rows if row[1] == "Ann"} & {row[0] for row in rows if row[1] == "Ben"}
-    assert twice == {page.deck[row].chunk_id for row in range(20) if page.deck.shared[row]}
-    assert {row[0] for row in rows} == {page.deck[row].chunk_id for row in range(20)}
+    assert twice == {page.pairs[row].chunk_id for row in range(20) if page.pairs.shared[row]}
+    assert {row[0] for row in rows} == {page.pairs[row].chunk_id for row in range(20)}
     assert (len(rows), len(AnswerJournal(page.run.store).read())) == (27, 27)
-    expect(ann.get_by_text("All reviewers together labelled 20 of 20.")).to_be_visible()
+    expect(ann.get_by_text("All reviewers have labelled 20 of 20.")).to_be_visible()
     press(ann, "u")
     assert len(said(page)) == 26
 
@@ -274,7 +274,7 @@ def test_grades_have_keys_of_their_own(run: Run, visit: Visit) -> None:
 def test_without_javascript_forms_do_it(page: Page, visit: Visit) -> None:
     tab = visit(page, reviewer=None, java_script_enabled=False)
     tab.fill("input[name=reviewer]", "Ann & <b>Ben</b>")
-    tab.get_by_role("button", name="Begin").click()
+    tab.get_by_role("button", name="Start").click()
     tab.fill("#rationale", "no script")
     tab.get_by_role("button", name="Not relevant").click()
     tab.get_by_role("link", name="Show neighbours").click()

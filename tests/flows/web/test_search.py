@@ -44,7 +44,7 @@ def asked(page: Answering, **question: object) -> Reply:
 
 def ids(reply: Reply) -> list[str]:
     assert reply[0] == 200, reply
-    return [row["text_id"] for row in json.loads(reply[2])["found"]]
+    return [row["text_id"] for row in json.loads(reply[2])["hits"]]
 
 
 def test_each_system_answers_as_the_index_does_for_its_encoder(page: Answering, folder: Path, shipped: Path) -> None:
@@ -59,8 +59,8 @@ def test_each_system_answers_as_the_index_does_for_its_encoder(page: Answering, 
     rows = Run(str(shipped / "run")).tables("chunks").read("chunks").to_pylist()
     said = {row["chunk_id"]: row["text"] for row in rows}
     assert (first["query"], first["system"]) == (QUERY, "base")
-    assert set(first["found"][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
-    assert first["found"][0]["text"] == said[base[0]]
+    assert set(first["hits"][0]) == {"rank", "text_id", "doc_id", "title", "heading", "text", "score"}
+    assert first["hits"][0]["text"] == said[base[0]]
 
 
 def test_a_run_without_an_index_is_searched_exactly(page: Answering, shipped: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_run_without_an_index_is_searched_exactly(page: Answering, shipped: Pa
 
 def test_an_index_of_vectors_gives_ids(tmp_path: Path) -> None:
     with answering(fitting(tmp_path)) as other:
-        found = json.loads(asked(other, query="anything", depth=3)[2])["found"]
+        found = json.loads(asked(other, query="anything", depth=3)[2])["hits"]
         assert len(found) == 3
         assert {row["text"] for row in found} == {None}
         assert found[0]["text_id"] in ask(other, "?q=anything")[2]  # type: ignore[arg-type]
@@ -92,13 +92,13 @@ def test_many_at_once_get_what_each_gets_alone(page: Answering) -> None:
         (b"[1]", "should be an object"),
         (b"{}", "query: Field required"),
         (b'{"query": 3}', "query: Input should be a valid string"),
-        (b'{"query": " \\n"}', "nothing to search for"),
+        (b'{"query": " \\n"}', "must not be empty"),
         (b'{"query": "\\ud800"}', "Invalid JSON"),
         (json.dumps({"query": "x" * 2001}).encode(), "query: String should have at most 2000 characters"),
         (b'{"query": "a", "depth": 0}', "depth: Input should be greater than or equal to 1"),
         (b'{"query": "a", "depth": 101}', "depth: Input should be less than or equal to 100"),
         (b'{"query": "a", "depth": "5"}', "depth: Input should be a valid integer"),
-        (b'{"query": "a", "system": "bse"}', "system: there is no 'bse'; there are base, "),
+        (b'{"query": "a", "system": "bse"}', "system: unknown system 'bse'; available: base, "),
         (b'{"query": "a", "deepness": 5}', "deepness: Extra inputs are not permitted"),
     ],
 )
@@ -117,7 +117,7 @@ def test_what_else_is_refused_is_json_for_scripts_and_a_page_for_people(page: An
     assert ask(page, "search", "POST", b"{}", Host="evil.example")[0] == 400  # type: ignore[arg-type]
     for path in ("/search", "/", "/nowhere"):  # without the token
         status, _, said = ask(page, path, "POST", b"{}")  # type: ignore[arg-type]
-        assert (status, "found" in said) == (404, False)
+        assert (status, "hits" in said) == (404, False)
     status, _, said = ask(page, f"?q={'x' * 2001}")  # type: ignore[arg-type]
     assert (status, "at most" in said) == (400, True)
 
@@ -144,13 +144,13 @@ def test_the_page_shows_two_systems_and_what_one_alone_has(tmp_path: Path) -> No
     with answered(two_systems(tmp_path / "texts")) as page:
         empty, said = ask(page, "")[2], ask(page, f"?{urlencode({'q': 'resets <script>'})}")[2]  # type: ignore[arg-type]
     assert "<section" not in empty
-    assert "no search engine" in empty
+    assert "not for production" in empty
     assert said.count("<section") == 2
     assert said.count("<article") == 4
     assert said.count('<span class="tag yes">only here</span>') == 2 + 1  # and where it is explained
-    assert '<span class="tag">1 at the other</span>' in said
-    assert '<span class="tag">2 at the other</span>' in said
-    assert "1 of the first 10 are found by both" in said
+    assert '<span class="tag">rank 1 in the other</span>' in said
+    assert '<span class="tag">rank 2 in the other</span>' in said
+    assert "1 of the top 10 results are shared" in said
     assert "<mark>reset</mark> the key" in said
     assert "&lt;img src=x onerror=alert(1)&gt; <mark>resets</mark>" in said
     assert "doc_id 0" in said  # in the place of a title

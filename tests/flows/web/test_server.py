@@ -32,7 +32,7 @@ def test_an_answer_is_on_disk_before_the_next_page(page: Page) -> None:
     assert (status, headers["location"]) == (303, "pair?reviewer=Ann+B")
     assert page.answers()["relevance"].to_pylist() == [1]
     assert page.answers()["judge_shown"].to_pylist() == [False]
-    assert pair_on(page, "Ann B") == page.deck[1].name
+    assert pair_on(page, "Ann B") == page.pairs[1].name
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_a_host_that_is_allowed_by_name_is_answered(run: Run) -> None:
     ],
 )
 def test_bad_posts_keep_nothing_and_say_so(page: Page, fields: dict[str, str]) -> None:
-    sent = {name: page.deck[0].name if value == "GOOD" else value for name, value in fields.items()}
+    sent = {name: page.pairs[0].name if value == "GOOD" else value for name, value in fields.items()}
     status, _, body = post(page, "pair?reviewer=Ann", sent)
     assert status in (400, 410)
     assert "Nothing was saved" in body
@@ -85,15 +85,15 @@ def test_bad_posts_keep_nothing_and_say_so(page: Page, fields: dict[str, str]) -
 @pytest.mark.slow
 @pytest.mark.parametrize("reviewer", ["", "%20", "a%00b", "x" * 61, "%E2%80%AE"])
 def test_a_bad_name_labels_nothing_and_is_asked_for_again(page: Page, reviewer: str) -> None:
-    fields = {"pair": page.deck[0].name, "answer": "1"}
+    fields = {"pair": page.pairs[0].name, "answer": "1"}
     assert post(page, f"pair?reviewer={reviewer}", fields)[0] == 400
     status, _, body = ask(page, f"pair?reviewer={reviewer}")
-    assert (status, "Who are you?" in body) == (400, True)
+    assert (status, "Your name" in body) == (400, True)
     assert page.answers().num_rows == 0
 
 
 def test_a_pair_s_document_is_there_and_no_other(page: Page) -> None:
-    status, _, body = ask(page, f"document?reviewer=Ann&pair={page.deck[3].name}")
+    status, _, body = ask(page, f"document?reviewer=Ann&pair={page.pairs[3].name}")
     assert (status, "Keys</h1>" in body) == (200, True)
     assert ask(page, "document?pair=p0000000000000000")[0] == ask(page, "document")[0] == 410
 
@@ -107,20 +107,20 @@ def test_files_and_broken_forms_are_no_answers(page: Page) -> None:
 
 
 def test_the_same_post_again_keeps_nothing_and_does_not_touch_the_next_pair(page: Page) -> None:
-    first = page.deck[0].name
+    first = page.pairs[0].name
     with ThreadPoolExecutor(8) as pool:
         statuses = {reply[0] for reply in pool.map(lambda _: label(page, "Ann", "1", first), range(16))}
     assert statuses == {303}
-    assert [answer.chunk_id for answer in AnswerJournal(page.run.store).read()] == [page.deck[0].chunk_id]
+    assert [answer.chunk_id for answer in AnswerJournal(page.run.store).read()] == [page.pairs[0].chunk_id]
     label(page, "Ann", "0", first)
     assert page.answers()["relevance"].to_pylist() == [0]
 
 
 def test_an_undo_that_comes_twice_takes_one_answer_back(page: Page) -> None:
     label(page, "Ann", "1"), label(page, "Ann", "1")
-    last = page.deck[1].name
+    last = page.pairs[1].name
     assert [post(page, "undo?reviewer=Ann", {"pair": last})[0] for _ in range(3)] == [303] * 3
-    assert page.answers()["chunk_id"].to_pylist() == [page.deck[0].chunk_id]
+    assert page.answers()["chunk_id"].to_pylist() == [page.pairs[0].chunk_id]
     assert pair_on(page, "Ann") == last
 
 
@@ -157,19 +157,19 @@ def test_an_answer_that_cannot_be_written_is_said_to_be_lost(
     assert "could not be saved" in capsys.readouterr().err
     folder.unlink()
     folder.with_name("moved").rename(folder)
-    assert pair_on(page, "Ann") == page.deck[1].name
+    assert pair_on(page, "Ann") == page.pairs[1].name
     assert label(page, "Ann", "1")[0] == 303
 
 
 def test_a_judge_that_is_shown_is_noted(run: Run) -> None:
     with served(review_run(run.store.url), show_judge=True) as page:
-        assert "The judge: relevant, probability 0.10" in ask(page, "pair?reviewer=Ann")[2]
+        assert "Judge: relevant, probability 0.10" in ask(page, "pair?reviewer=Ann")[2]
         label(page, "Ann", "1")
         assert page.answers()["judge_shown"].to_pylist() == [True]
 
 
 def test_a_blind_page_does_not_hold_the_verdict(page: Page) -> None:
-    assert "The judge" not in ask(page, "pair?reviewer=Ann")[2]
+    assert "Judge:" not in ask(page, "pair?reviewer=Ann")[2]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_a_run_that_was_built_anew_is_said_to_be(folder: Path) -> None:
         for file in (folder / "tables" / "documents").iterdir():
             file.unlink()
         assert asked(catalogue, "pairs").total
-        with pytest.raises(ArtifactError, match="built anew"):
+        with pytest.raises(ArtifactError, match="rebuilt"):
             catalogue.rows("SELECT text FROM documents ORDER BY doc_id")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.browse.catalogue import Catalogue, open_catalogue
-from darklode.pipeline.browse.filtering import MOST_PAGES, MOST_WORDS, PAGE_ROWS, ListRequest, choices
+from darklode.pipeline.browse.filtering import MAX_PAGES, MAX_WORDS, PAGE_ROWS, ListRequest, choices
 from darklode.pipeline.browse.lists import PAIRS, QUERIES
 from helpers.browsing import asked
 from helpers.report_runs import random_run
@@ -43,11 +43,17 @@ def test_what_cannot_be_read_is_left_out(benchmark: Catalogue) -> None:
     assert asked(benchmark, "pairs", least="2").total == 32
     assert asked(benchmark, "pairs", outcome="' OR true --").total == 0
     many = ListRequest.from_parameters(PAIRS, {"q": "a " * 99 + "b" * 999})
-    assert len(many.words) == MOST_WORDS
+    assert len(many.words) == MAX_WORDS
 
 
 def test_an_address_says_what_was_asked(benchmark: Catalogue) -> None:
-    given = {"q": "reset key", "outcome": "relevant", "least": "0.25", "order": "likeliest first", "page": "3"}
+    given = {
+        "q": "reset key",
+        "outcome": "relevant",
+        "min_probability": "0.25",
+        "order": "highest probability",
+        "page": "3",
+    }
     assert ListRequest.from_parameters(PAIRS, given).parameters(PAIRS) == given
     assert ListRequest.from_parameters(PAIRS, {"order": "by query", "page": "1", "x": "y"}).parameters(PAIRS) == {}
 
@@ -62,12 +68,12 @@ def test_pages_hold_every_row_once_in_every_order(folder: Path) -> None:
             rows = [row["query"] for page in pages[: pages[0].pages] for row in page.rows]
             assert sorted(rows) == list(range(1, total + 1))
             assert last.first + len(last.rows) - 1 == total
-        assert asked(catalogue, "queries", page=str(MOST_PAGES)).request.page == pages[0].pages
+        assert asked(catalogue, "queries", page=str(MAX_PAGES)).request.page == pages[0].pages
 
 
 def test_there_is_nothing_to_choose_between_one_value(benchmark: Catalogue) -> None:
     shown: dict[str, Any] = {one.name: values for one, values in choices(benchmark, PAIRS)}
-    assert "alone" in shown
+    assert "only_retriever" in shown
     assert shown["tenant"] == ["acme", "b/i rch"]
-    assert shown["least"] is None
+    assert shown["min_probability"] is None
     assert "language" not in {one.name for one, _ in choices(benchmark, QUERIES)}

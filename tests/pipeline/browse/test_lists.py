@@ -41,9 +41,12 @@ FILTERS: list[tuple[dict[str, str], Callable[[Pair], bool]]] = [
     ({"outcome": "relevant"}, lambda pair: pair["relevant"] is True),
     ({"outcome": "unreadable"}, lambda pair: pair["relevant"] is None),
     ({"retriever": "dense"}, lambda pair: "dense" in pair["retrievers"]),
-    ({"alone": "bm25"}, lambda pair: pair["retrievers"] == ["bm25"]),
-    ({"least": "0.9"}, lambda pair: pair["probability"] is not None and pair["probability"] >= 0.9),
-    ({"most": "0.1", "split": "train"}, lambda pair: (pair["probability"] or 1) <= 0.1 and pair["split"] == "train"),
+    ({"only_retriever": "bm25"}, lambda pair: pair["retrievers"] == ["bm25"]),
+    ({"min_probability": "0.9"}, lambda pair: pair["probability"] is not None and pair["probability"] >= 0.9),
+    (
+        {"max_probability": "0.1", "split": "train"},
+        lambda pair: (pair["probability"] or 1) <= 0.1 and pair["split"] == "train",
+    ),
     ({"q": "C7!"}, lambda pair: pair["chunk_id"].endswith("c7")),
 ]
 
@@ -66,22 +69,22 @@ def test_pairs_are_those_that_fit(
 def test_likeliest_pairs_come_first_and_unknown_ones_last(random: tuple[Run, list[Pair]]) -> None:
     run, pairs = random
     with open_catalogue(run) as catalogue:
-        shown = [row["probability"] for row in asked(catalogue, "pairs", order="likeliest first").rows]
+        shown = [row["probability"] for row in asked(catalogue, "pairs", order="highest probability").rows]
     known = sorted((one["probability"] for one in pairs if one["probability"] is not None), reverse=True)
     assert shown == pytest.approx(known[: len(shown)])
 
 
 def test_people_s_word_against_the_judge_s(benchmark: Catalogue) -> None:
-    (row,) = asked(benchmark, "pairs", people="against the judge").rows
+    (row,) = asked(benchmark, "pairs", people="disagrees with the judge").rows
     assert (row["tenant"], row["query_id"], row["passage_id"]) == (ACME, QUERY_IDS[0], CHUNK_IDS[0])
     (row,) = asked(benchmark, "pairs", people="divided").rows
     assert row["passage_id"] == CHUNK_IDS[1]
 
 
 def test_queries_with_and_without_an_answer(benchmark: Catalogue) -> None:
-    without = asked(benchmark, "queries", answered="none").rows
+    without = asked(benchmark, "queries", positives="none").rows
     assert {row["query_id"] for row in without} == {QUERY_IDS[1]}
-    assert asked(benchmark, "queries", answered="some").total == 6
+    assert asked(benchmark, "queries", positives="some").total == 6
 
 
 def test_a_triplet_shows_its_first_negatives_and_where_all_are(benchmark: Catalogue) -> None:

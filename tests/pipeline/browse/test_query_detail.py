@@ -4,7 +4,7 @@ import pytest
 
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.browse.catalogue import Catalogue
-from darklode.pipeline.browse.query_detail import evidence, judged_pool, passage_of, query_of
+from darklode.pipeline.browse.query_detail import document_of, evidence, judged_pool, query_of
 from helpers.browsing import ACME
 from helpers.finished_run import CHUNK_IDS, QUERY_IDS, QUERY_TEXTS, RETRIEVERS
 from helpers.small_log import query_id
@@ -30,7 +30,7 @@ def test_candidates_with_ranks_verdicts_and_people(benchmark: Catalogue) -> None
     key = {"tenant": ACME, "id": CHUNK_IDS[0]}
     number = benchmark.column("SELECT passage FROM all_passages WHERE tenant = $tenant AND passage_id = $id", **key)[0]
     assert [(one["retriever"], one["rank"]) for one in found["ranks"][number]] == [(RETRIEVERS[1], 1), ("bm25", 2)]
-    assert [(one["reviewer"], one["rationale"]) for one in found["said"][number]] == [
+    assert [(one["reviewer"], one["rationale"]) for one in found["answers"][number]] == [
         ("Ann", "a wrong page"),
         ("Ben", None),
     ]
@@ -46,17 +46,17 @@ def test_what_a_log_says_of_a_query(log: Catalogue) -> None:
     ]
     first = found["evidence"][0]
     assert (first["shown_id"], first["clicks"], first["title"]) == ("d1", 2, "Title of d1")
-    (hop,) = [one for one in found["hops"] if one["kind"] == "click" and one["direction"] == "lends to this query"]
+    (hop,) = [one for one in found["hops"] if one["kind"] == "click" and one["direction"] == "source of evidence"]
     assert (hop["query_text"], hop["terms"]) == ("reset api", ["reset"])
 
 
 def test_a_document_with_its_chunk_and_the_queries_it_answers(benchmark: Catalogue, log: Catalogue) -> None:
     doc_id = CHUNK_IDS[0].split("#")[0]
-    reading, answers = passage_of(benchmark, ACME, doc_id, CHUNK_IDS[0])
+    reading, answers = document_of(benchmark, ACME, doc_id, CHUNK_IDS[0])
     assert (reading.before, reading.chunk + reading.after) == ("", "one\ntwo")
     assert [one["query_id"] for one in answers] == sorted(QUERY_IDS[place] for place in (0, 2, 3))
-    reading, answers = passage_of(log, "default", "d1", None)
+    reading, answers = document_of(log, "default", "d1", None)
     assert reading.chunk == ""
     assert "reset password" in [one["query_text"].lower() for one in answers]
     with pytest.raises(InputError, match="no such document"):
-        passage_of(log, "tern", "d77", None)
+        document_of(log, "tern", "d77", None)

@@ -34,6 +34,6 @@ def test_the_nearest_come_first_and_other_tenants_never(folder: Path) -> None:
         near = SimilarQueries(catalogue, Analyzer())
         first = near.similar(1, 5)
         assert [one["query_id"] for one in first] == ["q1", "q2"]
-        assert first[0]["nearness"] > 0.99 > first[1]["nearness"] > 0
+        assert first[0]["similarity"] > 0.99 > first[1]["similarity"] > 0
         assert [one["query_id"] for one in near.similar(1, 1)] == ["q1"]
         assert near.similar(4, 5) == near.similar(5, 5) == near.similar(6, 5) == []

@@ -143,9 +143,9 @@ def test_card_and_caveats_say_what_was_left_out(run: Run) -> None:
     (said,) = [one for one in caveats(all_tables(run), Settings()) if "not judged" in one]
     assert said.startswith(f"{left:,} pairs of the pool were not judged")
     assert f"{row['missed_low']:.1%} to {row['missed_high']:.1%}" in said
-    assert f"{row['query_missed_share']:.1%} in the mean over queries" in said
+    assert f"Averaged per query, {row['query_missed_share']:.1%}" in said
     text = card(run, Settings(), [said])
-    assert "## Where judging stopped" in text
+    assert "## Stopping of adaptive judging" in text
     assert said in text
 
 

@@ -90,7 +90,7 @@ def test_contradicted_labels_are_counted_where_there_can_be_any(run: Run) -> Non
     put(run, "verdicts", VERDICTS.rows(ids | {"relevant": [True] * 4, "contradicted": [True, False, None, True]}))
     assert statistics.judges(all_tables(run))["contradicted"].to_pylist() == [2]
     (said,) = [one for one in caveats(all_tables(run), Settings()) if "contradict" in one]
-    assert said.startswith("The log-probabilities of 2 verdicts contradict the label that the judge wrote")
+    assert said.startswith("The log-probabilities of 2 verdicts contradict the judge's label")
 
 
 def test_a_shortfall_of_negatives_is_counted(finished: Run) -> None:
@@ -110,8 +110,8 @@ def test_statistics_keep_tenants_with_the_same_ids_apart(finished: Run) -> None:
 
 
 def test_the_card_says_that_no_llm_judged(finished: Run) -> None:
-    assert "no LLM and no human has judged this" in card(finished, Settings())
-    assert "Never compare neural retrievers" in card(finished, Settings())
+    assert "no LLM and no human has judged this dataset" in card(finished, Settings())
+    assert "do not compare neural retrievers" in card(finished, Settings())
 
 
 def test_an_llms_verdicts_carry_no_such_warning(run: Run) -> None:
@@ -123,12 +123,12 @@ def test_an_llms_verdicts_carry_no_such_warning(run: Run) -> None:
 def test_the_card_shows_every_part_of_the_run(finished: Run) -> None:
     text = card(finished, Settings(), ["The log\nwas  short."])
     assert "> **Warning:** The log was short." in text
-    assert "| acme | 2 | 4 | 4 | 4 |" in section(text, "What went in")
+    assert "| acme | 2 | 4 | 4 | 4 |" in section(text, "Input")
     assert "| clean | queries | 12 | queries | 8 | too long | 2 |" in section(text, "Funnel")
     assert "| embedded-1 | 32 | 12 | 20 | 0 |" in section(text, "Judge")
     assert "| train | 4 | 2 | 2 | 4 | 2 | 2 | 0 |" in section(text, "Labels")
-    assert "own positives count toward it" in section(text, "Audit of the retrievers")
-    assert "| (all) | bm25 | 1 |" in section(text, "Audit of the retrievers")
+    assert "to which every listed retriever contributed" in section(text, "Retriever audit")
+    assert "| (all) | bm25 | 1 |" in section(text, "Retriever audit")
     assert "- pyarrow " in section(text, "Software")
     assert section(text, "Settings that differ from the defaults").strip() == "None."
 
@@ -214,7 +214,7 @@ def test_a_card_says_where_files_hold_rows_that_changed(run: Run) -> None:
     assert "have changed since" not in mined_card(run, Settings())
     (row, *_) = run.tables("triplets").read("triplets").to_pylist()
     put(run, "triplets_changed", pa.Table.from_pylist([row], TABLES["triplets_changed"].schema))
-    assert "1 rows of days in `triplets` have changed since" in mined_card(run, Settings())
+    assert "1 rows in `triplets` have changed since" in mined_card(run, Settings())
 
 
 def test_a_run_of_an_earlier_version_whose_tables_have_no_folders_lists_the_corpus_alone(run: Run) -> None:

@@ -39,7 +39,7 @@ def test_bars_beyond_the_most_are_left_out_and_it_is_said() -> None:
     table = pa.table({"name": list("abc"), "good": [1, 2, 300], "bad": [0, 0, 0]})
     chart = stacked_bars(table, "name", SERIES, axis="pairs", max_bars=2)
     assert [row.label for row in chart.rows] == ["a", "b"]
-    assert chart.note == "The first 2 are drawn."
+    assert chart.note == "First 2 rows."
     assert stacked_bars(table, "name", SERIES, axis="pairs", max_bars=3).note == ""
 
 

@@ -67,7 +67,7 @@ def test_counts_are_those_of_sets(seed: int, tmp_path: Path) -> None:
         found = counts(compared)
     assert found.to_pylist() == [
         {
-            "what": "labels",
+            "table": "labels",
             "before": len(old),
             "after": len(new),
             "removed": len(old.keys() - new.keys()),
@@ -83,7 +83,7 @@ def test_a_run_does_not_differ_from_itself(tmp_path: Path) -> None:
         found = counts(compared).to_pylist()
         assert label_reasons(compared).num_rows == changed_verdicts(compared, 9).num_rows == 0
         assert not any(rows.num_rows for _, rows in examples(compared, 9))
-    assert [row["what"] for row in found] == ["documents", "chunks", "queries", "pool", "labels", "triplets"]
+    assert [row["table"] for row in found] == ["documents", "chunks", "queries", "pool", "labels", "triplets"]
     assert all(row["before"] == row["after"] > 0 for row in found)
     assert not any(row["removed"] + row["added"] + row["changed"] for row in found)
 
@@ -108,11 +108,11 @@ def test_a_label_says_why_only_one_run_has_it(tmp_path: Path) -> None:
     before["queries"] += [{"tenant": "a", "query_id": "new", "text": "known, and never pooled"}]
     with attach_both(tables(tmp_path / "old", **before), tables(tmp_path / "new", **after)) as compared:
         found = label_reasons(compared).to_pylist()
-    assert {(row["labels"], row["why"]): (row["relevant"], row["not_relevant"]) for row in found} == {
-        ("added", "the pair came into the pool"): (1, 0),
-        ("removed", "the query is gone"): (0, 1),
-        ("removed", "the chunk is gone"): (1, 0),
-        ("removed", "the verdict is null or was not asked for"): (1, 0),
+    assert {(row["labels"], row["reason"]): (row["relevant"], row["not_relevant"]) for row in found} == {
+        ("added", "pair added to the pool"): (1, 0),
+        ("removed", "query removed"): (0, 1),
+        ("removed", "chunk removed"): (1, 0),
+        ("removed", "pair not judged, or its verdict is null"): (1, 0),
     }
 
 
@@ -146,7 +146,7 @@ def test_examples_show_the_text_before_and_after(tmp_path: Path) -> None:
 
     with attach_both(run("old", "one", "two", ""), run("new", "one", "too")) as compared:
         shown = dict(examples(compared, 9))["queries"].to_pylist()
-    assert [(row["how"], row["before"], row["after"]) for row in shown] == [
+    assert [(row["change"], row["before"], row["after"]) for row in shown] == [
         ("changed", "two [train]", "too [train]"),
         ("removed", " [train]", None),
     ]

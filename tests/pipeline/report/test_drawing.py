@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darklode.pipeline.report.drawing import AxisScale, round_up_nicely, whole_step
+from darklode.pipeline.report.drawing import AxisScale, integer_step, round_up_nicely
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_nice_number_is_the_next_of_its_kind(value: float) -> None:
 
 @pytest.mark.parametrize(("value", "step"), [(0, 1), (0.2, 1), (1.5, 2), (30, 50)])
 def test_a_whole_step_is_never_below_one(value: float, step: int) -> None:
-    assert whole_step(value) == step
+    assert integer_step(value) == step
 
 
 @pytest.mark.parametrize(

@@ -55,15 +55,15 @@ def test_measures_stand_side_by_side_with_what_can_be_reached(run: Run) -> None:
     assert list(found) == [
         "counted: 3 queries",
         "labelled: 3 queries",
-        "Differences by nDCG@10: p_holm is two-sided, intervals 95 %",
-        "Differences by AUC-SAT: p_holm is two-sided, intervals 95 %",
+        "Differences in nDCG@10 (95 % intervals, two-sided Holm-corrected p)",
+        "Differences in AUC-SAT (95 % intervals, two-sided Holm-corrected p)",
     ]
     assert found["counted: 3 queries"].to_pylist() == [
         {"system": "a", "nDCG@10": 0.25, "R@10": 0.25},
         {"system": "b", "nDCG@10": 0.25, "R@10": 0.25},
-        {"system": "(at most)", "nDCG@10": 0.5, "R@10": 0.5},
+        {"system": "(maximum)", "nDCG@10": 0.5, "R@10": 0.5},
     ]
-    (row,) = found["Differences by nDCG@10: p_holm is two-sided, intervals 95 %"].to_pylist()
+    (row,) = found["Differences in nDCG@10 (95 % intervals, two-sided Holm-corrected p)"].to_pylist()
     assert row == {
         "system": "b",
         "against": "a",
@@ -88,12 +88,12 @@ def test_a_weak_judge_is_called_so(run: Run) -> None:
     texts = {name: ["one"] for name in ("search_id", "session", "query_id", "query", "doc_id")}
     put(run, "online_verdicts", TABLES["online_verdicts"].rows(said | texts))
     (title,) = log_summary_tables(run.tables())
-    assert title.endswith("; irrelevant by embedded-2, a weak judge")
+    assert title.endswith("; irrelevant according to embedded-2 (weak)")
 
 
 def test_a_difference_of_one_session_has_no_interval(run: Run) -> None:
     row = {"tenant": None, "arm": "b", "other": "a", "measure": "interleaved", "difference": 1.0}
     row |= {"low": None, "high": None, "p": 1.0, "p_holm": 1.0}
     put(run, "online_pairs", pa.Table.from_pylist([row], schema=TABLES["online_pairs"].schema))
-    (shown,) = log_summary_tables(run.tables())["The arms' differences"].to_pylist()
+    (shown,) = log_summary_tables(run.tables())["Differences between arms"].to_pylist()
     assert shown["interval"] == "–"

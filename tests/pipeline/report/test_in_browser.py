@@ -139,7 +139,7 @@ def test_it_can_be_read_by_keyboard_alone(context: BrowserContext, finished: Pat
 
 def test_a_link_of_the_contents_shows_its_figure(context: BrowserContext, finished: Path) -> None:
     page = Visit(context, finished).page
-    page.locator("nav a", has_text="Overlap of the retrievers").click()
+    page.locator("nav a", has_text="Retriever overlap").click()
     expect(page.locator("#audit-overlap")).to_be_in_viewport()
     assert page.url.endswith("#audit-overlap")
 

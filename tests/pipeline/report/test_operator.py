@@ -21,8 +21,8 @@ def test_what_it_shows_are_figures_of_the_report() -> None:
 def test_the_page_has_warnings_places_and_figures_in_its_own_order(run: Run) -> None:
     shown = page_of(finished_run(run.store.url), "/srv/a <b>/run")
     titles = re.findall(r"^## (.+)$", shown, re.M)
-    assert titles.index("Triplets by split and source") < titles.index("Funnel") < titles.index("Time by stage")
-    assert "> **Weak labels by the embedded scorer** No LLM has judged this." in shown
+    assert titles.index("Triplets by split and source") < titles.index("Funnel") < titles.index("Time per stage")
+    assert "> **Weak labels from the embedded scorer** The labels come from the embedded scorer" in shown
     assert "(<file:///srv/a%20%3Cb%3E/run/report.html>)" in shown
     assert "`/srv/a &lt;b>/run/report.html`" in shown
     assert "| ../dense one |" in shown

@@ -28,7 +28,7 @@ from helpers.report_runs import (
 from helpers.small_log import mine, random_log
 
 STAGES = list(_STAGES)
-WEAK = "Weak labels by the embedded scorer"
+WEAK = "Weak labels from the embedded scorer"
 LOADS = {
     "script",
     "img",
@@ -146,7 +146,7 @@ def test_a_run_that_was_killed_shows_what_is_there_and_says_what_is_not(run: Run
     run.store.write("progress/search/one.json", b"{}")
     root = parsed(rendered(run))
     said = text_of(next(root.iter("header")))
-    assert "This run is not complete" in said
+    assert "This run is incomplete" in said
     for stage in STAGES[complete:]:
         assert f"{stage}: not complete" in said
     for stage in STAGES[:complete]:
@@ -166,7 +166,7 @@ def test_a_run_that_was_killed_shows_what_is_there_and_says_what_is_not(run: Run
 
 def test_a_run_without_any_table_says_so(run: Run) -> None:
     root = parsed(rendered(run))
-    assert "This run is not complete" in text_of(root)
+    assert "This run is incomplete" in text_of(root)
     assert figures(root) == ["stages"]
 
 
@@ -191,7 +191,7 @@ def test_nobody_misses_that_labels_are_the_embedded_scorers(run: Run, judge_id: 
 def test_the_page_of_a_mined_run_says_that_clicks_are_not_judgments(run: Run) -> None:
     mine(run, random_log(7))
     said = text_of(next(parsed(rendered(run)).iter("header")))
-    assert "Clicks are not judgments" in said
+    assert "Clicks are not relevance judgments" in said
     assert "the embedded scorer" not in said, "nobody ranks"
 
 
@@ -201,7 +201,7 @@ def test_long_tables_are_cut_and_it_is_said(run: Run) -> None:
     root = parsed(html)
     assert len(html) < 1_000_000
     assert len(rows_of(root, "queries-without-positives")) == 10
-    assert re.search(r"The first 10 of \d+ rows\.", text_of(figure(root, "queries-without-positives")))
+    assert re.search(r"First 10 of \d+ rows\.", text_of(figure(root, "queries-without-positives")))
 
 
 def test_long_texts_are_cut_and_their_rest_is_on_demand(run: Run) -> None:

@@ -6,7 +6,15 @@ import pyarrow as pa
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
-from darklode.pipeline.report.source import COMPLETE, MISSING, OLDER, incomplete, open_source, thresholds, valid_stages
+from darklode.pipeline.report.source import (
+    COMPLETE,
+    MISSING,
+    OUTDATED,
+    incomplete,
+    open_source,
+    thresholds,
+    valid_stages,
+)
 from darklode.schemas.judging import JudgeSettings
 from darklode.schemas.settings import CardSettings, Settings
 from darklode.schemas.tables import TABLES
@@ -41,9 +49,9 @@ def test_a_stage_is_missing_complete_or_older_than_what_it_read(run: Run) -> Non
     follow(run)
     assert states(run) == {"first": COMPLETE, "second": COMPLETE}
     write(run, "one", "two")
-    assert states(run) == {"first": COMPLETE, "second": OLDER}
+    assert states(run) == {"first": COMPLETE, "second": OUTDATED}
     with open_source(run, Settings(), ORDER) as given:
-        assert incomplete(given) == {"second": OLDER}
+        assert incomplete(given) == {"second": OUTDATED}
 
 
 def test_a_stage_that_is_not_asked_for_is_not_missed_but_shown_where_it_stands(run: Run) -> None:
@@ -56,7 +64,7 @@ def test_a_stage_that_is_not_asked_for_is_not_missed_but_shown_where_it_stands(r
 def test_units_of_a_killed_stage_are_counted_until_it_is_complete(run: Run) -> None:
     for name in ("a", "b"):
         run.store.write(f"progress/first/{name}.json", b"{}")
-    assert states(run)["first"] == f"{MISSING}; units of its work on disk: 2"
+    assert states(run)["first"] == f"{MISSING}; 2 work units done"
     write(run, "one")
     run.store.write("progress/first/c.json", b"{}")
     assert states(run)["first"] == COMPLETE

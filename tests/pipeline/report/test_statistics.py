@@ -39,13 +39,17 @@ def decide(run: Run, **asked: float) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [({}, "Nothing was asked for."), ({"min_kappa": 0.1}, "may be published"), ({"min_kappa": 1.0}, "**Held back:**")],
+    [
+        ({}, "No release requirement is set."),
+        ({"min_kappa": 0.1}, "may be published"),
+        ({"min_kappa": 1.0}, "**Held back:**"),
+    ],
 )
 def test_the_card_shows_the_figures_and_the_outcome(reviewed: Run, asked: dict[str, float], said: str) -> None:
     decide(reviewed, **asked)
     text = card(reviewed, Settings())
-    assert "## The judge against reviewers\n" in text
-    assert "## The judge against reviewers, by tenant\n" in text
+    assert "## Judge against reviewers\n" in text
+    assert "## Judge against reviewers, by tenant\n" in text
     assert "| bm25 |" in text.split("by retriever\n")[1]
     assert "| ann | bob | 1 |" in text
     assert said in text.split("## Release\n")[1].split("##")[0]
@@ -79,8 +83,8 @@ def test_a_validation_of_other_verdicts_is_not_shown(reviewed: Run) -> None:
     put(reviewed, "verdicts", pa.Table.from_pylist(rows, schema=VERDICTS.schema))
     assert is_stale(reviewed)
     text = card(reviewed, Settings())
-    assert "> **Warning:** People reviewed other verdicts than these." in text
-    assert "## The judge against reviewers" not in text
+    assert "> **Warning:** The human review refers to other verdicts than these." in text
+    assert "## Judge against reviewers" not in text
 
 
 def test_a_run_that_nobody_reviewed_says_nothing(run: Run) -> None:
@@ -96,9 +100,9 @@ def test_reviewers_who_saw_the_verdict_are_a_caveat(run: Run) -> None:
     sample = sampled(put_run(run, made), pairs=20)
     answered(run, [answer(key_of(row), 1, judge_shown=place < 7) for place, row in enumerate(sample)])
     validate_run(run)
-    said = [one for one in caveats(all_tables(run), Settings()) if "flatter" in one]
+    said = [one for one in caveats(all_tables(run), Settings()) if "biased" in one]
     assert said == [
-        "Of 20 pairs that people reviewed they could see the judge's verdict of 7: such labels flatter the judge."
+        "Reviewers saw the judge's verdict for 7 of 20 pairs; their agreement with the judge is biased upwards."
     ]
 
 
@@ -115,10 +119,10 @@ def test_labels_that_people_gave_are_counted(tmp_path: Path) -> None:
     run = Run(str(tmp_path / "run"))
     for table in ("documents", "chunks", "raw_queries", "queries", "verdicts", "qrels"):
         put(run, table, given.tables(table).read(table))
-    assert "no LLM and no human has judged this" in card(run, Settings())
+    assert "no LLM and no human has judged this dataset" in card(run, Settings())
     text = card(overruled(run), Settings())
-    assert "| human | 3 |" in text.split("## Whose labels\n")[1]
-    assert "no LLM has judged this, and people only a part of it" in text
+    assert "| human | 3 |" in text.split("## Label sources\n")[1]
+    assert "no LLM has judged this dataset, and people have labelled only a part of it" in text
     for form in ("mteb", "devrev"):
         export(run, form, tmp_path / form)
         assert (

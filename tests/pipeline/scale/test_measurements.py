@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.scale.growth import LEAST
+from darklode.pipeline.scale.growth import MIN_SIZES
 from darklode.pipeline.scale.measurements import StageCosts, load_measured
 from helpers.unit_costs import stage, unit_costs
 
@@ -17,14 +17,14 @@ def test_those_that_come_along_cover_every_job_and_can_be_fitted() -> None:
     names = {one.name for one in found.stages}
     assert {"chunk", "clean", "embed", "fit bm25", "search bm25", "judge llm", "triplets", "associate"} <= names
     for one in found.stages:
-        assert len({point.size for point in one.points}) > LEAST, f"{one.name} has no size that was held out"
+        assert len({point.size for point in one.points}) > MIN_SIZES, f"{one.name} has no size that was held out"
         assert one.growth.span(1e9)[0] <= one.growth.cost_at(1e9) <= one.growth.span(1e9)[1], one.name
 
 
 def test_memory_is_carried_on_only_where_it_was_still_growing() -> None:
     flat, growing = (StageCosts.model_validate(stage("x", "chunks", 1.0, memory=power)) for power in (0.0, 0.5))
-    assert (flat.flat, flat.megabytes(1e9)) == (True, 100)
-    assert not growing.flat
+    assert (flat.has_constant_memory, flat.megabytes(1e9)) == (True, 100)
+    assert not growing.has_constant_memory
     assert growing.megabytes(4 * 64_000) == pytest.approx(2 * growing.megabytes(64_000))
     assert growing.megabytes(1.0) == growing.megabytes(64_000), "what was measured is there in any case"
     assert flat.bytes(1e6) == pytest.approx(1e7)

@@ -19,11 +19,11 @@ def test_the_page_tells_the_verdict_and_where_it_gains(adapted: Run) -> None:
     root = parsed(rendered(adapted))
     said = text_of(root)
     assert "Query encoder adapted from tiny by linear" in said
-    assert "The adapted encoder is handed over NDCG@10 +0.050." in said
+    assert "The adapted encoder is released NDCG@10 +0.050." in said
     assert "+0.050 (+0.030 to +0.070)" in text_of(figure(root, "adapter-verdict"))
     lifts = rows_of(root, "adapter-lift")
     assert [row["measure"] for row in lifts] == ["nDCG@10", "R@10"] * 2
-    assert "the base" in text_of(figure(root, "adapter-lift"))
+    assert "base" in text_of(figure(root, "adapter-lift"))
     assert "-0.100" in text_of(figure(root, "adapter-lift"))
     assert [key for key in figures(root) if key.startswith("adapter-")][:4] == [
         "adapter-verdict",
@@ -67,4 +67,4 @@ def test_a_real_adapter_has_the_same_page_again(shipped: Path) -> None:
     root = parsed(page)
     assert {"adapter-course", "adapter-trials", "adapter-learned", "funnel", "evaluation"} <= set(figures(root))
     sizes = {text_of(one) for one in root.iter("div")}
-    assert "queries to learn from39" in sizes
+    assert "training queries39" in sizes

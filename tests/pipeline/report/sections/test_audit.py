@@ -18,9 +18,9 @@ def test_what_only_one_retriever_found(chance_run: Run) -> None:
         mine_ = [(found, good) for found, good in pool if name in found]
         assert rows[name] == {
             "retriever": name,
-            "positives_it_alone_found": sum(good for found, good in mine_ if len(found) == 1),
+            "unique_positives": sum(good for found, good in mine_ if len(found) == 1),
             "positives": sum(good for _, good in mine_),
-            "candidates_it_alone_found": sum(len(found) == 1 for found, _ in mine_),
+            "unique_candidates": sum(len(found) == 1 for found, _ in mine_),
             "candidates": len(mine_),
         }
 
@@ -72,11 +72,11 @@ def test_many_tenants_have_a_small_chart_each_in_the_order_of_all(run: Run) -> N
     assert isinstance(small, Multiples)
     assert [one.title for one in small.drawings] == [f"t{place:02}" for place in range(12)], "the largest"
     assert {tuple(row.label for row in one.rows) for one in small.drawings if isinstance(one, Chart)} == {("x", "y")}
-    assert small.note == "The 12 tenants with the most queries are drawn."
+    assert small.note == "The 12 tenants with the most queries."
 
 
 def test_recall_at_ten_tells_lists_apart_that_hold_everything(run: Run) -> None:
     (first, *_) = shown(finished_run(run.store.url))["audit-retrievers"].drawings
     assert isinstance(first, Chart)
-    assert first.title == "Recall@10, each list alone"
+    assert first.title == "Recall@10 of each retriever"
     assert {row.label for row in first.rows} == {"bm25", "../dense one"}

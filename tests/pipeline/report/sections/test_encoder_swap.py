@@ -12,8 +12,8 @@ def test_queries_are_counted_by_what_stays_and_the_changed_ones_shown(run: Run) 
         ("10", "1", "2"),
     ]
     (query,) = figure(root, "swap-queries").iter("li")
-    assert text_of(query).startswith("<b>how 1 of 2 stay9 searches")
-    assert [text_of(one) for one in query.iter("div") if "quote" in one.get("class", "")] == ["goesA", "comesC"]
+    assert text_of(query).startswith("<b>how 1 of 2 unchanged9 searches")
+    assert [text_of(one) for one in query.iter("div") if "quote" in one.get("class", "")] == ["removedA", "addedC"]
 
 
 def test_without_a_swap_there_is_no_section(run: Run) -> None:

@@ -29,4 +29,4 @@ def test_curves_that_lie_close_have_an_axis_of_their_own_and_tenants_beyond_the_
     drawn = figure(parsed(rendered(run)), "reliability")
     assert {(dot.get("cx"), dot.get("cy")) for dot in drawn.iter("circle")} == {("50.0%", "50.0%")}
     assert len(list(drawn.iter("circle"))) == 12
-    assert "The first 12 tenants are drawn." in text_of(drawn)
+    assert "First 12 tenants." in text_of(drawn)

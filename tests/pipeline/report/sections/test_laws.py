@@ -30,7 +30,7 @@ def laws(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_the_page_tells_verdicts_curves_and_correlations(laws: Run) -> None:
     written = Path(write_report_of(laws)).read_bytes()
     root = parsed(written)
-    assert "Laws of labels" in text_of(root)
+    assert "Scaling laws of labelled data" in text_of(root)
     assert "encoders trained21laws2looked for2" in text_of(root)
     assert [key for key in figures(root) if key.startswith("law-")] == [
         "law-verdicts",

@@ -44,4 +44,4 @@ def test_what_the_judge_finds_relevant_is_drawn_with_its_intervals(run: Run) -> 
     assert [row.group for row in chart.rows] == sorted(counts)
     assert {row.label for row in chart.rows} == {"large, positives"}, "no negative was judged"
     told = [f"{row.marks[0].tip}" for row in chart.rows]
-    assert [tip.rpartition(", ")[2] for tip in told] == [f"{counts[name]} looked at" for name in sorted(counts)]
+    assert [tip.rpartition(", ")[2] for tip in told] == [f"{counts[name]} checked" for name in sorted(counts)]

@@ -1,7 +1,7 @@
 """The funnel on the page: bars in proportion, units that change, and reasons that are too many to name."""
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tables
-from darklode.pipeline.report.sections.overview import REASONS
+from darklode.pipeline.report.sections.overview import MAX_REASONS
 from helpers.finished_run import finished_run
 from helpers.report_runs import figure, parsed, rendered, rows_of, shown, text_of
 from helpers.runs import read
@@ -53,10 +53,10 @@ def test_a_step_that_changes_the_unit_has_no_bar(run: Run) -> None:
 
 
 def test_the_commonest_reasons_are_named_and_the_others_counted(run: Run) -> None:
-    dropped = {f"reason {number}": number for number in range(1, REASONS + 3)}
+    dropped = {f"reason {number}": number for number in range(1, MAX_REASONS + 3)}
     counted(run, "clean", FunnelStep("noise", "queries", sum(dropped.values()), "queries", 0, dropped))
     (drawn,) = shown(run)["funnel"].drawings
-    named = [f"reason {number} {number}" for number in range(REASONS + 2, 2, -1)]
+    named = [f"reason {number} {number}" for number in range(MAX_REASONS + 2, 2, -1)]
     assert drawn.rows[0].note == " · ".join([*named, "2 more"])  # type: ignore[union-attr]
 
 
@@ -65,4 +65,4 @@ def test_sizes_are_those_of_the_tables_by_tenant(run: Run) -> None:
     for row in rows_of(root, "sizes"):
         own = [one for one in read(run, "documents") if one["tenant"] == row["tenant"]]
         assert row["documents"] == str(len(own))
-    assert "Rows of each table" in text_of(figure(root, "sizes"))
+    assert "Number of rows per table" in text_of(figure(root, "sizes"))

@@ -16,12 +16,12 @@ from helpers.runs import put, read
 from helpers.small_log import mine, random_log
 
 
-@pytest.mark.parametrize("first_look", [1, doubts.FIRST_LOOK])
+@pytest.mark.parametrize("initial_limit", [1, doubts.INITIAL_LIMIT])
 def test_the_most_doubtful_triplets_are_those_of_the_smallest_margins(
-    chance_run: Run, first_look: int, monkeypatch: pytest.MonkeyPatch
+    chance_run: Run, initial_limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By brute force: every text of every triplet with the distance of its probability from the threshold."""
-    monkeypatch.setattr(doubts, "FIRST_LOOK", first_look)
+    monkeypatch.setattr(doubts, "INITIAL_LIMIT", initial_limit)
     said = {(*key_of(row), row["chunk_id"]): row for row in read(chance_run, "verdicts")}
     margins = {}
     for triplet in read(chance_run, "triplets"):

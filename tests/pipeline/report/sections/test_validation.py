@@ -58,7 +58,7 @@ def test_the_pairs_that_stand_for_most_come_first(reviewed: Run) -> None:
     found = sorted(read(reviewed, "disagreements"), key=lambda row: -float(row["weight"]))  # type: ignore[arg-type]
     quotes = [text_of(one) for one in figure(parsed(rendered(reviewed)), "disagreements").iter("li")]
     assert len(quotes) == min(10, len(found)) > 5
-    assert f"stands for {round(float(found[0]['weight']))} pairs" in quotes[0]  # type: ignore[arg-type]
+    assert f"represents {round(float(found[0]['weight']))} pairs" in quotes[0]  # type: ignore[arg-type]
     assert str(found[0]["kind"]) in quotes[0]
 
 
