@@ -157,7 +157,7 @@ def resolve_encoder(name: str, settings: Settings, adapters: Mapping[str, Adapte
 
 def _neural(name: str, encoder: EncoderKind, settings: Settings) -> NeuralBuilder:
     encoder.fetch()
-    return NeuralBuilder(name, encoder, settings.vectors, settings.cache)
+    return NeuralBuilder(name, encoder, settings.vector_search, settings.cache)
 
 
 @contextmanager
@@ -187,7 +187,7 @@ def _with_vectors(settings: Settings, adapter: Adapter, encoder: EncoderKind, in
     adapted_with, keys = adapter.store.read(SETTINGS), keys_of(index.texts.hashes())
     caches = [settings.cache, *([recorded_settings(adapted_with).cache] if adapted_with else [])]
     for cache in caches:
-        shards = EmbeddingCache(cache.root, cache.dtype).open(encoder.encoder_id())
+        shards = EmbeddingCache(cache.root, cache.vector_dtype).open(encoder.encoder_id())
         if shards is not None and (shards.find(keys) >= 0).all():
             return settings.model_copy(update={"cache": cache})
     return settings

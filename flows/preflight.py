@@ -97,7 +97,7 @@ def of_paths(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
 
 def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Check]:
     """What a build hangs on."""
-    human = settings.judge.human
+    human = settings.judge.human_labels
     return [
         lambda: _swapped_sources(docs, queries, settings.ingest),
         lambda: try_documents(docs, settings.ingest),
@@ -105,7 +105,7 @@ def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Chec
         lambda: _languages(queries, settings),
         lambda: _place(out, mined=False),
         lambda: _labels(human, settings.ingest.tenant) if human else [],
-        lambda: _check_generated(settings.split.generated),
+        lambda: _check_generated(settings.split.generated_queries),
         lambda: _parts(out, settings, builders(settings)),
         *_check_output(out, settings),
     ]
@@ -159,7 +159,10 @@ def of_evaluation(out: str, values: Mapping[str, Any]) -> list[Check]:
     """
     made = read_inputs(Run(out))
     settings, mined = made.with_overrides(values), made.is_mined
-    files = [*settings.evaluate.run_files, *([settings.evaluate.labels] if settings.evaluate.labels else [])]
+    files = [
+        *settings.evaluate.run_files,
+        *([settings.evaluate.human_labels] if settings.evaluate.human_labels else []),
+    ]
     return [
         lambda: [note for file in files for note in _readable(file)],
         lambda: _parts(out, settings, _check_retrievers(factories.named_systems(settings, mined=mined))),
@@ -215,7 +218,7 @@ def builders(settings: Settings) -> dict[str, KindSection]:
 
 def mining_parts(settings: Settings) -> dict[str, KindSection]:
     """Who works for a night of mining: the planner, who ranks, and the judge where it looks at pairs."""
-    parts: dict[str, KindSection] = {"planner": as_kind(settings.planner, PlannerKind)} | rankers(settings)
+    parts: dict[str, KindSection] = {"planner": as_kind(settings.term_weighting, PlannerKind)} | rankers(settings)
     retriever_names = factories.ranking_retrievers(settings)  # a name that is none is wrong, also where nobody ranks
     if settings.relevance.ranker != "none":
         parts |= _check_retrievers(retriever_names)

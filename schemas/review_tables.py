@@ -18,7 +18,7 @@ _FITTED = "null where the labels are too few"
 HUMAN_LABELS = Table(
     "human_labels",
     ("tenant", "query_id", "chunk_id"),
-    "the human labels of `judge.human` that name a pair of the pool",
+    "the human labels of `judge.human_labels` that name a pair of the pool",
     pa.schema([TENANT, QUERY_ID, CHUNK_ID, column("relevance", pa.int32(), "0 = not relevant, 1 and more = relevant")]),
 )
 

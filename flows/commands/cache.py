@@ -21,7 +21,7 @@ def cache(
 ) -> None:
     """Show what the embedding cache holds, per encoder; prune it."""
     settings = load_settings(assignments=assignments or []).cache
-    vectors = EmbeddingCache(settings.root, settings.dtype)
+    vectors = EmbeddingCache(settings.root, settings.vector_dtype)
     if prune:
         freed = vectors.prune(None if "all" in prune else prune) + vectors.prune_orphans()
         console.print(f"{freed:,} bytes freed")

@@ -106,7 +106,7 @@ def prompt(
     heading: Annotated[str | None, typer.Option(help="Headings above the chunk.")] = None,
     assignments: SetOption = None,
 ) -> None:
-    """Show the prompt that judge.prompt and judge.mode name."""
+    """Show the prompt that judge.prompt and judge.response_format name."""
     from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
     from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 

@@ -137,11 +137,11 @@ _LINES = {
     "null": "unreadable answers, kept as null",
     "cut_off": "answers cut off at the token limit, kept as null",
     "failed": "failed calls, to be asked again",
-    "another": "lines of another judge (were prompt, model or judge.mode changed since the export?)",
+    "another": "lines of another judge (were prompt, model or judge.response_format changed since the export?)",
     "broken": "lines that are no JSON",
     "duplicate": "more answers to the same calls, left out",
     "contradict": "of those with another label than the first, which stands",
-    "renamed": "calls answered in another model's name (judge.trust_name is set)",
+    "renamed": "calls answered in another model's name (judge.trust_model_name is set)",
 }
 
 

@@ -29,21 +29,23 @@ def settings_of(run: str | None, assignments: list[str] | None) -> Settings:
 def template_of(chosen: Settings) -> "RequestTemplate":
     """The judge as `darklode build` would ask it: in the form of the verdicts that are kept, or that the server obeys.
 
-    Where there are none, no server answers and judge.mode names one, its strictest form is taken, and said.
+    Where there are none, no server answers and judge.response_format names one, its strictest form is taken, and said.
     """
     from darklode.pipeline.judge.llm.judge import LlmJudge
     from darklode.pipeline.judge.llm.prompt import load_prompt
     from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 
     settings = language_model(chosen.judge)
-    impatient = settings.model_copy(update={"give_up_after": min(settings.give_up_after, _PROBE_SECONDS)})
+    impatient = settings.model_copy(update={"retry_timeout": min(settings.retry_timeout, _PROBE_SECONDS)})
     try:
         return replace(LlmJudge(impatient, _warn, chosen.cache.root).template, settings=settings)
     except SettingsError:
         raise
     except DarklodeError as error:
-        if settings.mode == "auto":
-            raise DarklodeError(f"{error}. Without a server to ask, name a form: --set judge.mode=choice") from error
+        if settings.response_format == "auto":
+            raise DarklodeError(
+                f"{error}. Without a server to ask, name a form: --set judge.response_format=choice"
+            ) from error
         form = strictest_format(settings)
         _warn(f"{error}. The calls ask for {form} unchecked.")
         return RequestTemplate(settings, load_prompt(settings.prompt), form)
@@ -71,4 +73,8 @@ def strictest_format(settings: "LlmSettings") -> "OutputFormat":
     from darklode.pipeline.judge.llm.response_formats import OutputFormat
 
     mode = "json" if settings.rationale else "choice"
-    return OutputFormat(mode if settings.mode == "auto" else settings.mode, logprobs=True, rationale=settings.rationale)
+    return OutputFormat(
+        mode if settings.response_format == "auto" else settings.response_format,
+        logprobs=True,
+        rationale=settings.rationale,
+    )

@@ -60,16 +60,16 @@ def run(
     out: Annotated[str, typer.Option(metavar="FOLDER", help="Where points, laws and page go: a folder of its own.")],
     size: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", min=0, help="Labelled queries; may be given again; sets laws.sizes."),
+        typer.Option(metavar="N", min=0, help="Labelled queries; may be given again; sets laws.train_sizes."),
     ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="labels, bm25, ict, shuffled, or a folder of generated queries; again for more; sets laws.sources.",
+            help="labels, bm25, ict, shuffled, or a folder of generated queries; again for more; sets laws.label_sources.",
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of each size; sets laws.seeds.")] = None,
+    seeds: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of each size; sets laws.n_seeds.")] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
 ) -> None:
@@ -85,7 +85,7 @@ def run(
     from darklode.schemas.setting_names import merge
 
     file: dict[str, Any] = file_settings(config) if config else {}
-    option_values = {"sizes": size, "sources": source, "seeds": seeds}
+    option_values = {"train_sizes": size, "label_sources": source, "n_seeds": seeds}
     chosen = {"laws": {name: value for name, value in option_values.items() if value is not None}}
     launch(run_laws, reporter(), runs, encoder, out, reduce(merge, [file, overrides(assignments or []), chosen]))
     console.print(f"\n{printable(Run(out).store.path(PAGE))} has the curves, forms and constants.", soft_wrap=True)

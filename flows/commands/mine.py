@@ -137,7 +137,7 @@ def _summarise(run: Run, settings: Settings) -> None:
     verdicts = statistics.confirmed(tables)
     if verdicts.num_rows:
         show(verdicts, "Relevant to the judge")
-    show(statistics.lenders(tables, settings.associate.max_per_query), "Associations")
+    show(statistics.lenders(tables, settings.associate.max_lenders_per_query), "Associations")
     for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
     for name, label in PLACES.items():

@@ -38,12 +38,14 @@ def train_towers(
     layers: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help="That the query tower keeps; sets towers.layers, in stage 1 dual.layers."
+            metavar="N",
+            min=1,
+            help="That the query tower keeps; sets distill.student_layers, in stage 1 dual.query_tower_layers.",
         ),
     ] = None,
     student: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Another sentence-transformers model instead; sets towers.student."),
+        typer.Option(metavar="MODEL", help="Another sentence-transformers model instead; sets distill.student_model."),
     ] = None,
     queries: Annotated[
         list[Path] | None,
@@ -70,10 +72,12 @@ def train_towers(
     if stage == 1 and (teacher or student or queries):
         raise CommandLineError("--teacher, --student and --queries are for --stage 2; stage 1 has triplets")
     file: dict[str, Any] = file_settings(config) if config else {}
-    option_values = {"layers": layers, "student": student}
-    chosen = {
-        "dual" if stage == 1 else "towers": {name: value for name, value in option_values.items() if value is not None}
-    }
+    section, option_values = (
+        ("dual", {"query_tower_layers": layers})
+        if stage == 1
+        else ("distill", {"student_layers": layers, "student_model": student})
+    )
+    chosen = {section: {name: value for name, value in option_values.items() if value is not None}}
     values = reduce(merge, [file, overrides(assignments or []), chosen])
     if distributed.several() and stage != 1:
         raise CommandLineError("several processes train both towers alone: --stage 1")

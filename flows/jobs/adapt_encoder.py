@@ -82,11 +82,11 @@ def adapt_encoder(
         for step in steps(base, chosen, judges):
             if step.stage is TRAIN and not step.plan(run).is_up_to_date:
                 _check_saving(run, base)
-                judges.check(chosen.adapt.judge_holes, resolve_tenant(list(base.sources), chosen.adapt.tenant))
+                judges.check(chosen.adapt.unjudged_budget, resolve_tenant(list(base.sources), chosen.adapt.tenant))
             run_step(run, step)
             if step.stage is HEADROOM_STAGE:
                 reporter().table("headroom", run.tables("headroom").read("headroom"))
-                summary = f"{headroom_told(run)}{format_unjudged(run, judges, chosen.adapt.judge_holes)}"
+                summary = f"{headroom_told(run)}{format_unjudged(run, judges, chosen.adapt.unjudged_budget)}"
                 reporter().say(summary)
                 if dry_run:
                     return summary
@@ -115,12 +115,12 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NOBODY
     return [
         pairs_step(base, settings),
         Step(HEADROOM_STAGE, call(measure_headroom, base)),
-        Step(TRAIN, call(train, adapt.but("tenant", "sources", "min_probability", "judge_holes"), base, seed=seed)),
+        Step(TRAIN, call(train, adapt.but("tenant", "sources", "min_probability", "unjudged_budget"), base, seed=seed)),
         Step(TESTED, call(rank_test_queries, adapt.only(*METHOD), base)),
-        Step(HOLES, call(judge_unjudged, adapt.judge_holes, judges), lambda: contents(base)),
+        Step(HOLES, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
         Step(
             EVALUATE,
-            call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
+            call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
         Step(VERDICT, call(verdict)),
     ]
@@ -186,7 +186,7 @@ def open_base(runs: Sequence[str], made: Sequence[RunInputs], encoder: str, sett
         TrainingSource(Run(url), number, run_inputs.is_mined, run_inputs.settings.mining.text_characters)
         for number, (url, run_inputs) in enumerate(zip(runs, made, strict=True))
     ]
-    return BaseEncoder(encoder_settings, settings.cache, settings.vectors, tuple(sources))
+    return BaseEncoder(encoder_settings, settings.cache, settings.vector_search, tuple(sources))
 
 
 def place(out: str) -> Run:

@@ -69,7 +69,7 @@ def adapt_tenants(
         judges = judges_of(base, made)
         step = _step(run, base, chosen, sorted(tenants), judges, warm_start)
         if not step.plan(run).is_up_to_date:
-            judges.check(chosen.adapt.judge_holes, None)
+            judges.check(chosen.adapt.unjudged_budget, None)
         run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         reporter().table("Tenants by what is handed over", run.tables("adapted_tenants").sql(COUNTS))
@@ -105,7 +105,8 @@ def _step(
             "the runs": key_of([source.content() for source in base.sources]),
             "the encoder": key_of(base.identity),
             "the settings": key_of(
-                settings.adapt.but("tenant").decisive(), settings.evaluate.only("bootstrap", "flips").decisive()
+                settings.adapt.but("tenant").decisive(),
+                settings.evaluate.only("n_resamples", "permutations").decisive(),
             ),
             "the seed": key_of(settings.seed),
             "the judges": key_of(judges.identity),

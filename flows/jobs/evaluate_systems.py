@@ -76,7 +76,7 @@ def steps(made: RunInputs, settings: Settings) -> list[Step]:
             EVALUATE,
             call(
                 evaluate,
-                evaluate_settings.only("measures", "bootstrap", "flips"),
+                evaluate_settings.only("measures", "n_resamples", "permutations"),
                 systems=[*systems, *(RunFile(name).name for name in evaluate_settings.run_files)],
                 seed=settings.seed,
             ),
@@ -88,7 +88,7 @@ def steps(made: RunInputs, settings: Settings) -> list[Step]:
 
 def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mapping[str, Any]) -> list[Step]:
     """AUC over people's labels, where there are any."""
-    file, characters = settings.evaluate.labels or "", settings.mining.text_characters
+    file, characters = settings.evaluate.human_labels or "", settings.mining.text_characters
     enabled = bool(file and systems)
     return [
         Step(
@@ -112,7 +112,7 @@ def _by_people(settings: Settings, systems: Mapping[str, Any], identities: Mappi
         ),
         Step(
             AUC,
-            call(auc, settings.evaluate.only("bootstrap", "flips"), systems=list(systems), seed=settings.seed),
+            call(auc, settings.evaluate.only("n_resamples", "permutations"), systems=list(systems), seed=settings.seed),
             enabled=enabled,
         ),
     ]
@@ -134,7 +134,7 @@ def _by_the_log(settings: Settings, *, mined: bool) -> list[Step]:
         judged,
         Step(
             stage,
-            call(online, bots, evaluate_settings.only("bootstrap", "flips"), searches=searches, seed=seed),
+            call(online, bots, evaluate_settings.only("n_resamples", "permutations"), searches=searches, seed=seed),
             enabled=mined,
         ),
     ]

@@ -82,7 +82,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
     return [
         Step(
             TEXTS,
-            call(sample_texts, max_texts=generate_settings.texts, seed=seed),
+            call(sample_texts, max_texts=generate_settings.max_texts, seed=seed),
             lambda: {f"the run {source.run.store.url}": source.content()},
             source=source,
         ),
@@ -96,7 +96,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
             SIEVE,
             lambda: call(
                 filter_generated,
-                settings.clean.only("language", "language_score"),
+                settings.clean.only("language", "language_threshold"),
                 source.run.tables(),
                 copies=kind.COPIES,
             ),
@@ -108,7 +108,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
             call(embed_and_search, settings.pool.only("search_depth"), retrievers(settings), spread),
             untracked=("spread",),
         ),
-        Step(ROUND_TRIP, call(round_trip, depth=generate_settings.round_trip)),
+        Step(ROUND_TRIP, call(round_trip, depth=generate_settings.round_trip_depth)),
         Step(
             JUDGE,
             lambda: call(as_source),
@@ -130,12 +130,14 @@ def retrievers(settings: Settings) -> dict[str, factories.Builder]:
     Raises:
         SettingsError: one that is to be left out is none of them, or none is left.
     """
-    all_retrievers, out = factories.retrievers(settings), settings.generate.leave_out
+    all_retrievers, out = factories.retrievers(settings), settings.generate.exclude_retrievers
     if unknown := sorted({*out} - {*all_retrievers}):
-        raise SettingsError(f"generate.leave_out: {unknown[0]} is none of pool.retrievers: {', '.join(all_retrievers)}")
+        raise SettingsError(
+            f"generate.exclude_retrievers: {unknown[0]} is none of pool.retrievers: {', '.join(all_retrievers)}"
+        )
     remaining = {name: builder for name, builder in all_retrievers.items() if name not in out}
     if not remaining:
-        raise SettingsError("generate.leave_out leaves no retriever to find texts again")
+        raise SettingsError("generate.exclude_retrievers leaves no retriever to find texts again")
     return remaining
 
 

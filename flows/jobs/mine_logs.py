@@ -137,8 +137,8 @@ def steps(
     judges, bots = Judges.from_settings(config), config.logs.only(*BOTS)
     ranks, verifies = config.relevance.ranker != "none", factories.verifies(config)
     hop = OneHop(config.click, before=str(mining.test_from or NEVER), seed=seed)
-    apart = config.split.by == "cluster_and_positives"
-    history, planner = history_of(run, config), as_kind(config.planner, PlannerKind)
+    apart = config.split.group_by == "cluster_and_positives"
+    history, planner = history_of(run, config), as_kind(config.term_weighting, PlannerKind)
     learned_spread = spread if planner.LEARNS else here  # a file lies on this machine alone, a server is asked by one
 
     def clicks_through() -> date | None:
@@ -208,7 +208,7 @@ def steps(
             ),
             untracked=("maker", "spread"),
         ),
-        Step(ASSOCIATE, call(associate, config.associate.but("max_per_query"), spread), untracked=("spread",)),
+        Step(ASSOCIATE, call(associate, config.associate.but("max_lenders_per_query"), spread), untracked=("spread",)),
         Step(
             RELEVANCE,
             lambda: call(
@@ -223,7 +223,7 @@ def steps(
             lambda: call(
                 _pairs,
                 hop,
-                config.associate.only("max_per_query"),
+                config.associate.only("max_lenders_per_query"),
                 mining.only("merge", "patch_share"),
                 history.earlier_run(),
                 spread,
@@ -250,9 +250,9 @@ def steps(
             call(
                 test_set,
                 replace(hop, before=NEVER),
-                mining.only("test_from", "test_pool", "test_multi_hop"),
+                mining.only("test_from", "test_pool_size", "test_multi_hop"),
                 apart=apart,
-                lenders=config.associate.max_per_query,
+                lenders=config.associate.max_lenders_per_query,
             ),
         ),
         Step(HELD_OUT.reading(*TEST_SET.writes[:1]), call(held_out)),
@@ -268,8 +268,8 @@ def history_of(run: Run, settings: Settings) -> History:
     """What a night finds of earlier ones."""
     return History(
         run,
-        refresh_days=settings.planner.refresh_days,
-        late_days=settings.logs.late_days,
+        refresh_days=settings.term_weighting.refresh_days,
+        late_days=settings.logs.max_late_days,
         test_from=settings.mining.test_from,
         requested_date=lambda: is_learning_requested(run),
     )
@@ -289,5 +289,11 @@ def _pairs(  # noqa: PLR0913, PLR0917 (each is a part of the fingerprint, but fo
     spread: Spread,
 ) -> None:
     mined_pairs(
-        tables, output, hop, mining, max_associations=lending.max_per_query, contains=past.contains, spread=spread
+        tables,
+        output,
+        hop,
+        mining,
+        max_associations=lending.max_lenders_per_query,
+        contains=past.contains,
+        spread=spread,
     )

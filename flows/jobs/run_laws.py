@@ -90,10 +90,10 @@ def _trainer(settings: Settings) -> GridTrainer:
     if settings.laws.trainer == TOWERS:
         from darklode.pipeline.laws.tower_trainer import DualTowerTrainer
 
-        return DualTowerTrainer(settings.dual, settings.adapt.only("rank", "alpha", "targets"))
+        return DualTowerTrainer(settings.dual, settings.adapt.only("lora_rank", "lora_alpha", "target_modules"))
     from darklode.pipeline.laws.adapt_trainer import AdapterTrainer
 
-    return AdapterTrainer(settings.adapt.but("tenant", "sources", "min_probability", "judge_holes"))
+    return AdapterTrainer(settings.adapt.but("tenant", "sources", "min_probability", "unjudged_budget"))
 
 
 def _encoders(bases: Sequence[BaseEncoder]) -> dict[str, str]:
@@ -113,5 +113,5 @@ def _generated_contents(settings: Settings) -> dict[str, str]:
     for name, folder in folders.items():
         if GENERATED not in read_notes(folder.run):
             message = f"{name} is none of {', '.join(OWN_SOURCES)}, and no folder of `darklode generate`"
-            raise SettingsError(f"laws.sources: {message}")
+            raise SettingsError(f"laws.label_sources: {message}")
     return {f"queries of {name}": folder.content() for name, folder in folders.items()}

@@ -63,7 +63,7 @@ def go_along_with(runs: Sequence[str], encoder: str, out: str, settings: dict[st
         settings: likewise.
     """
     base, chosen = _given(runs, encoder, settings or {})
-    lora = chosen.adapt.only("rank", "alpha", "targets")
+    lora = chosen.adapt.only("lora_rank", "lora_alpha", "target_modules")
     follow_leader(Run(out), chosen.dual, lora, _load_inputs(base, chosen), seed=chosen.seed)
 
 
@@ -86,7 +86,7 @@ def topical(base: BaseEncoder) -> BaseEncoder:
 def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
     """The stages, in data order."""
     seed, begins = settings.seed, _load_inputs(base, settings)
-    dual, lora = settings.dual, settings.adapt.only("rank", "alpha", "targets")
+    dual, lora = settings.dual, settings.adapt.only("lora_rank", "lora_alpha", "target_modules")
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         Step(
@@ -99,11 +99,17 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
         Step(TRAINED, call(train_both, dual, lora, begins, seed=seed), lambda: contents(base)),
         Step(
             TESTED,
-            call(rank_test_queries, dual.only("method", "layers", "nested", "views", "prompt"), lora, base, begins),
+            call(
+                rank_test_queries,
+                dual.only("method", "query_tower_layers", "matryoshka_dims", "views", "prompt"),
+                lora,
+                base,
+                begins,
+            ),
         ),
         Step(
             EVALUATE,
-            call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
+            call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
     ]
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import interval
-from darklode.schemas.evaluation import AuditSettings
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS
 
 AUDIT = Stage("audit", 1, ("rankings", "qrels"), ("audit_retrievers", "audit_overlap"))
@@ -58,7 +58,7 @@ class PositiveRanks:
         return np.asarray(sums / counts.reshape(-1, *[1] * (hit.ndim - 1)))
 
 
-def audit(tables: Tables, output: Output, settings: AuditSettings, *, depth: int, seed: int) -> None:
+def audit(tables: Tables, output: Output, settings: EvaluateSettings, *, depth: int, seed: int) -> None:
     """Measure each retriever's recall at search depth, leave-one-out recall at pool depth, and pairwise overlap.
 
     Means are over queries with at least one positive; 95 % intervals from resampling queries. With several tenants, the
@@ -74,7 +74,9 @@ def audit(tables: Tables, output: Output, settings: AuditSettings, *, depth: int
     tenants = sorted(set(positives.tenants))
     if len(tenants) > 1:
         scopes += [(tenant, positives.tenants == tenant) for tenant in tenants]
-    rows = [row for tenant, scope in scopes for row in _rows(positives, tenant, scope, depth, settings.bootstrap, seed)]
+    rows = [
+        row for tenant, scope in scopes for row in _rows(positives, tenant, scope, depth, settings.n_resamples, seed)
+    ]
     output.write("audit_retrievers", pa.Table.from_pylist(rows, schema=AUDIT_RETRIEVERS.schema))
     output.write("audit_overlap", pa.Table.from_pylist(_overlap(positives, depth), schema=AUDIT_OVERLAP.schema))
 

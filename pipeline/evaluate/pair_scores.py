@@ -81,7 +81,7 @@ def _products(
     """Inner products, as exact search has them but for the rounding of sums."""
     encoder, cache = (
         Deferred(builder.encoder, builder.cache.root),
-        EmbeddingCache(builder.cache.root, builder.cache.dtype),
+        EmbeddingCache(builder.cache.root, builder.cache.vector_dtype),
     )
     documents = CachedTexts(encoder, cache)
     vectors = np.concatenate([documents(batch) for batch in _iterate_hashes(chunks)])

@@ -116,7 +116,9 @@ class LogisticJudge(TrainableJudge):
         features = self._compute_features(pairs)
         is_finite = np.isfinite(features).all(axis=1)
         if len(np.unique(positive[is_finite])) < 2:
-            raise SettingsError("judge.human: the labels of a fold of the queries are all alike; label more queries")
+            raise SettingsError(
+                "judge.human_labels: the labels of a fold of the queries are all alike; label more queries"
+            )
         return LogisticJudge(
             self._name, self._measure, Logistic.fit(features[is_finite], positive[is_finite]), self._threshold
         )
@@ -146,6 +148,6 @@ class LogisticJudge(TrainableJudge):
         if self._fixed_model is None:
             raise SettingsError(
                 f"{self._name} ({self._measure.measure_id}) has no weights yet: give it at least {MIN_LABELS} human "
-                f"labels of the pool, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not (judge.human, or --human)"
+                f"labels of the pool, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not (judge.human_labels, or --human)"
             )
         return self._fixed_model

@@ -37,7 +37,7 @@ class AdapterTrainer:
 
     @property
     def same_document(self) -> bool:
-        return self.adapt.same_document
+        return self.adapt.allow_same_document_negatives
 
     @property
     def temperature(self) -> float:
@@ -57,7 +57,7 @@ class AdapterTrainer:
             about = f"{cell.name}, {method.about} {setting:g}"
 
             def on_progress(step: int, message: str, about: str = about) -> None:
-                tell(step, self.adapt.steps, f"{about}: {message}")
+                tell(step, self.adapt.max_steps, f"{about}: {message}")
 
             course = method.fit(replace(task, is_complete=not bench.chooses), setting, cell.number, on_progress)
             score = (

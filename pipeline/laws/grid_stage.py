@@ -76,7 +76,7 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
             several encoders (their law is undefined at 0).
     """
     desks = [GridContext(tables, base, trainer, cells, seed) for base in bases.values()]
-    if len(desks) > 1 and 0 in cells.sizes:
+    if len(desks) > 1 and 0 in cells.train_sizes:
         raise SettingsError("size 0 has no place in a law of several encoders: leave it out, or name one encoder")
     every = list(_cells(desks, output))
     missing = [cell for cell, basis in every if not output.is_done(_name(cell), basis)]
@@ -98,7 +98,7 @@ def _cells(desks: Sequence[GridContext], output: Output) -> Iterator[tuple[GridP
     """Every grid point with its unit's fingerprint, in table order; sizes are those of the first encoder's task."""
     first = desks[0]
     bench, cells, generated = evaluator_of(first), first.cells, generated_in(first.cells)
-    max_size = max(cells.sizes, default=0)
+    max_size = max(cells.train_sizes, default=0)
     if max_size > len(bench.task.train):
         raise SettingsError(f"size {max_size}: there are {len(bench.task.train)} queries to learn from")
     if not bench.chooses and first.trainer.settings(bench) > 1:
@@ -108,7 +108,7 @@ def _cells(desks: Sequence[GridContext], output: Output) -> Iterator[tuple[GridP
         )
     of_source = {
         (source, number): _sizes(cells, source, len(bench.training_task(source, number).train))
-        for source, number in product(cells.sources, range(cells.seeds))
+        for source, number in product(cells.label_sources, range(cells.n_seeds))
     }
     for desk in desks:
         for (source, number), sizes in of_source.items():
@@ -129,9 +129,9 @@ def _sizes(cells: LawSettings, source: str, queries: int) -> list[int]:
     Raises:
         SettingsError: a configured size exceeds the source's queries.
     """
-    if max(cells.sizes, default=0) > queries:
-        raise SettingsError(f"size {max(cells.sizes)}: there are {queries} queries to learn from by {source}")
-    return list(cells.sizes) or default_sizes(queries)
+    if max(cells.train_sizes, default=0) > queries:
+        raise SettingsError(f"size {max(cells.train_sizes)}: there are {queries} queries to learn from by {source}")
+    return list(cells.train_sizes) or default_sizes(queries)
 
 
 def _timings(desk: GridContext, tables: Tables, facts: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:

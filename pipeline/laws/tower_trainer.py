@@ -63,7 +63,7 @@ class DualTowerTrainer:
         return len(self._trial_settings)
 
     def looked_at(self, queries: int) -> int:
-        return min(queries, self.dual.held_out)
+        return min(queries, self.dual.eval_queries)
 
     def train(self, bench: GridEvaluator, task: Task, cell: GridPoint, tell: Tell) -> TrainedModel:
         """Keeps the best evaluation of all trials; the first one wins ties."""
@@ -71,18 +71,18 @@ class DualTowerTrainer:
         with tempfile.TemporaryDirectory(prefix="darklode-cell-") as scratch:
             triplets = cell_triplets(bench.desk, task, cell, scratch)
             validation_sample = validation_sample_of(
-                bench.desk.tables, bench.desk.base.sources, self.dual.held_out, bench.desk.seed
+                bench.desk.tables, bench.desk.base.sources, self.dual.eval_queries, bench.desk.seed
             )
             for rate, temperature in self._trial_settings:
                 about = f"learning rate {rate:g}, τ {temperature:g}"
 
                 def on_progress(step: int, message: str, about: str = about) -> None:
-                    tell(step, self.dual.steps, f"{cell.name}, {about}: {message}")
+                    tell(step, self.dual.max_steps, f"{cell.name}, {about}: {message}")
 
                 course, last = self._run_trial(
                     bench, (triplets, validation_sample), (rate, temperature, cell.number), on_progress
                 )
-                step, weights = (course.step, course.best_weights) if bench.chooses else (self.dual.steps, last)
+                step, weights = (course.step, course.best_weights) if bench.chooses else (self.dual.max_steps, last)
                 if best_trial is None or course.last_eval.validation > best_trial[0]:
                     chosen = f"{about}, step {step}" if step else UNTRAINED.chosen
                     best_trial = course.last_eval.validation, chosen, weights if step else None
@@ -103,7 +103,7 @@ class DualTowerTrainer:
 
         triplets, validation_sample = triplets_and_sample
         with deterministic(tried[2]):
-            towers, stream = self._initial_towers(bench), Stream(triplets, self.dual.batch, tried[2])
+            towers, stream = self._initial_towers(bench), Stream(triplets, self.dual.batch_size, tried[2])
             course = train_towers(stream, validation_sample, towers, self.dual, DualTrial(*tried), hear)
             return course, towers.state()
 

@@ -35,7 +35,7 @@ at least one."""
 HELD_OUT = """\
 Near-duplicates of a query stand on its side. `share_a_positive` counts queries of which a positive is one of a training
 triplet, too: what was learned by heart is found again there, so measure the others apart. `kind` says how new a query
-of a log's later period is: only `unseen` ones count as a test. `split.by` can keep positives apart as well."""
+of a log's later period is: only `unseen` ones count as a test. `split.group_by` can keep positives apart as well."""
 
 STOPPED = """\
 The likeliest pairs were judged first, until `recall` of the positives was found with 95 % confidence. `missed_share` is
@@ -167,7 +167,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Candidates by the number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), GOLDEN
     yield "Whose labels", statistics.label_sources(tables), "Where people labelled a pair, their label stands."
-    n_negatives = settings.triplets.negatives
+    n_negatives = settings.triplets.num_negatives
     negatives_text = f"{n_negatives} negatives were asked for per positive. {TEXT_FORM[settings.triplets.text_form]}"
     yield "Triplets", statistics.triplets(tables, n_negatives), negatives_text
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
@@ -273,7 +273,7 @@ def _learned_section(run: Run) -> str:
 
 
 def _mined_tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
-    max_associations = settings.associate.max_per_query
+    max_associations = settings.associate.max_lenders_per_query
     yield "Triplets", statistics.triplet_tiers(tables), ""
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
     yield "Relevant to the judge", statistics.confirmed(tables), CONFIRMED

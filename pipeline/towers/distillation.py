@@ -21,7 +21,7 @@ from darklode.pipeline.train.data.dataset import QuerySet
 from darklode.pipeline.train.data.vectors import Ints
 from darklode.pipeline.train.fit import library_trainer
 from darklode.pipeline.train.fit.weights import Floats
-from darklode.schemas.towers import TowerSettings
+from darklode.schemas.towers import DistillSettings
 
 LOOKS = 20
 """Evaluations per trial, besides the one before the first step."""
@@ -98,7 +98,7 @@ def distances(teacher: Floats, student: Floats) -> Floats:
 
 def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
     lesson: DistillationTask,
-    settings: TowerSettings,
+    settings: DistillSettings,
     rate: float,
     student: Student,
     seed: int,
@@ -117,10 +117,10 @@ def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and w
         checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """
     optimiser = adamw(student.parameters(), rate)
-    rates = schedule(optimiser, settings.steps)
+    rates = schedule(optimiser, settings.max_steps)
     saving = Checkpoints(checkpoint_store or NoCheckpoints(), student, (optimiser, rates))
-    watch = _DistillationMonitor(lesson, settings.steps, student, tell, saving)
-    done, turns = watch.resume(DistillationEval), DistillationBatches(len(lesson.texts), settings.batch, seed)
+    watch = _DistillationMonitor(lesson, settings.max_steps, student, tell, saving)
+    done, turns = watch.resume(DistillationEval), DistillationBatches(len(lesson.texts), settings.batch_size, seed)
     turns.skip(done)
     training = library_trainer.Training(
         len(lesson.texts),
@@ -130,7 +130,7 @@ def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and w
         optimiser,
         rates,
     )
-    steps = library_trainer.BatchSteps(settings.steps - done, turns, "towers.batch", seed, settings.report_to)
+    steps = library_trainer.BatchSteps(settings.max_steps - done, turns, "distill.batch_size", seed, settings.report_to)
     library_trainer.fit(student.loaded, steps, training)
     return watch.course
 

@@ -14,7 +14,7 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.train.fit.weights import as_rows, from_rows
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tower_tables import DISTILLATION_LOG, DISTILLATION_TRIALS, TOWER_QUERIES
-from darklode.schemas.towers import TowerSettings
+from darklode.schemas.towers import DistillSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.towers.distillation import DistillationEval
@@ -35,7 +35,7 @@ FIRST = 1 << 12
 Row = dict[str, Any]
 
 
-def distil(tables: Tables, output: Output, settings: TowerSettings, pair: TeacherPair, *, seed: int) -> None:
+def distil(tables: Tables, output: Output, settings: DistillSettings, pair: TeacherPair, *, seed: int) -> None:
     """Train a student with each learning rate; write history, distances and weights.
 
     The teacher encodes each query once, into the cache. Each trial is a resumable unit that continues from its last
@@ -76,14 +76,14 @@ def _encode_teacher(tables: Tables, output: Output, pair: TeacherPair) -> pa.Arr
     return texts
 
 
-def _try(output: Output, lesson: Any, settings: TowerSettings, number: int, seed: int, state: State) -> None:
+def _try(output: Output, lesson: Any, settings: DistillSettings, number: int, seed: int, state: State) -> None:
     from darklode.pipeline.towers.distillation import train_student
     from darklode.pipeline.train.fit.loop import deterministic
 
     rate = settings.learning_rates[number]
 
     def tell(step: int, message: str) -> None:
-        output.progress(number * settings.steps + step, len(settings.learning_rates) * settings.steps, message)
+        output.progress(number * settings.max_steps + step, len(settings.learning_rates) * settings.max_steps, message)
 
     with deterministic(seed):
         student = lesson.pair.open()

@@ -125,7 +125,7 @@ def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
 
 
 def labels_csv(tables: Tables) -> str:
-    """The human labels as the CSV that `judge.human` takes; ties and skipped pairs have none.
+    """The human labels as the CSV that `judge.human_labels` takes; ties and skipped pairs have none.
 
     Args:
         tables: holds `reviews`.

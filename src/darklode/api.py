@@ -178,7 +178,9 @@ def build(  # noqa: PLR0913 (the options of the command)
     """
     config_file = read_project(_path(config), preset)
     changes = {"clean.keep_all": True} if keep_all_queries else {}
-    chosen = _settings(config_file.preset, config, settings, changes | ({"judge.human": str(human)} if human else {}))
+    chosen = _settings(
+        config_file.preset, config, settings, changes | ({"judge.human_labels": str(human)} if human else {})
+    )
     documents, log, to = (
         _resolve_path(config_file, "docs", docs),
         _resolve_path(config_file, "queries", queries),
@@ -266,7 +268,7 @@ def evaluate(
         systems: retrievers and encoders of the settings; none: those that made the run.
         run_files: TREC runs of other systems.
         labels: people's labels of pairs, for AUC.
-        settings: what differs from the run's own settings, as `{"evaluate.bootstrap": 200}` or nested.
+        settings: what differs from the run's own settings, as `{"evaluate.n_resamples": 200}` or nested.
 
     Raises:
         DarklodeError: what the command line would print; the class says what kind of error it is.
@@ -277,7 +279,7 @@ def evaluate(
     arguments = {"systems": list(systems), "run_files": [str(Path(run_file).resolve()) for run_file in run_files]}
     non_empty: dict[str, Any] = {name: value for name, value in arguments.items() if value}
     if labels is not None:
-        non_empty["labels"] = str(Path(labels).resolve())
+        non_empty["human_labels"] = str(Path(labels).resolve())
     nested = [_to_nested(key, value) for key, value in {**(settings or {}), "evaluate": non_empty}.items()]
     values = reduce(merge, nested, dict[str, Any]())
     preflight.run_checks(preflight.of_evaluation(str(out), values)).insist()

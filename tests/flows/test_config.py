@@ -29,7 +29,7 @@ def test_triplets_keep_more_queries_than_the_paper_and_differ_in_nothing_else() 
     more, paper = load_settings("triplets"), load_settings("devrev").clean
     kept = {"min_percentile": 5.0, "max_percentile": 95.0, "per_cluster": 0}
     assert more == load_settings().model_copy(update={"clean": load_settings().clean.model_copy(update=kept)})
-    assert (paper.min_percentile, paper.max_percentile, paper.per_cluster) == (25, 75, 1)
+    assert (paper.min_percentile, paper.max_percentile, paper.max_per_cluster) == (25, 75, 1)
 
 
 def test_the_papers_adaptation_is_followed_to_the_letter() -> None:
@@ -43,7 +43,12 @@ def test_the_papers_adaptation_is_followed_to_the_letter() -> None:
         "learning_rates": (5e-6,),
     }
     assert paper == ours.model_copy(update={"adapt": ours.adapt.model_copy(update=found)})
-    assert (paper.adapt.temperature, paper.adapt.negatives, paper.adapt.draw, paper.adapt.rank) == (0.1, 16, 8, 32)
+    assert (
+        paper.adapt.temperature,
+        paper.adapt.num_negatives,
+        paper.adapt.negatives_per_step,
+        paper.adapt.lora_rank,
+    ) == (0.1, 16, 8, 32)
 
 
 def test_the_embedded_preset_has_seven_retrievers_with_bm25_first() -> None:
@@ -64,8 +69,8 @@ def test_the_file_overrides_the_preset_and_set_overrides_the_file(tmp_path: Path
         ("clean.language=null", "clean", "language", None),
         ("clean.language=fr", "clean", "language", "fr"),
         ("clean.noise=false", "clean", "noise", False),
-        ("clean.clusters=7", "clean", "clusters", 7),
-        ("clean.clusters=auto", "clean", "clusters", "auto"),
+        ("clean.n_clusters=7", "clean", "clusters", 7),
+        ("clean.n_clusters=auto", "clean", "clusters", "auto"),
         ("clean.min_percentile=12.5", "clean", "min_percentile", 12.5),
         ("pool.retrievers=[bm25, ppmi]", "pool", "retrievers", ("bm25", "ppmi")),
         (" pool.depth =3", "pool", "depth", 3),
@@ -101,7 +106,7 @@ def test_a_kinds_own_key_comes_in_any_order(assignment: str, key: str, value: ob
         ([*LLM, "judge.promt=x"], "there is no setting judge.promt; did you mean judge.prompt?"),
         (["judge.promt=x"], "did you mean judge.prompt? It is one of kind llm."),
         (["judge.kind=lm"], "judge.kind: there is no kind 'lm'; did you mean llm?"),
-        (["planner.table=t.csv"], "planner.table is a setting of kind table; planner.kind is log"),
+        (["term_weighting.table=t.csv"], "term_weighting.table is a setting of kind table; term_weighting.kind is log"),
         (["encoders.e.model=m"], "encoders.e.kind: kind must be one of openai, sentence_transformers"),
         (["encoders.e={kind: openai, model: m, device: cpu}"], "encoders.e.device is a setting of kind sentence_tr"),
         (["judge.panel=[{kind: llm, model: m, base_url: h, depth: full}]"], "there is no setting judge.panel.0.depth"),
@@ -135,7 +140,7 @@ def test_a_run_of_an_earlier_version_is_read() -> None:
         "mode": "auto",
         "panel": ({"kind": "embedded"},),
     }
-    assert (chosen.planner.refresh_days, chosen.seed) == (3, 5)
+    assert (chosen.term_weighting.refresh_days, chosen.seed) == (3, 5)
     with pytest.raises(SettingsError, match=r"there is no setting judge\.bse_url"):
         recorded_settings(b"judge: {bse_url: x}")
 
@@ -176,7 +181,7 @@ def test_a_run_that_recorded_a_setting_which_is_gone_is_read_and_a_file_with_it_
 
 
 def test_settings_travel_to_another_process() -> None:
-    chosen = load_settings(assignments=[*LLM, "judge.panel=[{kind: embedded}]", "planner.refresh_days=3"])
+    chosen = load_settings(assignments=[*LLM, "judge.panel=[{kind: embedded}]", "term_weighting.refresh_days=3"])
     assert pickle.loads(pickle.dumps(chosen)) == chosen
 
 
@@ -195,8 +200,8 @@ def test_a_setting_three_levels_down() -> None:
         ("qqq=1", "there is no setting qqq; known are seed, "),
         ("pool.depth=0", "pool.depth: Input should be greater than 0 (got 0)"),
         ("pool.depth=many", "pool.depth: Input should be a valid integer"),
-        ("pool.rule=best", "pool.rule: Input should be 'union' or 'fused' (got 'best')"),
-        ("clean.clusters=-2", "clean.clusters: Input should be 'auto' or Input should be greater than 0 (got -2)"),
+        ("pool.method=best", "pool.method: Input should be 'union' or 'fused' (got 'best')"),
+        ("clean.n_clusters=-2", "clean.n_clusters: Input should be 'auto' or Input should be greater than 0 (got -2)"),
         ("clean.min_percentile=.nan", "clean.min_percentile: "),
         ("pool.retrievers=[1]", "pool.retrievers: Input should be a valid string (got 1)"),
         ("chunk.overlap=900", "chunk: overlap 900 must be smaller than size 500"),
@@ -246,7 +251,7 @@ def test_an_address_with_a_password_or_a_key_is_refused_unseen(url: str) -> None
         ("1: 2", "there is no setting 1"),
         ("clean.language: fr", "clean.language: "),
         ("nothing: {}", "nothing: "),
-        ("audit: {bootstap: 5}", "did you mean audit.bootstrap?"),
+        ("audit: {bootstap: 5}", "did you mean evaluate.n_resamples?"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str) -> None:
@@ -260,7 +265,7 @@ def test_nested_values_leave_what_they_do_not_name_to_the_kind_that_they_choose(
     assert load_settings().judge.threshold == 0.25
     assert load_settings(values={"judge": llm}) == load_settings(assignments=LLM)
     assert load_settings(values={"judge": llm}).judge.threshold == 0.5
-    assert load_settings("local", values={"judge": {"human": "labels.csv"}}).judge.threshold == "fitted"
+    assert load_settings("local", values={"judge": {"human_labels": "labels.csv"}}).judge.threshold == "fitted"
     file = settings_file(tmp_path, "judge: {threshold: 0.3}\n")
     assert load_settings(config=file, values={"judge": llm}).judge.threshold == 0.3
     assert load_settings(config=file, values={"judge": {"threshold": 0.4}}).judge.threshold == 0.4
@@ -298,11 +303,11 @@ def test_paths_in_settings_are_those_of_their_file_or_of_the_command_line(
     file = tmp_path / "project" / "x.yaml"
     file.write_text("planner: {kind: table, table: terms.csv}\nevaluate: {labels: people.csv}\n")
     monkeypatch.chdir(tmp_path)
-    chosen = load_settings(config="project/x.yaml", assignments=["judge.human=labels.csv"])
+    chosen = load_settings(config="project/x.yaml", assignments=["judge.human_labels=labels.csv"])
     monkeypatch.chdir("/")
-    assert chosen.planner.model_dump()["table"] == str(tmp_path / "project" / "terms.csv")
-    assert chosen.evaluate.labels == str(tmp_path / "project" / "people.csv")
-    assert chosen.judge.human == str(tmp_path / "labels.csv")
+    assert chosen.term_weighting.model_dump()["table"] == str(tmp_path / "project" / "terms.csv")
+    assert chosen.evaluate.human_labels == str(tmp_path / "project" / "people.csv")
+    assert chosen.judge.human_labels == str(tmp_path / "labels.csv")
     assert resolve(chosen.model_dump(mode="json")) == chosen
 
 

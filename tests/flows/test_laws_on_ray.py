@@ -31,7 +31,7 @@ def test_a_cluster_makes_the_same_points(served: Environment, tmp_path: Path) ->
     source, encoder = build_with_documents(tmp_path / "run"), model_in(tmp_path).model
     for trainer in ("adapt", "towers"):
         laws = {"trainer": trainer, "sizes": [10, 20], "sources": ["labels", "shuffled"], "seeds": 2}
-        grid = {"adapt": ADAPT, "dual": DUAL | {"nested": [4, 8]}, "laws": laws}
+        grid = {"adapt": ADAPT, "dual": DUAL | {"matryoshka_dims": [4, 8]}, "laws": laws}
         run_laws([source.store.url], [encoder], str(tmp_path / f"{trainer} here"), grid)
     with cluster(dict(served)) as machines:
         told = of("adapt", ADAPT) | of("dual", DUAL) | of("laws", LAWS)

@@ -79,11 +79,11 @@ def test_half_a_record_is_no_run(run: Run, missing: str) -> None:
 def test_settings_change_in_their_places_and_the_record_does_not(run: Run) -> None:
     record(run, DOCS, load_settings(assignments=["pool.depth=7"]))
     made = read_inputs(run)
-    changed = made.with_overrides({"audit": {"bootstrap": 50}})
-    assert (changed.audit.bootstrap, changed.pool.depth) == (50, 7)
+    changed = made.with_overrides({"evaluate": {"n_resamples": 50}})
+    assert (changed.evaluate.n_resamples, changed.pool.depth) == (50, 7)
     assert read_inputs(run).settings == made.settings
     with pytest.raises(SettingsError, match=r"audit\.bootstrap"):
-        made.with_overrides({"audit": {"bootstrap": 0}})
+        made.with_overrides({"evaluate": {"n_resamples": 0}})
 
 
 def test_what_is_noted_besides_is_no_input(run: Run) -> None:

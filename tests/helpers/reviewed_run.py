@@ -83,7 +83,7 @@ def honest(made: Pairs, keys: Sequence[Key], reviewer: str = "ann") -> list[Revi
 
 
 def validated(run: Run, thresholds: Mapping[str, float] | None = None, seed: int = 13) -> Manifest:
-    settings = ValidationSettings(bootstrap=200)
+    settings = ValidationSettings(n_resamples=200)
     return execute(
         run, VALIDATE, lambda tables, output: validate(tables, output, settings, thresholds=thresholds or {}, seed=seed)
     )

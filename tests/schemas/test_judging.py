@@ -18,7 +18,7 @@ FITTED = {"threshold": "fitted", "human": "labels.csv"}
         ({"weights": [1, 1]}, "weights must name 1 numbers"),
         ({"weights": [0, 0], "panel": [LLM]}, "and one above 0"),
         ({"panel": [LLM | {"threshold": "fitted"}]}, "give members of the panel a number"),
-        ({"threshold": "fitted"}, "threshold fitted needs judge.human"),
+        ({"threshold": "fitted"}, "threshold fitted needs judge.human_labels"),
         (FITTED | {"panel": [LLM]}, "threshold fitted needs judge.vote mean"),
         (LLM | {"spending_limit": 1}, "spending_limit needs a price"),
         (LLM | {"token_limit": 9, "parameters": {"max_tokens": None}}, "replies of a limited length"),

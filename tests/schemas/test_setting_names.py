@@ -29,7 +29,7 @@ def test_a_kinds_own_keys_name_it_and_those_of_all_kinds_name_none() -> None:
     found = {(key.path, key.kind) for key in keys()}
     assert {("judge.threshold", ""), ("judge.prompt", "llm"), ("judge.batch_size", "cross_encoder")} <= found
     assert ("judge.threshold", "llm") not in found
-    assert ("planner.table", "table") in found
+    assert ("term_weighting.table", "table") in found
 
 
 def test_the_sections_that_are_of_a_kind() -> None:
@@ -80,14 +80,16 @@ def test_sections_merge_and_values_replace() -> None:
 
 
 def test_another_kind_takes_only_the_keys_of_all_kinds_along() -> None:
-    base = {"judge": LLM | {"threshold": 0.3, "parameters": {"temperature": 0, "seed": 1}}}
+    base = {"judge": LLM | {"threshold": 0.3, "extra_body": {"temperature": 0, "seed": 1}}}
     assert merge(base, {"judge": {"kind": "embedded"}}) == {"judge": {"kind": "embedded", "threshold": 0.3}}
-    same = merge(base, {"judge": {"parameters": {"seed": 2}}})["judge"]
+    same = merge(base, {"judge": {"extra_body": {"seed": 2}}})["judge"]
     assert same == base["judge"] | {"parameters": {"temperature": 0, "seed": 2}}
 
 
 def test_named_sections_merge_name_by_name() -> None:
-    base = {"encoders": {"a": {"kind": "openai", "model": "m", "in_flight": 2}, "b": {"kind": "openai", "model": "n"}}}
+    base = {
+        "encoders": {"a": {"kind": "openai", "model": "m", "max_concurrency": 2}, "b": {"kind": "openai", "model": "n"}}
+    }
     over = {"encoders": {"a": {"model": "o"}, "b": {"kind": "sentence_transformers"}, "c": {"kind": "openai"}}}
     assert merge(base, over)["encoders"] == {
         "a": {"kind": "openai", "model": "o", "in_flight": 2},
@@ -99,8 +101,8 @@ def test_named_sections_merge_name_by_name() -> None:
 def test_keys_of_other_kinds_that_an_earlier_version_recorded_are_dropped() -> None:
     recorded = {"judge": LLM | {"device": "auto", "panel": [{"kind": "embedded", "model": "m"}]}, "seed": 5}
     assert without_former_keys(recorded) == {"judge": LLM | {"panel": [{"kind": "embedded"}]}, "seed": 5}
-    unknown = without_former_keys({"planner": {"kind": "log", "tabel": "x"}})
-    assert unknown == {"planner": {"kind": "log", "tabel": "x"}}, "a name that no kind has is not passed over"
+    unknown = without_former_keys({"term_weighting": {"kind": "log", "tabel": "x"}})
+    assert unknown == {"term_weighting": {"kind": "log", "tabel": "x"}}, "a name that no kind has is not passed over"
 
 
 def test_keys_that_no_kind_has_any_more_are_dropped_from_what_was_recorded() -> None:

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
 
 class LlmWriterSettings(GeneratorKind):
-    """The model of `judge.kind: llm`; servers, key, prices and limits are the judge's."""
+    """The language model of `judge.kind: llm`, with the judge's servers, API key, prices and limits."""
 
     kind: Literal["llm"] = "llm"
     prompt: Annotated[str, PathField(or_name=True, names=("default",))] = Field(
-        "default", description="default, or a folder like those of prompts/generate"
+        "default", description="default, or a folder with the files of prompts/generate/default."
     )
-    examples: int = Field(8, ge=0, description="real train queries that are shown with each text, drawn by the seed")
-    temperature: float = Field(0.7, ge=0, description="of the sampling")
-    max_text_tokens: int = Field(1024, gt=0, description="longer texts are cut to it (by a careful estimate)")
+    n_examples: int = Field(
+        8, ge=0, description="Few-shot examples: real training queries in the prompt, drawn with the seed."
+    )
+    temperature: float = Field(0.7, ge=0, description="Sampling temperature.")
+    max_text_tokens: int = Field(1024, gt=0, description="Truncate texts to this many tokens (estimated, rounded up).")
 
     def writer(self, settings: Settings) -> LlmWriter:
         """See `GeneratorKind`.

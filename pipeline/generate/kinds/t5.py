@@ -9,6 +9,7 @@ from pydantic import Field
 from darklode.pipeline.generate.kinds import GeneratorKind
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.pooling import LocalModel
+from darklode.schemas.shared import ModelPath
 
 if TYPE_CHECKING:
     from darklode.pipeline.generate.seq2seq import Seq2SeqWriter
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
 
 
 class T5Settings(LocalModel, GeneratorKind):
-    """A sequence-to-sequence model of transformers that was trained to ask for a text."""
+    """A sequence-to-sequence model of transformers that writes queries for a text, such as docT5query."""
 
     kind: Literal["t5"] = "t5"
-    model: FolderOrName[str] = Field(
-        "castorini/doc2query-t5-base-msmarco", description="on the hub, a local folder, or package:NAME here"
-    )
-    max_tokens: int | None = Field(512, gt=0, description="longer texts are cut; null: the model's own limit")
-    query_tokens: int = Field(64, gt=0, description="of a query, at most")
-    top_k: int = Field(10, gt=0, description="tokens that each step draws from (docT5query: 10)")
+    model: FolderOrName[str] = Field("castorini/doc2query-t5-base-msmarco", description=ModelPath)
+    max_seq_length: int | None = Field(512, gt=0, description=LocalModel.model_fields["max_seq_length"].description)
+    max_new_tokens: int = Field(64, gt=0, description="Maximum length of a query in tokens.")
+    top_k: int = Field(10, gt=0, description="Top-k sampling (docT5query: 10).")
 
     def writer(self, settings: Settings) -> Seq2SeqWriter:  # noqa: ARG002 (of the port)
         from darklode.pipeline.base.models.loading import fetch_model

@@ -41,7 +41,7 @@ def read_ubi(files: UbiFiles, rules: LogRules, intake: Intake, staging: LogStagi
     own = list(_searches(files.searches, rules, intake))
     with intake.paused():
         earlier = list(_searches(files.earlier, rules, intake))
-    texts, other_actions = _QueryTexts([*own, *earlier]), _OtherActions(rules.settings.other_actions)
+    texts, other_actions = _QueryTexts([*own, *earlier]), _OtherActions(rules.settings.ignored_actions)
     columns = event_columns(rules.settings.columns)
     for file in files.events:
         for block in read_tabular(file, None, columns, intake, rules.ingest.max_row_bytes):
@@ -111,7 +111,9 @@ class _OtherActions:
             if action not in self._reasons and len(self._reasons) < MOST_NAMES:
                 name = without_personal_data(pa.array([action]))[0].as_py()[:NAME_CHARACTERS]
                 unknown = (
-                    "" if action in self._ignored_actions else ", as far as logs.click_actions and other_actions know"
+                    ""
+                    if action in self._ignored_actions
+                    else ", as far as logs.click_actions and logs.ignored_actions know"
                 )
                 self._reasons[action] = f"action {name} {NEITHER}{unknown}"
         codes = pc.index_in(actions, pa.array(self._reasons, pa.string()))

@@ -24,34 +24,30 @@ from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge, replies_of
 from darklode.pipeline.retrieve.encoders.port import identity
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.pooling import LocalModel
-from darklode.schemas.section import NoRow
 from darklode.schemas.settings import CacheSettings
+from darklode.schemas.shared import LocalModelSection, ModelPath
 
 _BATCHES_AT_ONCE = 8  # handed over, and so kept, together
 _DECIMALS = 4
 """What a pair's company in a batch cannot change."""
 
 
-class CrossEncoderSettings(LedgerKind):
+class CrossEncoderSettings(LocalModelSection, LedgerKind):
     """A cross-encoder on this machine's GPU or CPU."""
 
     kind: Literal["cross_encoder"] = "cross_encoder"
-    model: FolderOrName[str] = Field("", description="name on the hub, or a local folder")
-    revision: str | None = Field(None, description="commit or tag on the hub")
-    device: NoRow[str] = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
-    batch_size: NoRow[int] = Field(32, gt=0, description="pairs per forward pass")
-    max_tokens: int | None = Field(None, gt=0, description="longer pairs are cut; null: the model's own")
+    model: FolderOrName[str] = Field("", description=ModelPath)
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _has_a_model(self) -> Self:
         if not self.model:
             raise ValueError("kind cross_encoder needs judge.model, the name of the model")
         return self
 
     @property
     def local(self) -> LocalModel:
-        """The model as what loads it takes it."""
-        return LocalModel(**self.model_dump(include={"model", "revision", "device", "batch_size", "max_tokens"}))
+        """The settings of the model's loader."""
+        return LocalModel(**self.model_dump(include={"model", *LocalModelSection.model_fields}))
 
     def source(self, _cache_settings: CacheSettings) -> CrossEncoderJudge:
         return CrossEncoderJudge(self)
@@ -102,7 +98,7 @@ class CrossEncoderJudge(StreamingJudge):
         except MissingPart:
             assert self._model
             name = versioned_name(self._settings)
-        tokens = self._settings.max_tokens or "all"
+        tokens = self._settings.max_seq_length or "all"
         return identity("cross_encoder", name, tokens=tokens, dtype=self._settings.dtype, threshold=self._threshold)
 
     async def stream(self, pairs: pa.Table) -> AsyncIterator[ReplyBatch]:

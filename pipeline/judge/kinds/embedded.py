@@ -12,11 +12,11 @@ from darklode.schemas.settings import CacheSettings
 
 
 class EmbeddedSettings(JudgeKind):
-    """A label-free scorer fitted on the corpus: weak, and no language model."""
+    """A scorer fitted on the corpus, without labels or a language model: weak, but needs nothing else."""
 
     kind: Literal["embedded"] = "embedded"
     threshold: Share | Literal["fitted"] = Field(
-        0.25, description="relevant from this probability on: few candidates of a pool are; fitted: as for any judge"
+        0.25, description="Minimum probability of a relevant label; low, because the scorer gives few candidates more."
     )
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:

@@ -17,12 +17,12 @@ from darklode.schemas.settings import CacheSettings, Settings
 
 
 class EncoderJudgeSettings(JudgeKind):
-    """An encoder of `encoders`: a pair is as likely relevant as the cosine of query and chunk says."""
+    """An encoder of `encoders`: the probability is a logistic function of the cosine of query and chunk."""
 
     LEARNS: ClassVar[bool] = True
 
     kind: Literal["encoder"] = "encoder"
-    encoder: str = Field("", description="its name in `encoders`")
+    encoder: str = Field("", description="Name of the encoder in `encoders`.")
     _encoder: EncoderKind | None = PrivateAttr(None)
     _kept: str = PrivateAttr("")
 
@@ -30,12 +30,12 @@ class EncoderJudgeSettings(JudgeKind):
     @classmethod
     def _is_cut_where_people_say(cls, value: object) -> object:
         """Where positives are rare, what people taught seldom reaches one half: labels fit the threshold, too."""
-        if isinstance(value, Mapping) and value.get("human") is not None and not value.get("panel"):
+        if isinstance(value, Mapping) and value.get("human_labels") is not None and not value.get("panel"):
             return {"threshold": "fitted", **value}
         return value
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _has_an_encoder(self) -> Self:
         if not self.encoder:
             raise ValueError("kind encoder needs judge.encoder, a name in encoders")
         return self
@@ -44,7 +44,7 @@ class EncoderJudgeSettings(JudgeKind):
         """See `JudgeKind`: it is told what the name means, and how vectors are kept."""
         resolved = self.model_copy()
         resolved._encoder = self._find_encoder(settings.encoders)
-        resolved._kept = settings.cache.dtype
+        resolved._kept = settings.cache.vector_dtype
         return resolved
 
     def _find_encoder(self, encoders: Mapping[str, EncoderSettings]) -> EncoderKind:
@@ -66,7 +66,7 @@ class EncoderJudgeSettings(JudgeKind):
         from darklode.pipeline.retrieve.encoders.deferred import Deferred
 
         encoder = Deferred(self._resolved_encoder, cache_settings.root)
-        cosine = Cosine(encoder, EmbeddingCache(cache_settings.root, cache_settings.dtype))
+        cosine = Cosine(encoder, EmbeddingCache(cache_settings.root, cache_settings.vector_dtype))
         model = calibration(encoder.encoder_id)
         return lambda _chunks, threshold: LogisticJudge("encoder-1", cosine, model, threshold)
 

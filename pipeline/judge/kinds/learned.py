@@ -26,8 +26,10 @@ class LearnedSettings(JudgeKind):
         """See also the encoder's: the labels fit the threshold, unless a number is given."""
         if not isinstance(value, Mapping):
             return value
-        if value.get("human") is None:
-            raise ValueError("kind learned needs judge.human, a CSV of human labels; it cannot be a panel's member")
+        if value.get("human_labels") is None:
+            raise ValueError(
+                "kind learned needs judge.human_labels, a CSV of human labels; it cannot be a panel's member"
+            )
         if value.get("panel"):
             raise ValueError("kind learned judges alone: leave judge.panel out, which cannot be taught")
         return {"threshold": "fitted", **value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.base.remote.endpoint import Portion
@@ -14,6 +14,7 @@ from darklode.schemas.judging import ChatServer
 from darklode.schemas.paths import PathField
 from darklode.schemas.section import NoRow, holds_secret, host_and_path
 from darklode.schemas.settings import CacheSettings
+from darklode.schemas.shared import ExtraBody
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
@@ -27,27 +28,35 @@ class LlmSettings(ChatServer, LedgerKind):
     """A language model behind OpenAI-compatible servers."""
 
     kind: Literal["llm"] = "llm"
-    revision: str | None = Field(None, description="your name for the served weights")
-    trust_name: bool = Field(
+    revision: str | None = Field(
+        None, description="Your label for the served weights, part of judge_id. Change it to judge every pair again."
+    )
+    trust_model_name: bool = Field(
         False,
-        description="model says all: what a server says that it serves is no part of judge_id, and a reply in another "
-        "model's name is only warned of",
+        description="Identify the judge by `model` alone: what the server reports is no part of judge_id, and a reply "
+        "from another model causes a warning instead of an error.",
     )
     base_url: NoRow[tuple[str, ...]] = Field(
-        (), description="OpenAI-compatible server; several (a list, or with commas) are replicas of one model"
+        (),
+        description="URL of the OpenAI-compatible server, such as http://127.0.0.1:8000/v1. Several (a list, or "
+        "separated by commas) are replicas of one model.",
     )
     prompt: Annotated[str, PathField(or_name=True, names=("binary", "graded"))] = Field(
-        "binary", description="binary, graded, or a folder like those of prompts/judge"
+        "binary", description="binary, graded, or a folder with the files of prompts/judge/binary."
     )
-    mode: Literal["auto", "choice", "json", "text"] = Field(
-        "auto", description="how labels are asked for; auto: the first that the server obeys"
+    response_format: Literal["auto", "choice", "json", "text"] = Field(
+        "auto",
+        description="How the label is constrained: choice (guided choice), json (JSON schema), text (not at all). "
+        "auto: the first of these that the server supports.",
     )
-    rationale: bool = Field(False, description="ask for a reason before the label: JSON, and many more tokens")
-    parameters: dict[str, JsonValue] = Field(
-        {}, description="sent with every call, such as chat_template_kwargs; null takes one of ours out"
+    rationale: bool = Field(
+        False, description="Ask for a rationale before the label: needs json, and many more tokens."
     )
-    max_chunk_tokens: int = Field(2048, gt=0, description="longer chunks are cut to it (by a careful estimate)")
-    attempts: int = Field(3, gt=0, description="replies asked for until one can be read")
+    extra_body: ExtraBody = {}
+    max_chunk_tokens: int = Field(
+        2048, gt=0, description="Truncate chunks to this many tokens (estimated, rounded up)."
+    )
+    max_attempts: int = Field(3, gt=0, description="Maximum number of requests per pair until a reply is readable.")
     _portion: Portion | None = PrivateAttr(None)
 
     @field_validator("base_url", mode="before")
@@ -60,13 +69,15 @@ class LlmSettings(ChatServer, LedgerKind):
     def _holds_no_secret(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
         for url in urls:
             if holds_secret(url):
-                raise ValueError("must not hold a user name, password or query: name the key's variable in key_env")
+                raise ValueError(
+                    "must not hold a user name, password or query: put the key into an environment variable and name it in api_key_env"
+                )
             if host_and_path(url) is None:
-                raise ValueError("must be addresses such as http://127.0.0.1:8000/v1")
+                raise ValueError("must be URLs such as http://127.0.0.1:8000/v1")
         return urls
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _has_model_and_server(self) -> Self:
         if not self.model:
             raise ValueError("kind llm needs judge.model, the name of the model")
         if not self.base_url:
@@ -74,15 +85,15 @@ class LlmSettings(ChatServer, LedgerKind):
         return self
 
     @model_validator(mode="after")
-    def _limits_what_replies_may_take(self) -> Self:
+    def _limits_have_a_maximum_reply_length(self) -> Self:
         if self.spending_limit is None and self.token_limit is None:
             return self
-        sent = {"max_tokens": 1} | self.parameters
+        sent = {"max_tokens": 1} | self.extra_body
         caps = [sent.get(name) for name in ("max_tokens", "max_completion_tokens") if sent.get(name) is not None]
         if not caps or not all(type(cap) is int and cap > 0 for cap in caps):
             raise ValueError(
-                "a limit needs replies of a limited length: parameters.max_tokens or max_completion_tokens must be "
-                "a number from 1"
+                "spending_limit and token_limit need a maximum reply length: set extra_body.max_tokens or "
+                "extra_body.max_completion_tokens to a positive number"
             )
         return self
 
@@ -99,14 +110,14 @@ class LlmSettings(ChatServer, LedgerKind):
     @property
     def max_workers(self) -> int:
         """See `LedgerKind`; each has at least one call under way."""
-        return self.max_in_flight
+        return self.max_concurrency
 
     def portion(self, cache_settings: CacheSettings, share: float, at_once: int) -> Self:
         """See `LedgerKind`: its part of the calls under way, and of what is left of the limits."""
         from darklode.pipeline.base.remote.budget import SpendingBook
         from darklode.pipeline.judge.llm.judge import endpoint_of
 
-        portion_settings = self.model_copy(update={"max_in_flight": max(1, self.max_in_flight // at_once)})
+        portion_settings = self.model_copy(update={"max_concurrency": max(1, self.max_concurrency // at_once)})
         used, cost = SpendingBook(cache_settings.root, endpoint_of(self).account).total()
         tokens = None if self.token_limit is None else int(max(0, self.token_limit - sum(used)) * share)
         money = None if self.spending_limit is None else max(0.0, self.spending_limit - cost) * share
@@ -114,7 +125,7 @@ class LlmSettings(ChatServer, LedgerKind):
         return portion_settings
 
     def max_attempts_in_all(self) -> int:
-        return self.attempts
+        return self.max_attempts
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -147,7 +158,7 @@ class LlmSettings(ChatServer, LedgerKind):
         from darklode.pipeline.base.remote.endpoint import lacks_server
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
-        lacking = lacks_server(self.base_url, self.key_env, self.model)
+        lacking = lacks_server(self.base_url, self.api_key_env, self.model)
         try:
             load_prompt(self.prompt)
         except DarklodeError as error:

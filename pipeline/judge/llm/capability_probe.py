@@ -43,7 +43,7 @@ async def probe(
         settings: of the judge.
         prompt: whose labels are asked for.
         session: connections to the servers.
-        say: told that the model thinks, and what that costs; and, with `judge.trust_name`, who answers.
+        say: told that the model thinks, and what that costs; and, with `judge.trust_model_name`, who answers.
 
     Raises:
         DarklodeError: no server can be reached, or none obeys any form, or answers the prompt with a label, or the
@@ -62,8 +62,8 @@ async def probe(
             return template
         reason = reading
     raise DarklodeError(
-        f"the model gives no label in any form that judge.mode {settings.mode} allows; of the last one, {reason}. Try "
-        "another model, or judge.parameters (a model that thinks first needs more max_tokens, or no thinking)"
+        f"the model gives no label in any form that judge.response_format {settings.response_format} allows; of the last one, {reason}. Try "
+        "another model, or judge.extra_body (a model that thinks first needs more max_tokens, or no thinking)"
     )
 
 
@@ -86,7 +86,7 @@ def _without(form: OutputFormat, settings: LlmSettings, reason: str) -> str:
 
 def forms(settings: LlmSettings) -> Iterator[OutputFormat]:
     """From the strictest to the loosest, log-probabilities first."""
-    modes = ("choice", "json", "text") if settings.mode == "auto" else (settings.mode,)
+    modes = ("choice", "json", "text") if settings.response_format == "auto" else (settings.response_format,)
     for mode in modes:
         if mode != "choice" or not settings.rationale:
             for logprobs in (True, False):
@@ -140,10 +140,10 @@ class ProbeRequest:
             f"{subject} first answer was cut off at max_tokens {max_tokens}: with more room it took "
             f"{'an unknown number of' if took is None else f'{took:,}'} tokens"
         )
-        if thinks and not {"max_tokens", "max_completion_tokens"} & settings.parameters.keys():
+        if thinks and not {"max_tokens", "max_completion_tokens"} & settings.extra_body.keys():
             raise DarklodeError(
-                f"{message}. Give it more, such as judge.parameters={{max_tokens: {_ROOMS[0]}}}, or turn thinking off, "
-                "such as judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
+                f"{message}. Give it more, such as judge.extra_body={{max_tokens: {_ROOMS[0]}}}, or turn thinking off, "
+                "such as judge.extra_body={chat_template_kwargs: {enable_thinking: false}}"
             )
         return f"{message}. Replies that need more become null: raise judge.parameters.max_tokens"
 
@@ -219,7 +219,7 @@ class ProbeRequest:
         except Refused as error:
             settings = self._template.settings
             raise DarklodeError(
-                f"{settings.model} refuses even a plain call, {error}: check judge.model and judge.parameters"
+                f"{settings.model} refuses even a plain call, {error}: check judge.model and judge.extra_body"
             ) from None
 
 
@@ -247,5 +247,5 @@ def _cost_of_thoughts(settings: LlmSettings, reading: LlmReading) -> str:
         message += f"; {tokens * price / 1000:,.2f} for 1,000 pairs" if price else ""
     return (
         f"{message}. That is paid and waited for with every pair; many models answer at once with "
-        "judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
+        "judge.extra_body={chat_template_kwargs: {enable_thinking: false}}"
     )

@@ -33,7 +33,7 @@ class Estimate:
         prompt_tokens, completion_tokens: for all to ask; null where the server does not count.
         cost: money, by the prices of the settings; null without prices or counts.
         seconds: at the pace of the sample, which is that of a start with few calls at once: an upper bound.
-        seconds_at_most_in_flight: if the server bears `judge.max_in_flight` calls at once as well as those.
+        seconds_at_most_in_flight: if the server bears `judge.max_concurrency` calls at once as well as those.
         relevant: share of the sample's labels; null where none could be read.
     """
 
@@ -125,13 +125,13 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
     """
     sample, to_ask = draw(iterate_unjudged(tables, ledger, source.judge_id, source.previous_version), SAMPLE, seed)
     began = time.perf_counter()
-    replies = asyncio.run(LedgerJudge(source, ledger, settings.attempts).judge(sample)) if sample.num_rows else None
+    replies = asyncio.run(LedgerJudge(source, ledger, settings.max_attempts).judge(sample)) if sample.num_rows else None
     seconds = time.perf_counter() - began
     if replies is None:
         return Estimate(settings.model, tables.rows("pool"), 0, 0, 0, 0, 0.0, 0.0, 0.0, None)
     factor = to_ask / sample.num_rows
     prompt, completion = (_scale_tokens(replies[name], factor) for name in ("prompt_tokens", "completion_tokens"))
-    at_once = min(sample.num_rows, settings.max_in_flight)
+    at_once = min(sample.num_rows, settings.max_concurrency)
     return Estimate(
         settings.model,
         tables.rows("pool"),
@@ -141,7 +141,7 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
         completion,
         _cost([prompt, completion], settings),
         seconds * factor,
-        seconds * factor * at_once / settings.max_in_flight,
+        seconds * factor * at_once / settings.max_concurrency,
         pc.mean(replies["relevant"].cast(pa.float64())).as_py(),
     )
 

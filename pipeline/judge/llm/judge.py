@@ -123,7 +123,7 @@ class LlmJudge(StreamingJudge):
         if name and (unnamed := self._template_in_ledger("")):
             self._say(
                 f"{self._settings.model} is {name}, by which all is judged anew. Verdicts are kept of "
-                f"{unnamed.judge_id}, which does not say of what model: if it is the same, set judge.trust_name"
+                f"{unnamed.judge_id}, which does not say of what model: if it is the same, set judge.trust_model_name"
             )
         probed = self._run_in_thread(lambda session: probe(self._settings, self._prompt, session, self._say))
         self._obeyed = True
@@ -189,7 +189,7 @@ class LlmJudge(StreamingJudge):
         if self._obeyed:
             return
         form = template.form
-        same = self._settings.model_copy(update={"mode": form.mode})
+        same = self._settings.model_copy(update={"response_format": form.mode})
         probed = await probe(same, self._prompt, session, self._say)
         if probed.served != template.served:
             raise DarklodeError(
@@ -211,10 +211,10 @@ def endpoint_of(settings: LlmSettings) -> Endpoint:
         model=settings.model,
         base_urls=settings.base_url,
         path="/chat/completions",
-        key_env=settings.key_env,
-        max_in_flight=settings.max_in_flight,
+        key_env=settings.api_key_env,
+        max_in_flight=settings.max_concurrency,
         timeout=settings.timeout,
-        give_up_after=settings.give_up_after,
+        give_up_after=settings.retry_timeout,
         prompt_price=settings.prompt_price_per_million,
         completion_price=settings.completion_price_per_million,
         spending_limit=settings.spending_limit,
@@ -256,7 +256,7 @@ class Cases:
         """
         case = self._case(row)
         body, estimate, earlier = self._template.body(case.user), self._template.estimate(case.user), None
-        for attempt in range(self._settings.attempts):
+        for attempt in range(self._settings.max_attempts):
             self._counters.asked_again += attempt > 0
             reading = await self._reply(case, body, estimate, lane)
             if earlier:
@@ -293,7 +293,7 @@ class Cases:
             return self._refusal_reading(case, error)
 
     async def _ask(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> LlmReading:
-        tries: dict[type[Passing], int] = {Indigestible: self._settings.attempts}
+        tries: dict[type[Passing], int] = {Indigestible: self._settings.max_attempts}
         completion = await lane.call(chat_call(body, estimate, case.name, tries))
         self._refusals = 0
         reading = read(completion, self._template)
@@ -308,7 +308,7 @@ class Cases:
                 "What was answered is kept; check the server, then run again"
             )
         reason = f"the server {error}" if error.failure else f"the server refused the pair, {error}"
-        tried = {"attempts": self._settings.attempts} if error.failure else {}
+        tried = {"attempts": self._settings.max_attempts} if error.failure else {}
         return LlmReading(tried | {"error": reason}, refused=True)
 
 

@@ -15,19 +15,19 @@ from darklode.pipeline.judge.kinds.llm import LlmSettings
 async def served_identity(settings: LlmSettings, session: Session) -> str | None:
     """What the servers say now that they serve under `judge.model`: the `root` and `revision` of their `/models`.
 
-    Empty where that is the name itself, where no server says it, or with `judge.trust_name`; None where none answers.
+    Empty where that is the name itself, where no server says it, or with `judge.trust_model_name`; None where none answers.
 
     Raises:
         DarklodeError: the servers serve different models.
     """
-    if settings.trust_name:
+    if settings.trust_model_name:
         return ""
     shown = [_model_identity(response, settings) for response in await session.look("/models") if response]
     identities = sorted({name for name in shown if name is not None})
     if len(identities) > 1:
         each = ", ".join(name or "nothing that they name" for name in identities)
         raise DarklodeError(
-            f"the servers of {settings.model} serve different models: {each}. Serve one, or set judge.trust_name where "
+            f"the servers of {settings.model} serve different models: {each}. Serve one, or set judge.trust_model_name where "
             "it is one model in several places"
         )
     return identities[0] if identities else None
@@ -60,5 +60,5 @@ def other_model(completion: Mapping[str, Any], settings: LlmSettings) -> str:
         return ""
     return (
         f"{settings.model} was asked, and {by!r} answered. Name the model that answers in judge.model, so that its "
-        "verdicts are kept as its own; or set judge.trust_name, where both names are the same model's"
+        "verdicts are kept as its own; or set judge.trust_model_name, where both names are the same model's"
     )

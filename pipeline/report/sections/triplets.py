@@ -160,8 +160,8 @@ SECTION = FigureSection(
         Figure(
             "triplets",
             "Triplets by split and source",
-            "How many, and how far their hard negatives fall short of those asked for (triplets.negatives).",
-            lambda source: statistics.triplets(source.tables, source.settings.triplets.negatives),
+            "How many, and how far their hard negatives fall short of those asked for (triplets.num_negatives).",
+            lambda source: statistics.triplets(source.tables, source.settings.triplets.num_negatives),
             needs=("triplets", "qrels"),
             wide=True,
         ),
@@ -169,7 +169,7 @@ SECTION = FigureSection(
             "held-out",
             "Held-out queries that share a positive with training",
             "Of validation and test, by how new a log's query is: what a model learned by heart it finds again there. "
-            "Measure these apart from the others; split.by can keep positives apart.",
+            "Measure these apart from the others; split.group_by can keep positives apart.",
             lambda source: statistics.held_out(source.tables),
             needs=("held_out",),
         ),

@@ -46,7 +46,7 @@ def card(run: Run, settings: Settings, beginning: DualInputs, sources: list[str]
         beginning: the initial encoder.
         sources: the training runs, as given.
     """
-    tables, nested = run.tables(), settings.dual.nested
+    tables, nested = run.tables(), settings.dual.matryoshka_dims
     manifest = run.manifest(TRIPLETS)
     facts = manifest.facts if manifest else {}
     counts = ", ".join(f"{value:,} {name}" for name, value in facts.items())

@@ -94,17 +94,17 @@ def train_both(
     Raises:
         ArtifactError: no validation query has a positive.
     """
-    validation_sample = validation_sample_of(tables, beginning.sources, dual.held_out, seed)
+    validation_sample = validation_sample_of(tables, beginning.sources, dual.eval_queries, seed)
     basis = key_of(*(tables.content(name) for name in READS), beginning.identity)
     tried = list(product(dual.learning_rates, dual.temperatures))
     for number, (rate, temperature) in enumerate(tried):
         trial_name = f"{number}: {rate} {temperature}", key_of(basis, rate, temperature)
         with output.unit(*trial_name) as unit:
             if not unit.done:
-                done = number * dual.steps
+                done = number * dual.max_steps
 
                 def tell(step: int, message: str, done: int = done) -> None:
-                    output.progress(done + step, len(tried) * dual.steps, message)
+                    output.progress(done + step, len(tried) * dual.max_steps, message)
 
                 towers, tried_now = (dual, adapt, beginning), (rate, temperature, seed)
                 state = output.state(*trial_name)
@@ -122,7 +122,7 @@ def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, beginning:
     """
     for number, state in distributed.orders():
         tables = run.tables(*READS)
-        validation_sample = validation_sample_of(tables, beginning.sources, dual.held_out, seed)
+        validation_sample = validation_sample_of(tables, beginning.sources, dual.eval_queries, seed)
         tried = list(product(dual.learning_rates, dual.temperatures))[number]
         run_trial(
             tables,
@@ -158,7 +158,7 @@ def run_trial(
 
     dual, adapt, beginning = towers
     with deterministic(tried[2]):
-        pair, stream = initial_towers(tables, dual, adapt, beginning), Stream(tables, dual.batch, tried[2])
+        pair, stream = initial_towers(tables, dual, adapt, beginning), Stream(tables, dual.batch_size, tried[2])
         return train_towers(stream, validation_sample, pair, dual, DualTrial(*tried), tell, state)
 
 

@@ -100,10 +100,10 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
         tell: progress callback, receives steps done and a message.
         checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """
-    if dual.checkpointing:
+    if dual.gradient_checkpointing:
         towers.checkpoint()
     optimiser = adamw(towers.parameters(), trial.rate)
-    rates = schedule(optimiser, dual.steps)
+    rates = schedule(optimiser, dual.max_steps)
     watch = _DualMonitor(
         sample, towers, dual, tell, Checkpoints(checkpoint_store or NoCheckpoints(), towers, (optimiser, rates))
     )
@@ -117,7 +117,7 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
         optimiser,
         rates,
     )
-    steps = library_trainer.BatchSteps(dual.steps - done, stream, "dual.batch", trial.seed, dual.report_to)
+    steps = library_trainer.BatchSteps(dual.max_steps - done, stream, "dual.batch_size", trial.seed, dual.report_to)
     library_trainer.fit(towers.model, steps, training)
     return watch.course
 
@@ -167,11 +167,11 @@ class DualLoss(nn.Module):
         with torch.autocast(queries.device.type, enabled=False):
             batch = self._gather_batch(queries.float(), documents.float(), has_view, labels)
             parts = (
-                contrastive(batch, self._dual.nested, self._temperature),
-                hard(batch, self._dual.nested, self._dual.margin),
+                contrastive(batch, self._dual.matryoshka_dims, self._temperature),
+                hard(batch, self._dual.matryoshka_dims, self._dual.triplet_margin),
             )
         self._losses.append(torch.stack([part.detach() for part in parts]))
-        return parts[0] + self._dual.margin_weight * parts[1]
+        return parts[0] + self._dual.margin_loss_weight * parts[1]
 
     def _gather_batch(self, queries: Tensor, documents: Tensor, has_view: Tensor, labels: Tensor) -> ContrastiveBatch:
         n, slots = len(queries), gather(labels).tolist()
@@ -211,7 +211,7 @@ class _DualMonitor(TrainingMonitor[DualEval]):
     def __init__(
         self, sample: ValidationSample, towers: DualTowers, dual: DualSettings, tell: Tell, checkpoints: Checkpoints
     ) -> None:
-        super().__init__(dual.steps, LOOKS, checkpoints, tell)
+        super().__init__(dual.max_steps, LOOKS, checkpoints, tell)
         self._sample, self._towers = sample, towers
 
     def evaluate(self, step: int, first: float | None, second: float | None) -> tuple[DualEval, str]:

@@ -27,7 +27,7 @@ from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVec
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.train.data.nearest import nearest
 from darklode.pipeline.train.data.sources import TrainingSource
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class BaseEncoder:
 
     encoder: EncoderKind
     cache: CacheSettings
-    search: VectorSettings
+    search: VectorSearchSettings
     sources: tuple[TrainingSource, ...]
     start: InitialMap | None = None
 
@@ -67,11 +67,11 @@ class BaseEncoder:
     def identity(self) -> dict[str, Any]:
         """Everything that can change a vector."""
         begun = {"begun with": self.start.weights} if self.start else {}
-        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype} | begun
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.vector_dtype} | begun
 
     def queries(self, texts: Sequence[str]) -> Floats:
         """Base vectors of queries, shape (len(texts), dimensions)."""
-        cache = EmbeddingCache(self.cache.root, self.cache.dtype)
+        cache = EmbeddingCache(self.cache.root, self.cache.vector_dtype)
         return CachedQueries(self.model, cache)(texts)
 
     def open(self, tables: Tables) -> FrozenIndex:
@@ -80,7 +80,7 @@ class BaseEncoder:
 
     def index_of_texts(self, texts: pa.Table) -> FrozenIndex:
         """Open the vectors of rows of `adaptation_texts`; missing ones are encoded first."""
-        encoder, cache = self.model, EmbeddingCache(self.cache.root, self.cache.dtype)
+        encoder, cache = self.model, EmbeddingCache(self.cache.root, self.cache.vector_dtype)
         tenant = texts["tenant"][0].as_py()
         shards = cache.open(encoder.encoder_id)
         if shards is None or (shards.find(keys_of(texts["content_hash"])) < 0).any():
@@ -108,7 +108,7 @@ class FrozenIndex:
     """
 
     def __init__(
-        self, indexes: Sequence[CachedVectors], texts: pa.Table, encode: CachedQueries, settings: VectorSettings
+        self, indexes: Sequence[CachedVectors], texts: pa.Table, encode: CachedQueries, settings: VectorSearchSettings
     ) -> None:
         self._indexes, self._settings, self.encode = indexes, settings, encode
         self._searched: Sequence[Vectors] = indexes

@@ -55,7 +55,7 @@ def compare(
     from darklode.pipeline.train.fit.baselines import Bm25Baseline, baselines, reference_systems
 
     frozen = base.open(tables)
-    task = Task.from_tables(tables, frozen, same_document=settings.same_document)
+    task = Task.from_tables(tables, frozen, same_document=settings.allow_same_document_negatives)
     queries = QuerySet.from_tables(tables, frozen, "test")
     if not len(queries):
         raise ArtifactError("no test query has a positive: nothing can be compared")
@@ -160,7 +160,7 @@ class _Baseline:
 
     def _tell(self, method: Method, setting: float, where: str = "") -> Tell:
         about = f"{self.rival.name}, seed {self.seed}, {where}{method.about} {setting:g}"
-        return lambda step, message: self.output.progress(step, self.rival.settings.steps, f"{about}: {message}")
+        return lambda step, message: self.output.progress(step, self.rival.settings.max_steps, f"{about}: {message}")
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], words: Bm25Baseli
     ]
     first = next((baseline for baseline in candidates if baseline.drawn), None)
     if first:
-        fixed = first.settings.model_copy(update={"refresh_steps": settings.steps})
+        fixed = first.settings.model_copy(update={"refresh_steps": settings.max_steps})
         candidates += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
             replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: words.training_pairs(task)),
@@ -97,7 +97,7 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], words: Bm25Baseli
             replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffle_labels),
         ]
     if JOINT in methods:
-        full_settings = settings.model_copy(update={"method": "full", "start": "base"})
+        full_settings = settings.model_copy(update={"method": "full", "init": "base"})
         candidates.append(Baseline(JOINT, full_settings, lambda task, _: task, method=_joint))
     return candidates
 

@@ -108,7 +108,7 @@ def _train_block(
         for n, trial in enumerate(trials)
     ]
     optimiser = torch.optim.AdamW(stack.parameters(), lr=trials[0].rate, weight_decay=0.0, fused=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.max_steps)
     step, turns = 0, dict[int, Batch]()
     while going := [n for n, trial in enumerate(lessons) if trial.course.stopped is None and trial.evaluate_step(step)]:
         for n in going:

@@ -67,11 +67,11 @@ def fit_encoder(loss: QueryLoss, task: Task, settings: AdaptSettings, rate: floa
         loss,
         loss.lesson.evaluate_step,
         optimiser,
-        torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps),
+        torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.max_steps),
     )
     library_trainer.fit(
         encoder.loaded,
-        library_trainer.BatchSteps(settings.steps, batches, "adapt.batch", seed, settings.report_to),
+        library_trainer.BatchSteps(settings.max_steps, batches, "adapt.batch_size", seed, settings.report_to),
         training,
     )
     return loss.lesson.course

@@ -45,7 +45,7 @@ class HeadMethod:
     def fit(self, task: Task, setting: float, seed: int, tell: Tell) -> TrainingHistory:
         if self._base.start:
             return trainer()(StackedTrial(task, setting, seed, tell, self._base.start.layers), self._settings)
-        begins = self._settings.start == "whitened" and self._settings.method == "linear"
+        begins = self._settings.init == "whitened" and self._settings.method == "linear"
         weight = self._start(task) if begins else None
         start = None if weight is None else Head.mapping(weight).weights()
         return trainer()(StackedTrial(task, setting, seed, tell, start, anchored=True), self._settings)
@@ -97,7 +97,7 @@ class ClosedFormMethod(HeadMethod):
     def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
         """Deterministic; the seed is unused."""
         solution = self._solved(task)[setting]
-        tell(self._settings.steps, "solved")
+        tell(self._settings.max_steps, "solved")
         return TrainingHistory(best_weights=name_tensors(solution))
 
     def _solutions(self, task: Task) -> dict[float, Layers]:
@@ -122,5 +122,5 @@ class WhiteningMethod(HeadMethod):
     def fit(self, task: Task, setting: float, _seed: int, tell: Tell) -> TrainingHistory:
         """Deterministic; the seed is unused."""
         whitening = self._maps(task)[setting]
-        tell(self._settings.steps, "solved")
+        tell(self._settings.max_steps, "solved")
         return TrainingHistory(best_weights=Head.mapping(whitening).state())

@@ -61,7 +61,7 @@ class JointTraining(TrainingLoop):
 
     def evaluate_step(self, step: int) -> bool:
         settings = self.settings
-        if step and (step % LOOK == 0 or step % settings.refresh_steps == 0 or step == settings.steps):
+        if step and (step % LOOK == 0 or step % settings.refresh_steps == 0 or step == settings.max_steps):
             self.task = replace(
                 self.task, frozen=self.task.frozen.with_vectors(self.pupil.document_vectors(self.texts))
             )

@@ -154,13 +154,13 @@ class TrainingLoop:
 
     def evaluate_step(self, step: int) -> bool:
         """Mine and evaluate if due after this many steps; returns whether another step follows."""
-        if step % self.settings.refresh_steps == 0 and step < self.settings.steps:
+        if step % self.settings.refresh_steps == 0 and step < self.settings.max_steps:
             vectors = self.pupil.vectors(self.task.train)
             self._start = vectors if self._start is None else self._start
             negatives = mine_negatives(self.task, vectors, self.settings)
             self._replaced = negatives.share_replaced(self._negatives) if self._negatives else None
             self._negatives = negatives
-        last = step == self.settings.steps
+        last = step == self.settings.max_steps
         if step % LOOK == 0 or last:
             look = self._look(step)
             self.course.add(look, self.pupil)
@@ -184,8 +184,8 @@ class TrainingLoop:
     def candidates(self, pairs: Ints) -> Ints:
         """Positions of each pair's positive and of its drawn negatives; −1 is empty."""
         assert self._negatives is not None
-        places = np.tile(np.arange(self.settings.negatives), (len(pairs), 1))
-        places = self._draws.permuted(places, axis=1)[:, : self.settings.draw]
+        places = np.tile(np.arange(self.settings.num_negatives), (len(pairs), 1))
+        places = self._draws.permuted(places, axis=1)[:, : self.settings.negatives_per_step]
         wrong = np.take_along_axis(self._negatives.positions[pairs], places, axis=1)
         return np.concatenate([self.task.pair_position[pairs], wrong.reshape(-1)])
 
@@ -193,7 +193,7 @@ class TrainingLoop:
         """The loss inputs for a batch of pairs."""
         assert self._start is not None
         task, settings, query = self.task, self.settings, self.task.pair_query[pairs]
-        allowed = allowed_candidates(task.labels, query, candidates, in_batch=settings.in_batch)
+        allowed = allowed_candidates(task.labels, query, candidates, in_batch=settings.in_batch_negatives)
         soft = settings.soft_targets and task.probabilities is not None
         aim = (
             target_distribution(task.probabilities, query, candidates, allowed) if soft and task.probabilities else None
@@ -236,7 +236,7 @@ def batch_loss(
     else:
         target = torch.arange(rows.start, rows.stop, device=adapted.device)
         loss_value = info_nce(adapted, vectors, target, counts, settings.temperature)
-    return loss_value + settings.anchor * squared_shift(adapted, start)
+    return loss_value + settings.l2_to_base * squared_shift(adapted, start)
 
 
 def vector_spread(vectors: Floats) -> float:
@@ -253,10 +253,13 @@ class BatchSampler:
 
     def __init__(self, task: Task, settings: AdaptSettings, seed: int) -> None:
         self._draws = np.random.default_rng([seed, 0])
-        self._batch, self._waiting = settings.batch, np.empty(0, np.int64)
+        self._batch, self._waiting = settings.batch_size, np.empty(0, np.int64)
         queries, self._starts, self._counts = np.unique(task.pair_query, return_index=True, return_counts=True)
-        self._turns = len(queries) if settings.pairs == "one" else len(task.pair_query)
-        self._one_pair_per_query, self.size = settings.pairs == "one", min(settings.batch, self._turns)
+        self._turns = len(queries) if settings.positives_per_query == "one" else len(task.pair_query)
+        self._one_pair_per_query, self.size = (
+            settings.positives_per_query == "one",
+            min(settings.batch_size, self._turns),
+        )
 
     def next(self) -> Ints:
         """Pairs of the next batch."""

@@ -49,7 +49,7 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     from darklode.pipeline.train.data.dataset import Task
     from darklode.pipeline.train.fit.model_selection import folds
 
-    task = Task.from_tables(tables, base.open(tables), same_document=settings.same_document)
+    task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
     basis = key_of(*(tables.content(name) for name in READS), base.identity)
     trials, parts = _Trials(task, output, settings, base, basis, seed), folds(task, seed)
     if parts:
@@ -117,7 +117,7 @@ class _Trials:
             scores = average_folds(
                 [[ValidationScore(*values) for values in fold_facts["reached"]] for fold_facts in fold_rows]
             )
-            row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.steps, "folds": len(parts)}
+            row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.max_steps, "folds": len(parts)}
             self.output.write(TRAINING_LOG.name, _log(number, _mean([fold_facts["looks"] for fold_facts in fold_rows])))
             self.output.write(ADAPTATION_TRIALS.name, _trials(row, scores))
             bests.append(best_score(scores))
@@ -152,7 +152,7 @@ class _Trials:
 
     def _tell(self, method: Method, number: int, done: int, trials: int, where: str = "") -> Tell:
         """Progress callback of a trial; `done` of `trials` trials came before it."""
-        steps, setting = self.settings.steps, method.hyperparameters[number]
+        steps, setting = self.settings.max_steps, method.hyperparameters[number]
 
         def tell(step: int, message: str) -> None:
             self.output.progress(done * steps + step, trials * steps, f"{where}{method.about} {setting:g}: {message}")

@@ -128,8 +128,8 @@ def assemble(loaded: Any, settings: SentenceTransformersSettings, layers: Layers
     """The model with truncation, normalization and head as plain layers; its prompt becomes part of the model."""
     from sentence_transformers import SentenceTransformer
 
-    has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
-    cut = [(np.eye(settings.dimensions, has, dtype=np.float32), None)] if settings.dimensions else []
+    has = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.truncate_dim else 0
+    cut = [(np.eye(settings.truncate_dim, has, dtype=np.float32), None)] if settings.truncate_dim else []
     normalize = modules().Normalize
     parts = [*loaded, *(_dense(*linear, last=True) for linear in cut), normalize()]
     for number, (weight, bias) in enumerate(layers):

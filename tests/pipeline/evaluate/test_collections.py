@@ -15,7 +15,7 @@ CRANFIELD = SHARED / "collections" / "cranfield"
 @pytest.mark.slow
 @pytest.mark.skipif(not CRANFIELD.exists(), reason="the shared collections are not beside the repository")
 def test_figures_are_those_of_ir_measures_on_the_collections_own_files(tmp_path: Path) -> None:
-    run, settings = run_of(CRANFIELD, tmp_path / "run"), EvaluateSettings(bootstrap=20, flips=100)
+    run, settings = run_of(CRANFIELD, tmp_path / "run"), EvaluateSettings(n_resamples=20, permutations=100)
     evaluated(run, {"bm25": Bm25Kind(), "plain": Bm25Kind(stemmer=None)}, settings)
     rows = {(row["system"], row["measure"]): row for row in read(run, "evaluation")}
     for system in ("bm25", "plain"):

@@ -109,7 +109,7 @@ def test_a_vector_without_direction_is_refused_by_its_row(
     vectors[5] = number
     file, name = tmp_path / f"v.{suffix}", IDS[5] if suffix == "parquet" else "5"
     np.save(file, vectors) if suffix == "npy" else put_vectors(file, IDS[:8], vectors)
-    cache = CacheSettings(root=str(tmp_path / "cache"), dtype="float16")
+    cache = CacheSettings(root=str(tmp_path / "cache"), vector_dtype="float16")
     source = FileSource(str(file), "acme", StoredVectors(model_in(tmp_path), cache, None))
     with pytest.raises(InputError, match=rf"v\.{suffix}, row 6, text_id {name}: .*{said}"):
         source.rows()

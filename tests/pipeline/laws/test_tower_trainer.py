@@ -93,7 +93,10 @@ def test_few_validation_queries_choose_between_no_settings(towers: Grid, tmp_pat
 @pytest.mark.slow
 def test_an_encoder_more_trains_its_own_cells_alone(towers: Grid, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "laws"))
-    few = {"dual": DUAL.model_copy(update={"steps": 2}), "laws": LawSettings(trainer="towers", sizes=(10,), seeds=1)}
+    few = {
+        "dual": DUAL.model_copy(update={"steps": 2}),
+        "laws": LawSettings(trainer="towers", train_sizes=(10,), n_seeds=1),
+    }
     settings = towers.settings.model_copy(update=few)
     assert worked([towers.base], settings, out)
     alone = read(out, "law_points")

@@ -59,7 +59,7 @@ def reference(lists: Lists, chosen: PoolSettings) -> list[dict[str, object]]:
             row = {"tenant": tenant, "query_id": query, "chunk_id": chunk, "retrievers": near}
             candidates.append(row | {"best_rank": min(found.values()), "fused_score": float(np.float32(score))})
         candidates.sort(key=lambda row: (-row["fused_score"], row["chunk_id"]))
-        if chosen.rule == "union":
+        if chosen.method == "union":
             rows += [row for row in candidates if row["best_rank"] <= chosen.depth]
         else:
             rows += candidates[: chosen.budget]

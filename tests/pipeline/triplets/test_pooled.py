@@ -186,7 +186,7 @@ def expected(tenant: str, world: World, chosen: TripletSettings, *, apart: bool)
         relevant = [chunk for chunk in pool if relevant_text(world, query, chunk)]
         labelled = [chunk for chunk in relevant if world.labels.get((query, chunk), 0) > 0]
         positives = sorted(learned(world, query, labelled, chosen, apart=apart), key=hardest)
-        answering = set() if chosen.same_document else {world.document(chunk) for chunk in relevant}
+        answering = set() if chosen.allow_same_document_negatives else {world.document(chunk) for chunk in relevant}
         judged = sorted((chunk for chunk in pool if world.labels.get((query, chunk)) == 0), key=hardest)
         beyond = sorted(set(scores) - pool, key=hardest)
         taken = {world.texts[chunk] for chunk in relevant}
@@ -199,8 +199,8 @@ def expected(tenant: str, world: World, chosen: TripletSettings, *, apart: bool)
             taken |= {world.texts[chunk] for chunk in pool if (query, chunk) not in world.labels}
         for positive in positives:
             score = float(scores[positive])
-            below = [chunk for chunk in unsure if float(scores[chunk]) < score - abs(score) * chosen.margin]
-            negatives = (sure + below)[: chosen.negatives]
+            below = [chunk for chunk in unsure if float(scores[chunk]) < score - abs(score) * chosen.relative_margin]
+            negatives = (sure + below)[: chosen.num_negatives]
             yield {
                 "tenant": tenant,
                 "query_id": query,
@@ -246,11 +246,11 @@ def test_triplets_are_those_of_a_literal_reading(
     wanted = [row for tenant in sorted(worlds) for row in expected(tenant, worlds[tenant], chosen, apart=apart)]
     assert without_ids(rows) == sorted(wanted, key=lambda row: str(row["split"]))
     assert len({row["triplet_id"] for row in rows}) == len(rows)
-    short = sum(len(row["negative_ids"]) < chosen.negatives for row in wanted)
+    short = sum(len(row["negative_ids"]) < chosen.num_negatives for row in wanted)
     assert manifest.facts["short_of_negatives"] == short
     assert manifest.funnel[0].rows_out == len(rows)
     for row in rows:
-        obey(row, worlds[row["tenant"]], chosen.negatives)
+        obey(row, worlds[row["tenant"]], chosen.num_negatives)
 
 
 def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

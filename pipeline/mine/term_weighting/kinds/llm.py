@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
 from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
 from darklode.schemas.section import NoRow
+from darklode.schemas.shared import ApiKeyEnv, ExtraBody, MaxConcurrency, RetryTimeout, Timeout
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
@@ -16,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class LlmPlannerSettings(PlannerKind):
-    """A language model, by one call a query."""
+    """A language model, with one call per query."""
 
     kind: Literal["llm"] = "llm"
-    model: str = Field("", description="its name at the server")
-    base_url: NoRow[str] = Field("", description="OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
-    key_env: NoRow[str] = Field("", description="environment variable with the server's key; empty: none is sent")
-    parameters: dict[str, JsonValue] = Field(
-        {}, description="sent with every call, such as max_tokens or chat_template_kwargs; null takes one of ours out"
+    model: str = Field("", description="The model's name at the server.")
+    base_url: NoRow[str] = Field(
+        "", description="URL of the OpenAI-compatible server, such as http://127.0.0.1:8000/v1."
     )
-    max_in_flight: NoRow[int] = Field(64, gt=0, description="most calls under way at once")
-    timeout: NoRow[float] = Field(60, gt=0, description="seconds until a call counts as failed")
-    give_up_after: NoRow[float] = Field(600, gt=0, description="seconds of failing until the run stops")
+    api_key_env: ApiKeyEnv = ""
+    extra_body: ExtraBody = {}
+    max_concurrency: MaxConcurrency = 64
+    timeout: Timeout = 60
+    retry_timeout: RetryTimeout = 600
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _has_model_and_server(self) -> Self:
         if not (self.model and self.base_url):
-            raise ValueError("kind llm needs planner.model and planner.base_url")
+            raise ValueError("kind llm needs term_weighting.model and term_weighting.base_url")
         return self
 
     def planner(self, _learned: Tables, cache_settings: CacheSettings) -> LlmPlanner:
@@ -44,7 +45,7 @@ class LlmPlannerSettings(PlannerKind):
         """The key, or a server that listens."""
         from darklode.pipeline.base.remote.endpoint import lacks_server
 
-        return lacks_server([self.base_url], self.key_env, self.model)
+        return lacks_server([self.base_url], self.api_key_env, self.model)
 
 
 KIND = LlmPlannerSettings

@@ -70,14 +70,14 @@ def test_the_models_own_default_prompt_is_off(tmp_path: Path, bare: Callable[...
 
 @pytest.mark.slow
 def test_dimensions_are_cut_first_and_scaled_after(bare: Callable[..., NDArray[np.float32]]) -> None:
-    encoder = SentenceTransformersEncoder(settings(dimensions=64))
+    encoder = SentenceTransformersEncoder(settings(truncate_dim=64))
     first = bare(TEXTS)[:, :64]
     assert encoder.dimensions == 64
     assert np.allclose(encoder.encode_documents(TEXTS), first / np.linalg.norm(first, axis=1, keepdims=True), atol=1e-5)
 
 
 def test_texts_are_cut_to_max_tokens() -> None:
-    encoder = SentenceTransformersEncoder(settings(max_tokens=6))
+    encoder = SentenceTransformersEncoder(settings(max_seq_length=6))
     vectors = encoder.encode_documents(["one two three four", "one two three four five six"])
     assert np.allclose(vectors[0], vectors[1], atol=1e-5)
 

@@ -51,7 +51,7 @@ def settings_of(folder: Path) -> SentenceTransformersSettings:
 
 
 def opened(model: SentenceTransformersSettings, **changed: object) -> DualTowers:
-    return DualTowers(model, QUICK.model_copy(update=changed), AdaptSettings(rank=2))
+    return DualTowers(model, QUICK.model_copy(update=changed), AdaptSettings(lora_rank=2))
 
 
 def test_a_decoder_is_known_by_what_its_tokens_see(model: SentenceTransformersSettings, tmp_path: Path) -> None:

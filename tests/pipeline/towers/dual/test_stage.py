@@ -36,7 +36,7 @@ def test_the_best_trial_graduates(both: Trained) -> None:
     best = max(read(both.out, "dual_trials"), key=lambda row: row["validation"])  # type: ignore[arg-type, return-value]
     with deterministic(0):
         towers = best_towers(tables, both.beginning, QUICK, both.settings.adapt)
-        reached = validation_sample_of(tables, both.base.sources, QUICK.held_out, both.settings.seed).score(towers)
+        reached = validation_sample_of(tables, both.base.sources, QUICK.eval_queries, both.settings.seed).score(towers)
     assert reached == pytest.approx(best["validation"])
 
 

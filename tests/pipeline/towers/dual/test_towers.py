@@ -19,7 +19,7 @@ from .conftest import QUICK, Trained
 
 TITLES, CONTENTS = ["title", None, "b"], ["body words", "another one", None]
 TEXTS = ["title\nbody words", "another one", "b"]
-LORA = AdaptSettings(rank=2)
+LORA = AdaptSettings(lora_rank=2)
 
 
 def opened(both: Trained, **changed: object) -> DualTowers:
@@ -114,4 +114,4 @@ def test_what_learns(both: Trained) -> None:
 
 def test_no_more_numbers_than_the_encoder_has(both: Trained) -> None:
     with pytest.raises(SettingsError, match=r"dual\.nested 16: .* has only 8 numbers"):
-        DualTowers(both.encoder, DualSettings(nested=(16,)), LORA)
+        DualTowers(both.encoder, DualSettings(matryoshka_dims=(16,)), LORA)

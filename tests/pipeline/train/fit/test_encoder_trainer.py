@@ -19,7 +19,7 @@ from helpers.adapted import model_in
 
 from ..conftest import Adapted
 
-SHORT = AdaptSettings(method="lora", rank=4, steps=60, batch=16, refresh_steps=20)
+SHORT = AdaptSettings(method="lora", lora_rank=4, max_steps=60, batch_size=16, refresh_steps=20)
 
 
 def encoder_of(adapted: Adapted, settings: AdaptSettings) -> TrainableEncoder:

@@ -19,7 +19,14 @@ from helpers.runs import execute, read
 from ..conftest import Adapted
 
 FAST = AdaptSettings(
-    method="full", start="base", steps=6, batch=16, draw=2, negatives=2, learning_rates=(3e-2,), refresh_steps=3
+    method="full",
+    init="base",
+    max_steps=6,
+    batch_size=16,
+    negatives_per_step=2,
+    num_negatives=2,
+    learning_rates=(3e-2,),
+    refresh_steps=3,
 )
 
 
@@ -98,4 +105,4 @@ def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp
 
 def test_it_is_a_rival_only_where_it_is_named_and_has_no_controls(adapted: Adapted, task: Task) -> None:
     found = baselines(FAST, ["joint"], Bm25Baseline(adapted.base, task.frozen))
-    assert [(one.name, one.settings.method, one.settings.start) for one in found] == [("joint", "full", "base")]
+    assert [(one.name, one.settings.method, one.settings.init) for one in found] == [("joint", "full", "base")]

@@ -119,7 +119,7 @@ def lesson_of(model: TurningQuery, anchor: Floats | None = None) -> TrainingLoop
         probabilities=None,
         is_complete=False,
     )
-    settings = AdaptSettings(steps=12, refresh_steps=4, negatives=1, draw=1, soft_targets=False)
+    settings = AdaptSettings(max_steps=12, refresh_steps=4, num_negatives=1, negatives_per_step=1, soft_targets=False)
     return TrainingLoop(task, settings, 0, model, lambda *_: None, anchor)  # type: ignore[arg-type]
 
 

@@ -114,7 +114,7 @@ def test_lora_adds_its_product_scaled_by_alpha_over_rank(alpha: int | None, scal
     )
     model = AutoModel.from_config(small)
     before = model.encoder.layer[0].attention.self.query.weight.detach().clone()
-    settings = AdaptSettings(method="lora", rank=4, alpha=alpha, targets=("query",))
+    settings = AdaptSettings(method="lora", lora_rank=4, lora_alpha=alpha, target_modules=("query",))
     lora, trained = add_lora(model, settings), trainable(model, settings)
     a, b = (next(one for name, one in trained.items() if f".lora_{part}." in name) for part in "AB")
     with torch.no_grad():

@@ -23,7 +23,7 @@ def test_model_and_server_have_to_be_named(missing: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "same"),
-    [({"base_url": "http://elsewhere/v1", "timeout": 3, "max_in_flight": 2}, True), ({"model": "n"}, False)],
+    [({"base_url": "http://elsewhere/v1", "timeout": 3, "max_concurrency": 2}, True), ({"model": "n"}, False)],
 )
 def test_only_the_model_changes_what_is_planned(given: dict[str, Any], same: bool) -> None:
     assert (KIND(**GIVEN | given).decisive() == KIND(**GIVEN).decisive()) == same
@@ -37,7 +37,7 @@ def test_a_server_that_does_not_listen_or_a_key_that_is_not_set_is_named(monkeyp
         f"no server answers at {nobody[7:]}; start it, or correct base_url"
     ]
     monkeypatch.delenv("PLANNER_KEY", raising=False)
-    keyed = KIND(model="m", base_url=nobody, key_env="PLANNER_KEY")
+    keyed = KIND(model="m", base_url=nobody, api_key_env="PLANNER_KEY")
     assert "PLANNER_KEY" in str(keyed.missing())
     monkeypatch.setenv("PLANNER_KEY", "secret")
     assert keyed.missing() == KIND(model="m", base_url=nobody).missing()
