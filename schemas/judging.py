@@ -77,7 +77,7 @@ class JudgeSettings(MemberSettings):
         0.1,
         gt=0,
         lt=1,
-        description="Strategy adaptive: maximum share of the pool to judge at random; this sample estimates the recall.",
+        description="Strategy adaptive: maximum share of the pool to judge at random, to estimate the recall.",
     )
     human_labels: NoRow[FilePath[str | None]] = Field(
         None,

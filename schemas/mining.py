@@ -208,7 +208,7 @@ class MiningSettings(Section):
     keep_refuted: bool = Field(True, description="false: drop triplets whose positive the judge refutes.")
     patch_share: Bound[Share] = Field(
         0.05,
-        description="Rewrite the files of a large day once more than this share of its triplets has changed; smaller "
+        description="Rewrite a large day's files once more than this share of its triplets has changed; smaller "
         "changes are stored as patch files. 0: always rewrite.",
     )
     test_from: date | None = Field(

@@ -17,7 +17,7 @@ class EncoderSettings(KindSection):
     """Encoder of texts into vectors."""
 
     kind: KindName
-    model: str = Field(min_length=1, description=f"{ModelPath} Kind openai: the model's name at the endpoint.")
+    model: str = Field(min_length=1, description="Model name, as the kind takes it.")
 
     def price(self) -> float:
         """Price of a million tokens; 0 for local models."""

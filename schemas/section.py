@@ -21,12 +21,12 @@ NoRow = Annotated[T, Effect.NO_ROW]
 """Changes no row: locations, speed, prices. Changing it does not rerun a finished stage."""
 
 Bound = Annotated[T, Effect.BOUND]
-"""Decides only whether a stage fails, or how rows are split into files: changing it reruns the stage, which reuses every
-finished part."""
+"""Decides only whether a stage fails, or how rows are split into files: changing it reruns the stage, which reuses
+every finished part."""
 
 
 class Section(BaseModel):
-    """A section of the settings: frozen; unknown keys are errors; error messages show no values, which may be secrets."""
+    """A section of the settings: frozen; unknown keys are errors; messages show no values, which may be secrets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -54,7 +54,7 @@ class Section(BaseModel):
         return self.only(*(name for name in self.__dict__ if name not in names))
 
     def decisive(self) -> dict[str, Any]:
-        """The settings that a stage's rows depend on, as plain values: all but those marked `NoRow`, nested ones too."""
+        """The settings that a stage's rows depend on, as plain values: all but those marked `NoRow`, also nested."""
         return _plain(self, {Effect.NO_ROW})
 
     def shaping(self) -> dict[str, Any]:

@@ -29,7 +29,8 @@ app = application()
 OFFERED = """
     ingest.queries.columns.text ingest.queries.columns.tenant ingest.documents.columns.text
     ingest.documents.columns.tenant
-    clean.language clean.min_percentile clean.max_percentile clean.max_per_cluster clean.keep_all clean.mask_personal_data
+    clean.language clean.min_percentile clean.max_percentile clean.max_per_cluster clean.keep_all
+    clean.mask_personal_data
     chunk.size
     pool.depth pool.method pool.budget
     judge.kind judge.base_url judge.model judge.api_key_env judge.threshold judge.spending_limit

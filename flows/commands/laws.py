@@ -66,7 +66,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="labels, bm25, ict, shuffled, or a folder of generated queries; again for more; sets laws.label_sources.",
+            help="labels, bm25, ict, shuffled, or a folder of generated queries. Repeatable. Sets laws.label_sources.",
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(metavar="N", min=1, help="Of each size; sets laws.n_seeds.")] = None,

@@ -148,6 +148,7 @@ class LogisticJudge(TrainableJudge):
         if self._fixed_model is None:
             raise SettingsError(
                 f"{self._name} ({self._measure.measure_id}) has no weights yet: give it at least {MIN_LABELS} human "
-                f"labels of the pool, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not (judge.human_labels, or --human)"
+                f"labels of the pool, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not (judge.human_labels, "
+                "or --human)"
             )
         return self._fixed_model

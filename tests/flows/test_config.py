@@ -27,7 +27,7 @@ def test_every_preset_loads_and_names_its_retrievers(name: str) -> None:
 
 def test_triplets_keep_more_queries_than_the_paper_and_differ_in_nothing_else() -> None:
     more, paper = load_settings("triplets"), load_settings("devrev").clean
-    kept = {"min_percentile": 5.0, "max_percentile": 95.0, "per_cluster": 0}
+    kept = {"min_percentile": 5.0, "max_percentile": 95.0, "max_per_cluster": 0}
     assert more == load_settings().model_copy(update={"clean": load_settings().clean.model_copy(update=kept)})
     assert (paper.min_percentile, paper.max_percentile, paper.max_per_cluster) == (25, 75, 1)
 
@@ -35,10 +35,10 @@ def test_triplets_keep_more_queries_than_the_paper_and_differ_in_nothing_else() 
 def test_the_papers_adaptation_is_followed_to_the_letter() -> None:
     paper, ours = load_settings("devrev-paper"), load_settings()
     found = {
-        "start": "base",
+        "init": "base",
         "temperature": 0.1,
-        "in_batch": False,
-        "anchor": 0.0,
+        "in_batch_negatives": False,
+        "l2_to_base": 0.0,
         "refresh_steps": 200,
         "learning_rates": (5e-6,),
     }
@@ -69,8 +69,8 @@ def test_the_file_overrides_the_preset_and_set_overrides_the_file(tmp_path: Path
         ("clean.language=null", "clean", "language", None),
         ("clean.language=fr", "clean", "language", "fr"),
         ("clean.noise=false", "clean", "noise", False),
-        ("clean.n_clusters=7", "clean", "clusters", 7),
-        ("clean.n_clusters=auto", "clean", "clusters", "auto"),
+        ("clean.n_clusters=7", "clean", "n_clusters", 7),
+        ("clean.n_clusters=auto", "clean", "n_clusters", "auto"),
         ("clean.min_percentile=12.5", "clean", "min_percentile", 12.5),
         ("pool.retrievers=[bm25, ppmi]", "pool", "retrievers", ("bm25", "ppmi")),
         (" pool.depth =3", "pool", "depth", 3),
@@ -85,7 +85,7 @@ def test_a_value_is_yaml(assignment: str, section: str, key: str, value: object)
 @pytest.mark.parametrize(
     ("assignment", "key", "value"),
     [
-        ("judge.parameters.temperature=null", "parameters", {"temperature": None}),
+        ("judge.extra_body.temperature=null", "extra_body", {"temperature": None}),
         ("judge.base_url=http://one:1/v1, http://two:2/v1", "base_url", ("http://one:1/v1", "http://two:2/v1")),
         ("judge.base_url=[https://one/v1]", "base_url", ("https://one/v1",)),
     ],
@@ -109,8 +109,14 @@ def test_a_kinds_own_key_comes_in_any_order(assignment: str, key: str, value: ob
         (["term_weighting.table=t.csv"], "term_weighting.table is a setting of kind table; term_weighting.kind is log"),
         (["encoders.e.model=m"], "encoders.e.kind: kind must be one of openai, sentence_transformers"),
         (["encoders.e={kind: openai, model: m, device: cpu}"], "encoders.e.device is a setting of kind sentence_tr"),
-        (["judge.panel=[{kind: llm, model: m, base_url: h, depth: full}]"], "there is no setting judge.panel.0.depth"),
-        (["judge.panel=[{kind: embedded, mode: text}]"], "judge.panel.0.mode is a setting of kind llm"),
+        (
+            ["judge.panel=[{kind: llm, model: m, base_url: h, strategy: full}]"],
+            "there is no setting judge.panel.0.strategy",
+        ),
+        (
+            ["judge.panel=[{kind: embedded, response_format: text}]"],
+            "judge.panel.0.response_format is a setting of kind llm",
+        ),
     ],
 )
 def test_a_key_of_another_kind_is_told_where_it_belongs(assignments: list[str], message: str) -> None:
@@ -119,25 +125,27 @@ def test_a_key_of_another_kind_is_told_where_it_belongs(assignments: list[str], 
 
 
 def test_another_kind_leaves_the_keys_of_the_one_before_behind(tmp_path: Path) -> None:
-    file = settings_file(tmp_path, "judge: {kind: cross_encoder, model: m/x, batch_size: 7, human: labels.csv}\n")
+    file = settings_file(
+        tmp_path, "judge: {kind: cross_encoder, model: m/x, batch_size: 7, human_labels: labels.csv}\n"
+    )
     chosen = load_settings(config=file, assignments=["judge.kind=embedded"]).judge
-    assert chosen.model_dump(exclude_unset=True) == {"kind": "embedded", "human": str(tmp_path / "labels.csv")}
+    assert chosen.model_dump(exclude_unset=True) == {"kind": "embedded", "human_labels": str(tmp_path / "labels.csv")}
     with pytest.raises(SettingsError, match=r"judge: kind llm needs judge\.model"):
         load_settings(config=file, assignments=["judge.kind=llm", "judge.base_url=http://h/v1"])
 
 
 def test_a_run_of_an_earlier_version_is_read() -> None:
     """Before kinds were apart, a run recorded the keys of all of them."""
-    every = {"model": "m", "base_url": ["http://h/v1"], "mode": "auto", "device": "auto", "batch_size": 32}
+    every = {"model": "m", "base_url": ["http://h/v1"], "response_format": "auto", "device": "auto", "batch_size": 32}
     planner = {"kind": "log", "refresh_days": 3, "table": None, "model": "", "base_url": "", "timeout": 60.0}
     judge = {"kind": "llm", "threshold": 0.4, **every, "panel": [{"kind": "embedded", **every}]}
-    chosen = recorded_settings(yaml.safe_dump({"judge": judge, "planner": planner, "seed": 5}).encode())
+    chosen = recorded_settings(yaml.safe_dump({"judge": judge, "term_weighting": planner, "seed": 5}).encode())
     assert chosen.judge.model_dump(exclude_unset=True) == {
         "kind": "llm",
         "threshold": 0.4,
         "model": "m",
         "base_url": ("http://h/v1",),
-        "mode": "auto",
+        "response_format": "auto",
         "panel": ({"kind": "embedded"},),
     }
     assert (chosen.term_weighting.refresh_days, chosen.seed) == (3, 5)
@@ -149,8 +157,8 @@ RECORDED = """
 judge:
   kind: llm
   threshold: 0.5
-  depth: full
-  human: null
+  strategy: full
+  human_labels: null
   panel:
   - kind: llm
     threshold: 0.5
@@ -158,16 +166,16 @@ judge:
     base_url:
     - http://y/v1
     max_disagreement: 0.9
-    attempts: 3
+    max_attempts: 3
   vote: majority
-  weights: []
+  panel_weights: []
   model: x
   base_url:
   - http://x/v1
-  parameters: {}
+  extra_body: {}
   max_chunk_tokens: 2048
   max_disagreement: 0.9
-  attempts: 3
+  max_attempts: 3
 """
 """Of a run that was made when there was `judge.max_disagreement`."""
 
@@ -175,8 +183,10 @@ judge:
 def test_a_run_that_recorded_a_setting_which_is_gone_is_read_and_a_file_with_it_is_told(tmp_path: Path) -> None:
     chosen = recorded_settings(RECORDED)
     (member,) = chosen.judge.panel
-    assert (chosen.judge.model_dump()["attempts"], member.model_dump()["model"]) == (3, "y")
-    with pytest.raises(SettingsError, match=r"judge\.max_disagreement is gone: the label that the model wrote stands"):
+    assert (chosen.judge.model_dump()["max_attempts"], member.model_dump()["model"]) == (3, "y")
+    with pytest.raises(
+        SettingsError, match=r"judge\.max_disagreement was removed: the label that the model wrote is kept"
+    ):
         load_settings(config=settings_file(tmp_path, RECORDED))
 
 
@@ -200,7 +210,7 @@ def test_a_setting_three_levels_down() -> None:
         ("qqq=1", "there is no setting qqq; known are seed, "),
         ("pool.depth=0", "pool.depth: Input should be greater than 0 (got 0)"),
         ("pool.depth=many", "pool.depth: Input should be a valid integer"),
-        ("pool.method=best", "pool.method: Input should be 'union' or 'fused' (got 'best')"),
+        ("pool.method=best", "pool.method: Input should be 'union' or 'rrf' (got 'best')"),
         ("clean.n_clusters=-2", "clean.n_clusters: Input should be 'auto' or Input should be greater than 0 (got -2)"),
         ("clean.min_percentile=.nan", "clean.min_percentile: "),
         ("pool.retrievers=[1]", "pool.retrievers: Input should be a valid string (got 1)"),
@@ -222,8 +232,8 @@ def test_a_wrong_assignment_is_named(assignment: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("judge.base_url=ftp://one", "judge.base_url: must be addresses such as http://127.0.0.1:8000/v1"),
-        ("judge.spending_limit=3", "judge: spending_limit needs a price"),
+        ("judge.base_url=ftp://one", "judge.base_url: must be URLs such as http://127.0.0.1:8000/v1"),
+        ("judge.spending_limit=3", "judge: spending_limit needs prompt_price_per_million"),
     ],
 )
 def test_a_wrong_value_of_a_kind_is_named(assignment: str, message: str) -> None:
@@ -251,7 +261,7 @@ def test_an_address_with_a_password_or_a_key_is_refused_unseen(url: str) -> None
         ("1: 2", "there is no setting 1"),
         ("clean.language: fr", "clean.language: "),
         ("nothing: {}", "nothing: "),
-        ("audit: {bootstap: 5}", "did you mean evaluate.n_resamples?"),
+        ("evaluate: {n_resample: 5}", "did you mean evaluate.n_resamples?"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str) -> None:
@@ -301,7 +311,7 @@ def test_paths_in_settings_are_those_of_their_file_or_of_the_command_line(
 ) -> None:
     (tmp_path / "project").mkdir()
     file = tmp_path / "project" / "x.yaml"
-    file.write_text("planner: {kind: table, table: terms.csv}\nevaluate: {labels: people.csv}\n")
+    file.write_text("term_weighting: {kind: table, table: terms.csv}\nevaluate: {human_labels: people.csv}\n")
     monkeypatch.chdir(tmp_path)
     chosen = load_settings(config="project/x.yaml", assignments=["judge.human_labels=labels.csv"])
     monkeypatch.chdir("/")

@@ -58,7 +58,7 @@ TELLS = {
     f"{MINE} --out run": "run holds a benchmark made by `darklode build`; choose another --out",
     # servers, models, keys
     f"{BUILD} {LLM} --set judge.base_url={NOBODY}": f"judge llm: no server answers at {NOBODY[7:]}; start it",
-    f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.api_key_env=NO_SUCH_KEY": "set the environment variable NO_S",
+    f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.api_key_env=NO_SUCH_KEY": "set the environment variable",
     f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.prompt=mine": "mine",
     f"{BUILD} --preset devrev": "needs a key: set the environment variable GEMINI_API_KEY",
     f"{BUILD} --set judge.human_labels=none.csv": "none.csv",

@@ -81,7 +81,7 @@ def test_the_default_kind_is_that_of_the_section() -> None:
 
 
 def test_a_kinds_own_keys_stand_beside_those_of_its_place() -> None:
-    given = {"kind": "cross_encoder", "model": "a/b", "batch_size": 7, "depth": "adaptive"}
+    given = {"kind": "cross_encoder", "model": "a/b", "batch_size": 7, "strategy": "adaptive"}
     judge: Any = Parts.model_validate({"judge": given}).judge
     assert (judge.batch_size, judge.strategy) == (7, "adaptive")
     assert judge.model_dump(exclude_unset=True) == given
@@ -92,7 +92,7 @@ def test_a_kinds_own_keys_stand_beside_those_of_its_place() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (3, "must be a section with a kind"),
+        (3, "must be a section with a key `kind`"),
         ({"kind": ["llm"]}, "kind must be one of"),
         ({"kind": "no"}, "no kind 'no'"),
     ],

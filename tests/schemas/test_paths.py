@@ -10,7 +10,7 @@ from darklode.schemas.paths import PathField, resolve_paths, to_absolute
 from darklode.schemas.setting_names import keys
 from darklode.schemas.settings import Settings
 
-SAYS_PATH = re.compile(r"\b(files? of|CSV|local folder|a folder|folder or s3)\b")
+SAYS_PATH = re.compile(r"\b(files? of|CSV|local folder|a folder|folder or s3|folder of)\b", re.I)
 
 
 def test_every_setting_that_speaks_of_files_or_folders_is_marked() -> None:

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from darklode.schemas.setting_names import (
+    REMOVED,
+    RENAMED,
+    RENAMED_SECTIONS,
     iterate_leaves,
     keys,
     kinds,
@@ -39,7 +42,7 @@ def test_the_sections_that_are_of_a_kind() -> None:
         "judge",
         "index",
         "generate",
-        "planner",
+        "term_weighting",
     ]
 
 
@@ -83,7 +86,7 @@ def test_another_kind_takes_only_the_keys_of_all_kinds_along() -> None:
     base = {"judge": LLM | {"threshold": 0.3, "extra_body": {"temperature": 0, "seed": 1}}}
     assert merge(base, {"judge": {"kind": "embedded"}}) == {"judge": {"kind": "embedded", "threshold": 0.3}}
     same = merge(base, {"judge": {"extra_body": {"seed": 2}}})["judge"]
-    assert same == base["judge"] | {"parameters": {"temperature": 0, "seed": 2}}
+    assert same == base["judge"] | {"extra_body": {"temperature": 0, "seed": 2}}
 
 
 def test_named_sections_merge_name_by_name() -> None:
@@ -92,7 +95,7 @@ def test_named_sections_merge_name_by_name() -> None:
     }
     over = {"encoders": {"a": {"model": "o"}, "b": {"kind": "sentence_transformers"}, "c": {"kind": "openai"}}}
     assert merge(base, over)["encoders"] == {
-        "a": {"kind": "openai", "model": "o", "in_flight": 2},
+        "a": {"kind": "openai", "model": "o", "max_concurrency": 2},
         "b": {"kind": "sentence_transformers", "model": "n"},
         "c": {"kind": "openai"},
     }
@@ -110,10 +113,37 @@ def test_keys_that_no_kind_has_any_more_are_dropped_from_what_was_recorded() -> 
     recorded = {"judge": former | {"panel": [former, {"kind": "embedded"}]}}
     assert without_former_keys(recorded) == {"judge": LLM | {"panel": [LLM, {"kind": "embedded"}]}}
     (told, of_member) = unknown_keys(recorded)
-    assert told.message.startswith("judge.max_disagreement is gone: the label that the model wrote stands")
-    assert of_member.message.startswith("judge.panel.0.max_disagreement is gone: ")
+    assert told.message.startswith("judge.max_disagreement was removed: the label that the model wrote is kept")
+    assert of_member.message.startswith("judge.panel.0.max_disagreement was removed: ")
 
 
 def test_leaves_have_dotted_names() -> None:
     values = {"seed": 1, "pool": {"retrievers": ["bm25"], "depth": 3}, "encoders": {}}
     assert list(iterate_leaves(values)) == [("seed", 1), ("pool.retrievers", ["bm25"]), ("pool.depth", 3)]
+
+
+def test_renamed_settings_exist_under_their_new_names() -> None:
+    known = set(known_keys())
+    assert {new.partition(" ")[0] for new in RENAMED.values()} <= known
+    assert set(RENAMED_SECTIONS.values()) <= set(Settings.model_fields)
+    assert not (set(REMOVED) | set(RENAMED_SECTIONS)) & (known | set(Settings.model_fields))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"adapt": {"draw": 4}}, "adapt.draw was renamed: it is now adapt.negatives_per_step"),
+        ({"planner": {"refresh_days": 3}}, "planner.refresh_days was renamed: it is now term_weighting.refresh_days"),
+        ({"towers": {"layers": 3}}, "towers.layers was renamed: it is now distill.student_layers"),
+        ({"audit": {"bootstrap": 9}}, "audit.bootstrap was renamed: it is now evaluate.n_resamples"),
+        ({"judge": LLM | {"mode": "json"}}, "judge.mode was renamed: it is now judge.response_format"),
+        (
+            {"encoders": {"e": {"kind": "openai", "model": "m", "in_flight": 2}}},
+            "encoders.e.in_flight was renamed: it is now encoders.NAME.max_concurrency",
+        ),
+        ({"semantic_ids": {"iterations": 9}}, "semantic_ids.iterations was removed: k-means runs 20 iterations"),
+    ],
+)
+def test_a_former_name_is_an_error_that_names_the_new_one(values: dict[str, Any], message: str) -> None:
+    (unknown,) = unknown_keys(values)
+    assert unknown.message == message

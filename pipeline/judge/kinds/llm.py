@@ -52,7 +52,7 @@ class LlmSettings(ChatServer, LedgerKind):
     rationale: bool = Field(
         False, description="Ask for a rationale before the label: needs json, and many more tokens."
     )
-    extra_body: ExtraBody = {}
+    extra_body: ExtraBody = Field({})
     max_chunk_tokens: int = Field(
         2048, gt=0, description="Truncate chunks to this many tokens (estimated, rounded up)."
     )
@@ -70,7 +70,8 @@ class LlmSettings(ChatServer, LedgerKind):
         for url in urls:
             if holds_secret(url):
                 raise ValueError(
-                    "must not hold a user name, password or query: put the key into an environment variable and name it in api_key_env"
+                    "must not hold a user name, password or query: put the key into an environment variable and name "
+                    "that in api_key_env"
                 )
             if host_and_path(url) is None:
                 raise ValueError("must be URLs such as http://127.0.0.1:8000/v1")

@@ -62,8 +62,9 @@ async def probe(
             return template
         reason = reading
     raise DarklodeError(
-        f"the model gives no label in any form that judge.response_format {settings.response_format} allows; of the last one, {reason}. Try "
-        "another model, or judge.extra_body (a model that thinks first needs more max_tokens, or no thinking)"
+        f"the model gives no label in any form that judge.response_format {settings.response_format} allows; of the "
+        f"last one, {reason}. Try another model, or judge.extra_body (a model that thinks first needs more "
+        "max_tokens, or no thinking)"
     )
 
 

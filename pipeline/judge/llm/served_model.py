@@ -15,7 +15,8 @@ from darklode.pipeline.judge.kinds.llm import LlmSettings
 async def served_identity(settings: LlmSettings, session: Session) -> str | None:
     """What the servers say now that they serve under `judge.model`: the `root` and `revision` of their `/models`.
 
-    Empty where that is the name itself, where no server says it, or with `judge.trust_model_name`; None where none answers.
+    Empty where that is the name itself, where no server says it, or with `judge.trust_model_name`; None where none
+    answers.
 
     Raises:
         DarklodeError: the servers serve different models.
@@ -27,8 +28,8 @@ async def served_identity(settings: LlmSettings, session: Session) -> str | None
     if len(identities) > 1:
         each = ", ".join(name or "nothing that they name" for name in identities)
         raise DarklodeError(
-            f"the servers of {settings.model} serve different models: {each}. Serve one, or set judge.trust_model_name where "
-            "it is one model in several places"
+            f"the servers of {settings.model} serve different models: {each}. Serve one, or set judge.trust_model_name "
+            "where it is one model in several places"
         )
     return identities[0] if identities else None
 

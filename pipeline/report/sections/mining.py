@@ -91,8 +91,8 @@ SECTION = FigureSection(
         Figure(
             "associations",
             "Associations",
-            "Queries that borrow, and from how many others; those beyond the cap (associate.max_lenders_per_query) lend "
-            "nothing.",
+            "Queries that borrow, and from how many others; those beyond the cap "
+            "(associate.max_lenders_per_query) lend nothing.",
             lambda source: statistics.lenders(source.tables, source.settings.associate.max_lenders_per_query),
             needs=("associations",),
         ),

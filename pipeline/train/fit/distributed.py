@@ -27,7 +27,8 @@ def demand_whole() -> None:
         if os.environ.get(name, "").lower() == "true":
             raise SettingsError(
                 f"{kind} is in accelerate's configuration: here each process holds both towers whole; take "
-                "distributed_type MULTI_GPU or MULTI_CPU, and for less memory dual.method lora and dual.gradient_checkpointing"
+                "distributed_type MULTI_GPU or MULTI_CPU, and for less memory dual.method lora and "
+                "dual.gradient_checkpointing"
             )
 
 

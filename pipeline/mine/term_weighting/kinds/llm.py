@@ -25,7 +25,7 @@ class LlmPlannerSettings(PlannerKind):
         "", description="URL of the OpenAI-compatible server, such as http://127.0.0.1:8000/v1."
     )
     api_key_env: ApiKeyEnv = ""
-    extra_body: ExtraBody = {}
+    extra_body: ExtraBody = Field({})
     max_concurrency: MaxConcurrency = 64
     timeout: Timeout = 60
     retry_timeout: RetryTimeout = 600
