@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from darklode.schemas.kinds import KindGroup, KindName, KindSection, OfKind
 from darklode.schemas.paths import FilePath
 from darklode.schemas.section import NoRow, Section, Share
-from darklode.schemas.shared import ApiKeyEnv, MaxConcurrency, RetryTimeout, SpendingLimit, Timeout
+from darklode.schemas.shared import ApiKeyEnv, MaxConcurrency, ModelName, RetryTimeout, SpendingLimit, Timeout
 
 JUDGES = KindGroup("judges", "darklode.pipeline.judge.kinds")
 
@@ -39,7 +39,7 @@ class MemberSettings(KindSection):
 class ChatServer(Section):
     """Calls to a language model behind an OpenAI-compatible server, and their limits."""
 
-    model: str = Field("", description="The model's name at the server.")
+    model: str = Field("", description=ModelName)
     api_key_env: ApiKeyEnv = ""
     timeout: Timeout = 120
     retry_timeout: RetryTimeout = 600

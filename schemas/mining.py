@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 
 from darklode.schemas.kinds import KindName, KindSection
 from darklode.schemas.paths import FolderOrName
-from darklode.schemas.section import Bound, ColumnNames, Section, Share
-from darklode.schemas.shared import LocalModelSection, MaskPersonalData, ModelPath
+from darklode.schemas.section import ColumnNames, Section, Share
+from darklode.schemas.shared import InputFormat, LocalModelSection, MaskPersonalData, ModelPath
 
 
 class LogColumns(ColumnNames):
@@ -30,20 +30,10 @@ class LogColumns(ColumnNames):
 class LogSettings(Section):
     """Search log: format, columns, and bot filter."""
 
-    format: Literal["auto", "csv", "jsonl", "parquet", "ubi"] = Field(
-        "auto", description="auto: ubi if there are ubi_events, else by file extension."
-    )
+    format: Literal["auto", "csv", "jsonl", "parquet", "ubi"] = Field("auto", description=InputFormat)
     columns: LogColumns = LogColumns()
     click_actions: tuple[str, ...] = Field(
         ("click", "item_click", "product_click", "result_click"), description="UBI: action names that are clicks."
-    )
-    ignored_actions: tuple[str, ...] = Field(
-        (
-            *("global_click", "search", "on_search", "view_search_results", "type_filter", "brand_filter"),
-            *("product_sort", "product_hover", "item_hover", "add_to_cart", "purchase", "product_purchase"),
-            *("declined_product", "page_load", "page_exit", "404_redirect", "login", "logout"),
-        ),
-        description="UBI: action names that are neither clicks nor impressions. Other actions are reported as unknown.",
     )
     time_zone: str = Field("UTC", description="IANA time zone of timestamps without an offset, such as Europe/Berlin.")
     first_position: Literal["auto", 0, 1] = Field(
@@ -184,7 +174,7 @@ class AssociateSettings(Section):
 
 
 class MiningSettings(Section):
-    """Mined triplets: merging, tiers, verification, and the test set."""
+    """Mined triplets: merging, verification, and the test set."""
 
     merge: Merge = Field(
         "strongest",
@@ -194,23 +184,12 @@ class MiningSettings(Section):
     text_characters: int = Field(
         2000, gt=0, description="Length of a document's text in triplets, after its title, in characters."
     )
-    median_share: Share = Field(
-        0.167, description="Share of the triplets in tier median (ScalingNote, Table 1: 19.6 of 117.8 million)."
-    )
-    small_share: Share = Field(
-        0.0076, description="Share of the triplets in tier small, a subset of median (Table 1: 0.9 of 117.8 million)."
-    )
     verify_share: Share | None = Field(
         None,
         description="Share of the mined triplets whose two documents the judge verifies. null: 100 per source and "
         "tier, at most 1,200, but none with the embedded judge.",
     )
     keep_refuted: bool = Field(True, description="false: drop triplets whose positive the judge refutes.")
-    patch_share: Bound[Share] = Field(
-        0.05,
-        description="Rewrite a large day's files once more than this share of its triplets has changed; smaller "
-        "changes are stored as patch files. 0: always rewrite.",
-    )
     test_from: date | None = Field(
         None, description="First day of the test period, which is not mined for training. null: no test period."
     )

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from darklode.schemas.kinds import KindGroup, KindName, KindSection
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.section import NoRow, Section
-from darklode.schemas.shared import LocalModelSection, ModelPath
+from darklode.schemas.shared import Device, LocalModelSection, ModelName, ModelPath
 
 ENCODERS = KindGroup("encoders", "darklode.pipeline.retrieve.encoders.kinds")
 RETRIEVERS = KindGroup("retrievers", "darklode.pipeline.retrieve.retrievers.kinds")
@@ -17,7 +17,7 @@ class EncoderSettings(KindSection):
     """Encoder of texts into vectors."""
 
     kind: KindName
-    model: str = Field(min_length=1, description="Model name, as the kind takes it.")
+    model: str = Field(min_length=1, description=ModelName)
 
     def price(self) -> float:
         """Price of a million tokens; 0 for local models."""
@@ -53,9 +53,7 @@ class Bm25Settings(Section):
 class VectorSearchSettings(Section):
     """Search over cached vectors."""
 
-    device: NoRow[Literal["auto", "cpu", "cuda"]] = Field(
-        "auto", description="auto: a GPU if there is one, else the CPU."
-    )
+    device: NoRow[Literal["auto", "cpu", "cuda"]] = Field("auto", description=Device)
     max_memory_mb: NoRow[int] = Field(1024, gt=0, description="Maximum host memory for vectors and scores.")
     max_gpu_memory_mb: NoRow[int] = Field(8192, gt=0, description="Maximum GPU memory for vectors and scores.")
     index: Literal["exact", "hnsw", "ivf"] = Field(

@@ -21,6 +21,11 @@ NAME = "NAME"
 REMOVED = {
     "judge.max_disagreement": "the label that the model wrote is kept; verdicts.contradicted marks labels that its "
     "log-probabilities contradict",
+    "generate.max_text_tokens": "texts are truncated to 1,024 tokens",
+    "logs.other_actions": "it only changed the text of a reject reason",
+    "mining.median_share": "tiers have the shares of ScalingNote, Table 1",
+    "mining.small_share": "tiers have the shares of ScalingNote, Table 1",
+    "mining.patch_share": "a day's files are rewritten once 5 % of its triplets have changed",
     "semantic_ids.sample": "100 texts per centroid are used",
     "semantic_ids.iterations": "k-means runs 20 iterations",
 }
@@ -114,7 +119,6 @@ RENAMED = {
     "generate.max_tokens": "generate.max_seq_length",
     "generate.query_tokens": "generate.max_new_tokens",
     "logs.columns.arm": "logs.columns.variant",
-    "logs.other_actions": "logs.ignored_actions",
     "logs.late_days": "logs.max_late_days",
     "admission.hold": "admission.hold_anomalous_days",
     "admission.limit": "admission.max_robust_z",

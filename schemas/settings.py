@@ -37,6 +37,7 @@ from darklode.schemas.section import Bound, ColumnNames, NoRow, Section, Share
 from darklode.schemas.serving import INDEXES, IndexSettings, SemanticIdSettings
 from darklode.schemas.shared import (
     AllowSameDocumentNegatives,
+    InputFormat,
     MaskPersonalData,
     MinProbability,
     NumNegatives,
@@ -68,20 +69,17 @@ class QueryColumns(ColumnNames):
     tenant: str | None = Field(None, description="tenant")
 
 
-_FORMAT = "File format. auto: by file extension, or by the files in the folder."
-
-
 class DocumentSource(Section):
     """Source of the documents."""
 
-    format: Literal["auto", "folder", "jsonl", "csv", "parquet", "beir"] = Field("auto", description=_FORMAT)
+    format: Literal["auto", "folder", "jsonl", "csv", "parquet", "beir"] = Field("auto", description=InputFormat)
     columns: DocumentColumns = DocumentColumns()
 
 
 class QuerySource(Section):
     """Source of the queries."""
 
-    format: Literal["auto", "text", "jsonl", "csv", "parquet", "beir"] = Field("auto", description=_FORMAT)
+    format: Literal["auto", "text", "jsonl", "csv", "parquet", "beir"] = Field("auto", description=InputFormat)
     columns: QueryColumns = QueryColumns()
 
 

@@ -29,7 +29,14 @@ ExtraBody = Annotated[
     ),
 ]
 
+ServerUrl = (
+    "URL of the OpenAI-compatible server, such as http://127.0.0.1:8000/v1, without user name, password or key. For "
+    "the judge also several (a list, or separated by commas): replicas of one model."
+)
+
 # A model on this machine
+ModelName = "Model name, as the server or the kind takes it."
+Device = "auto (a GPU if there is one, models use all GPUs; else the CPU), cpu or cuda; for models also cuda:N."
 ModelPath = "Model name on the Hugging Face hub, a local folder, or package:NAME for an installed Python package."
 TruncateDim = Annotated[
     int | None,
@@ -37,6 +44,9 @@ TruncateDim = Annotated[
 ]
 QueryPrompt = Annotated[str, Field(description="Text put before every query.")]
 DocumentPrompt = Annotated[str, Field(description="Text put before every chunk.")]
+
+
+BatchSize = "Texts or pairs per forward pass; kind openai: maximum number of texts per request."
 
 
 class LocalModelSection(Section):
@@ -48,8 +58,8 @@ class LocalModelSection(Section):
     max_seq_length: int | None = Field(
         None, gt=0, description="Truncate inputs to this many tokens. null: the model's own limit."
     )
-    device: NoRow[str] = Field("auto", description="auto (all GPUs, else the CPU), cpu, cuda or cuda:N.")
-    batch_size: NoRow[int] = Field(32, gt=0, description="Texts or pairs per forward pass.")
+    device: NoRow[str] = Field("auto", description=Device)
+    batch_size: NoRow[int] = Field(32, gt=0, description=BatchSize)
 
 
 # Training positives and mined negatives
@@ -108,7 +118,14 @@ EvalQueries = Annotated[
 ]
 
 # Reading of input files
+InputFormat = "File format. auto: by file extension, or by the files in the folder (ubi if there are ubi_events)."
 MaskPersonalData = Annotated[
     bool,
     Field(description="Mask e-mail addresses, phone and card numbers, IP and MAC addresses, and tokens in queries."),
 ]
+
+# Prompts
+PromptName = (
+    "Prompt: a name in prompts/judge (judge), prompts/generate (generate) or prompts/towers (dual), or a folder with "
+    "the same files. `dual` uses it for decoder models only."
+)

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.section import Bound, NoRow, Rate, Section
-from darklode.schemas.shared import EvalQueries, LearningRates, MaxSteps, ReportTo, TrainBatchSize
+from darklode.schemas.shared import EvalQueries, LearningRates, MaxSteps, PromptName, ReportTo, TrainBatchSize
 
 View = Literal["title", "content", "all"]
 
@@ -33,8 +33,7 @@ class DualSettings(Section):
     prompt: FolderOrName[str] = Field(
         "default",
         min_length=1,
-        description="Prompt around a document for decoder models: a prompt of prompts/towers, or a folder with a "
-        "prompt.yaml. Encoder models get no prompt.",
+        description=PromptName,
     )
     matryoshka_dims: tuple[int, ...] = Field(
         (16, 32, 64, 128),

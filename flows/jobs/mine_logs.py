@@ -224,7 +224,7 @@ def steps(
                 _pairs,
                 hop,
                 config.associate.only("max_lenders_per_query"),
-                mining.only("merge", "patch_share"),
+                mining.only("merge"),
                 history.earlier_run(),
                 spread,
             ),
@@ -232,14 +232,14 @@ def steps(
         ),
         Step(
             VERIFY,
-            call(verify, mining.only("verify_share", "median_share", "small_share"), judge_for=judges, seed=seed),
+            call(verify, mining.only("verify_share"), judge_for=judges, seed=seed),
             enabled=verifies,
         ),
         Step(
             replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *_contradiction_tables(config))),
             call(
                 mined_triplets,
-                mining.only("text_characters", "median_share", "small_share"),
+                mining.only("text_characters"),
                 config.triplets.only("text_form"),
                 apart=apart,
                 seed=seed,

@@ -28,6 +28,8 @@ from darklode.schemas.settings import CacheSettings
 
 _LOG = logging.getLogger("darklode.generate")
 
+MAX_TEXT_TOKENS = 1024  # eight default chunks of 500 characters, at 4 characters a token
+
 REPLIES = RowKind(
     "generations",
     "writer",
@@ -56,7 +58,7 @@ class LlmWriter(QueryWriter):
         identity_text = f"{self._prompt.digest()} {self._alone.digest()} {settings.temperature:g} {settings.n_examples}"
         sent = f" {json.dumps(judge.extra_body, sort_keys=True)}" if judge.extra_body else ""
         model = f"{judge.model} {judge.revision or ''}".strip()
-        self.generator_id = f"llm writer 1 {model} {identity_text} {settings.max_text_tokens}{sent}"
+        self.generator_id = f"llm writer 1 {model} {identity_text} {MAX_TEXT_TOKENS}{sent}"
 
     @cached_property
     def _client(self) -> Client:
@@ -105,7 +107,7 @@ class LlmWriter(QueryWriter):
         count = min(self._settings.n_examples, len(examples))
         shown = [examples[index] for index in draws.choice(len(examples), count, replace=False)] if count else []
         passage_text = "\n".join(filter(None, [row["title"], row["heading"], row["text"]]))
-        text = cut(passage_text, self._settings.max_text_tokens)
+        text = cut(passage_text, MAX_TEXT_TOKENS)
         return _question(
             self._prompt, {"examples": "\n".join(shown), "text": text}, f"text {row['chunk_id']}", query_in
         )

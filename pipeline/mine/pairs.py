@@ -30,6 +30,9 @@ PAIRS_STAGE = Stage(
 )
 
 
+PATCH_SHARE = 0.05  # smaller changes become a patch file: rewriting a large day every night is slower
+
+
 def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
     tables: Tables,
     output: Output,
@@ -49,14 +52,13 @@ def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
         tables: what the stage reads.
         output: takes `mined_pairs`, a partition a day, and its patch.
         hop: makes the queries' own pairs.
-        mining: which sources a pair may have, and when a day's files are written anew.
+        mining: which sources a pair may have (`merge`).
         max_associations: lenders of a query and kind; 0: all.
         contains: by day, the digests of earlier versions of its evidence that the present one only adds to.
         spread: where all pairs are made, if they are made anew.
     """
     days, mark = tables.by_day("click_evidence"), output.unit_key("all", digest(tables.parts("click_prior")))
     read = digests(days)
-    share = mining.patch_share
     facts = output.earlier_facts
     earlier_pairs = output.previous_tables("mined_pairs") if facts.get("mark") == mark else None
     news = None if earlier_pairs is None else news_of(facts["read"], read, contains)
@@ -74,7 +76,9 @@ def mined_pairs(  # noqa: PLR0913 (what is paired, by what rules, and where)
                 connection, delta, view(connection, earlier_pairs, "mined_pairs"), news, hop
             )
             pairs = _pairs(connection, query_relation, replace(hop, previous=own), max_associations, mining.merge)
-            write_changes(connection, output, earlier_pairs, query_relation=query_relation, pairs=pairs, share=share)
+            write_changes(
+                connection, output, earlier_pairs, query_relation=query_relation, pairs=pairs, share=PATCH_SHARE
+            )
     output.facts |= {"mark": mark, "read": read}
     rows = output.rows("mined_pairs")
     output.count(FunnelStep("mined_pairs", "queries", tables.rows("log_queries"), "pairs", rows))

@@ -9,6 +9,7 @@ from pydantic import Field
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.generate.kinds import GeneratorKind
 from darklode.schemas.paths import PathField
+from darklode.schemas.shared import PromptName
 
 if TYPE_CHECKING:
     from darklode.pipeline.generate.llm import LlmWriter
@@ -19,14 +20,11 @@ class LlmWriterSettings(GeneratorKind):
     """The language model of `judge.kind: llm`, with the judge's servers, API key, prices and limits."""
 
     kind: Literal["llm"] = "llm"
-    prompt: Annotated[str, PathField(or_name=True, names=("default",))] = Field(
-        "default", description="default, or a folder with the files of prompts/generate/default."
-    )
+    prompt: Annotated[str, PathField(or_name=True, names=("default",))] = Field("default", description=PromptName)
     n_examples: int = Field(
         8, ge=0, description="Few-shot examples: real training queries in the prompt, drawn with the seed."
     )
     temperature: float = Field(0.7, ge=0, description="Sampling temperature.")
-    max_text_tokens: int = Field(1024, gt=0, description="Truncate texts to this many tokens (estimated, rounded up).")
 
     def writer(self, settings: Settings) -> LlmWriter:
         """See `GeneratorKind`.

@@ -14,7 +14,7 @@ from darklode.schemas.judging import ChatServer
 from darklode.schemas.paths import PathField
 from darklode.schemas.section import NoRow, holds_secret, host_and_path
 from darklode.schemas.settings import CacheSettings
-from darklode.schemas.shared import ExtraBody
+from darklode.schemas.shared import ExtraBody, PromptName, ServerUrl
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
@@ -38,11 +38,10 @@ class LlmSettings(ChatServer, LedgerKind):
     )
     base_url: NoRow[tuple[str, ...]] = Field(
         (),
-        description="URL of the OpenAI-compatible server, such as http://127.0.0.1:8000/v1. Several (a list, or "
-        "separated by commas) are replicas of one model.",
+        description=ServerUrl,
     )
     prompt: Annotated[str, PathField(or_name=True, names=("binary", "graded"))] = Field(
-        "binary", description="binary, graded, or a folder with the files of prompts/judge/binary."
+        "binary", description=PromptName
     )
     response_format: Literal["auto", "choice", "json", "text"] = Field(
         "auto",

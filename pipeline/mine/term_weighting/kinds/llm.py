@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
 from darklode.schemas.section import NoRow
-from darklode.schemas.shared import ApiKeyEnv, ExtraBody, MaxConcurrency, RetryTimeout, Timeout
+from darklode.schemas.shared import ApiKeyEnv, ExtraBody, MaxConcurrency, ModelName, RetryTimeout, ServerUrl, Timeout
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
@@ -20,10 +20,8 @@ class LlmPlannerSettings(PlannerKind):
     """A language model, with one call per query."""
 
     kind: Literal["llm"] = "llm"
-    model: str = Field("", description="The model's name at the server.")
-    base_url: NoRow[str] = Field(
-        "", description="URL of the OpenAI-compatible server, such as http://127.0.0.1:8000/v1."
-    )
+    model: str = Field("", description=ModelName)
+    base_url: NoRow[str] = Field("", description=ServerUrl)
     api_key_env: ApiKeyEnv = ""
     extra_body: ExtraBody = Field({})
     max_concurrency: MaxConcurrency = 64

@@ -10,10 +10,12 @@ from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.schemas.section import NoRow
 from darklode.schemas.shared import (
     ApiKeyEnv,
+    BatchSize,
     DocumentPrompt,
     MaxConcurrency,
     QueryPrompt,
     RetryTimeout,
+    ServerUrl,
     SpendingLimit,
     Timeout,
 )
@@ -26,9 +28,7 @@ class OpenAISettings(EncoderKind):
     """An OpenAI-compatible embeddings endpoint; the API key comes from the environment."""
 
     kind: Literal["openai"] = "openai"
-    base_url: str = Field(
-        "https://api.openai.com/v1", description="URL of the endpoint, without user name, password or key."
-    )
+    base_url: str = Field("https://api.openai.com/v1", description=ServerUrl)
     api_key_env: ApiKeyEnv = "OPENAI_API_KEY"
     dimensions: int | None = Field(
         None, gt=0, description="Vector length to request from the endpoint. null: the model's own."
@@ -42,7 +42,7 @@ class OpenAISettings(EncoderKind):
         {}, description="Fields added to requests with chunks, such as input_type."
     )
     max_input_tokens: int = Field(8192, gt=0, description="Truncate texts to this many tokens (estimated, rounded up).")
-    batch_size: NoRow[int] = Field(256, gt=0, description="Maximum number of texts per request.")
+    batch_size: NoRow[int] = Field(256, gt=0, description=BatchSize)
     max_batch_tokens: NoRow[int] = Field(100_000, gt=0, description="Maximum number of tokens per request (estimated).")
     max_concurrency: MaxConcurrency = 8
     requests_per_minute: NoRow[int | None] = Field(None, gt=0, description="Rate limit. null: none.")
