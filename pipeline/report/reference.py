@@ -88,7 +88,7 @@ class SettingsBlock:
         title: heading, such as `judge.kind: llm`.
         about: its docstring.
         keys: its settings; for a kind those that it adds to its section.
-        same_as: title of an earlier block with the same settings; empty if there is none.
+        same_as: title of the block that lists the same settings; empty if it lists its own.
     """
 
     title: str
@@ -104,8 +104,10 @@ class SettingsBlock:
 def settings_markdown() -> str:
     """Every setting with its default and meaning, as Markdown; settings that blocks share are listed once."""
     blocks = list(_settings_blocks())
-    for number, block in enumerate(blocks):
-        block.same_as = next((b.title for b in blocks[:number] if b.keys and b.signature() == block.signature()), "")
+    by_preference = sorted(blocks, key=lambda block: ".kind: " in block.title)
+    for block in blocks:
+        owner = next(one for one in by_preference if one.signature() == block.signature())
+        block.same_as = owner.title if block.keys and owner is not block else ""
     distinct = [block for block in blocks if not block.same_as]
     counts = Counter(item for block in distinct for item in block.signature())
     shared = {item for item, n in counts.items() if n > 1}
