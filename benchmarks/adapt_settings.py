@@ -33,7 +33,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.methods import method_of
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
@@ -88,7 +88,7 @@ class Place:
         root = work / f"{name}-run"
         source = Run(str(root)) if root.exists() else run_of(collections / name, root, ONLY[name])
         base = BaseEncoder(
-            MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(source, 0, False, 0),)
+            MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (TrainingSource(source, 0, False, 0),)
         )
         out = Run(str(work / f"{name}-pairs"))
         step = next(one for one in steps(base, Settings()) if one.stage is PAIRS)

@@ -209,7 +209,7 @@ class Judge:
         read = frozenset((FIRST + timedelta(number)).isoformat() for number in days)
         self._stage(Stage("given", 1, (), ("impressions",)), given)
         self._stage(DAY_FIGURES_STAGE, lambda t, o: day_figures(t, o, LogSettings()))
-        self._stage(ADMIT_DAYS, lambda t, o: admit_days(t, o, AdmissionSettings(hold=False), TenantHistory(read)))
+        self._stage(ADMIT_DAYS, lambda t, o: admit_days(t, o, AdmissionSettings(hold_anomalous_days=False), TenantHistory(read)))
         rows = self._run.tables("day_measures").sql(FAR)
         return {row["date"]: row["far"] for row in rows.to_pylist() if row["far"] is not None}
 
@@ -247,7 +247,7 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=200)
     parser.add_argument("--chances", type=int, default=2)
     arguments = parser.parse_args()
-    limit, figures = AdmissionSettings().limit, {}
+    limit, figures = AdmissionSettings().max_robust_z, {}
     with tempfile.TemporaryDirectory(prefix="darklode-day-gate-") as work:
         folder = Path(work)
         logs = {"the sample's sessions": sample_log(read_sample(folder / "sample")), "click_log": made_up_log(600)}

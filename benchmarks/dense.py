@@ -32,13 +32,13 @@ from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 
 DIMENSIONS = 384
 QUERIES = (1, 64, 1024)
 DEPTHS = (60, 420)
 GROWTH = (10_000, 100_000, 1_000_000)
-SETTINGS = VectorSettings(device="cpu")
+SETTINGS = VectorSearchSettings(device="cpu")
 OTHERS = ("faiss", "semantic_search", "bare torch", "bare NumPy")
 BLOCK = 1 << 16
 MOST_ROUNDS = 15

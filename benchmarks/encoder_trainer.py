@@ -36,7 +36,7 @@ from darklode.pipeline.train.fit.loop import deterministic
 from darklode.pipeline.train.fit.stage import TRAIN
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 NAME, STEPS, RATE = "insuranceqa", 15, 1e-5
@@ -64,8 +64,8 @@ def plainly(task: Task, settings: AdaptSettings) -> float:
         optimiser = torch.optim.AdamW(encoder.parameters(), lr=RATE, weight_decay=0.0)
         began = time.process_time()
         for _ in range(STEPS):
-            pairs = draws.integers(0, len(task.pair_query), settings.batch)
-            wrong = draws.integers(0, len(task.frozen), settings.batch * settings.draw)
+            pairs = draws.integers(0, len(task.pair_query), settings.batch_size)
+            wrong = draws.integers(0, len(task.frozen), settings.batch_size * settings.negatives_per_step)
             texts = [task.train.texts[query] for query in task.pair_query[pairs]]
             vectors = torch.from_numpy(task.frozen.take(np.concatenate([task.pair_position[pairs], wrong])))
             adapted = functional.normalize(encoder.loaded(encoder.features(texts))["sentence_embedding"], dim=1)
@@ -89,7 +89,7 @@ def speed(base: BaseEncoder, scratch: str) -> dict[str, tuple[float, float]]:
     found = {}
     for method in ("full", "lora"):
         for batch in (16, 64):
-            given = AdaptSettings(method=method, steps=STEPS, batch=batch, refresh_steps=10 * STEPS)
+            given = AdaptSettings(method=method, max_steps=STEPS, batch_size=batch, refresh_steps=10 * STEPS)
             found[f"{method}, {batch} queries a step"] = plainly(task, given), by_the_trainer(task, given)
             print(method, batch, found[f"{method}, {batch} queries a step"], flush=True)
     return found
@@ -120,7 +120,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run = run_of(given.collections / NAME, Path(scratch) / "run", ONLY[NAME])
         sources = (TrainingSource(run, 0, False, 0),)
-        base = BaseEncoder(MINILM, CacheSettings(root=given.cache), VectorSettings(device="cpu"), sources)
+        base = BaseEncoder(MINILM, CacheSettings(root=given.cache), VectorSearchSettings(device="cpu"), sources)
         if given.lift:
             found = lift(base, scratch, given.lift)
             show(given.lift, found)

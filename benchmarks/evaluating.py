@@ -30,7 +30,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.pipeline.retrieve.retrievers.kinds.bm25 import Bm25Kind
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.evaluation import EvaluateSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings
 from darklode.schemas.tables import TABLES
 
@@ -90,7 +90,7 @@ def evaluated(run: Run, systems: Mapping[str, Any], settings: EvaluateSettings =
     steps = [
         Step(OF_A_BUILD, call(of_a_build)),
         Step(OF_CHUNKS, ranking, untracked=("systems", "identities")),
-        Step(EVALUATE, call(evaluate, settings.only("measures", "bootstrap", "flips"), systems=list(systems), seed=13)),
+        Step(EVALUATE, call(evaluate, settings.only("measures", "n_resamples", "permutations"), systems=list(systems), seed=13)),
     ]
     return {step.stage.name: run.execute(step.plan(run), step.execute).seconds for step in steps}
 
@@ -109,7 +109,7 @@ def directly(run: Run, qrels: Qrels, system: str, measures: Sequence[str]) -> di
 
 def measure(name: str, folder: Path, cache: str) -> dict[str, Any]:
     """Every figure of one collection."""
-    minilm = NeuralBuilder("minilm", MINILM, VectorSettings(device="cpu"), CacheSettings(root=cache))
+    minilm = NeuralBuilder("minilm", MINILM, VectorSearchSettings(device="cpu"), CacheSettings(root=cache))
     systems = {"bm25": Bm25Kind(), "minilm": minilm}
     with tempfile.TemporaryDirectory() as scratch:
         run, began = run_of(folder / name, Path(scratch) / "run"), time.perf_counter()

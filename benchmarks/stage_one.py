@@ -31,7 +31,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.loop import deterministic
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.tables import TABLES
 from darklode.schemas.towers import DualSettings
@@ -81,13 +81,13 @@ def prepared(base: BaseEncoder, out: Run, settings: Settings) -> Tables:
 def plainly(tables: Tables, dual: DualSettings) -> float:
     """Steps a processor second of a bare loop with the same towers, tokens and loss."""
     with deterministic(0):
-        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch, 0)
+        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch_size, 0)
         towers.model.train()
         loss, tokens = DualLoss(towers.model, stream, dual, dual.temperatures[0], []), DualCollator(stream, towers)
         optimiser = adamw(towers.parameters(), RATE)
-        rates = schedule(optimiser, dual.steps)
+        rates = schedule(optimiser, dual.max_steps)
         began = time.process_time()
-        for _ in range(dual.steps):
+        for _ in range(dual.max_steps):
             given = tokens([{"label": int(slot)} for slot in stream.next()])
             query, document = (
                 {name.removeprefix(side): one for name, one in given.items() if name.startswith(side)}
@@ -98,14 +98,14 @@ def plainly(tables: Tables, dual: DualSettings) -> float:
             nn.utils.clip_grad_norm_(list(towers.parameters()), 1.0)
             optimiser.step()
             rates.step()
-    return dual.steps / (time.process_time() - began)
+    return dual.max_steps / (time.process_time() - began)
 
 
 def by_the_trainer(tables: Tables, dual: DualSettings) -> float:
     """Steps a processor second, from the first look to the last, which has one query and one text to look at."""
     seen, look = list[float](), ValidationSample(["a"], ["a"], np.ones((1, 1), bool))
     with deterministic(0):
-        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch, 0)
+        towers, stream = DualTowers(SHORT, dual, AdaptSettings()), Stream(tables, dual.batch_size, 0)
         train_towers(
             stream,
             look,
@@ -114,7 +114,7 @@ def by_the_trainer(tables: Tables, dual: DualSettings) -> float:
             DualTrial(RATE, dual.temperatures[0], 0),
             lambda *_: seen.append(time.process_time()),
         )
-    return dual.steps / (seen[-1] - seen[0])
+    return dual.max_steps / (seen[-1] - seen[0])
 
 
 def searched_of(
@@ -168,10 +168,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run = given_run(given.collections / SPEED, Path(scratch) / "run", ONLY[SPEED])
         cache = CacheSettings(root=f"{scratch}/cache")
-        base = topical(BaseEncoder(SHORT, cache, VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)))
+        base = topical(BaseEncoder(SHORT, cache, VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)))
         tables = prepared(base, Run(f"{scratch}/out"), Settings(cache=cache))
         for batch in given.batches:
-            dual = DualSettings(steps=given.steps, batch=batch)
+            dual = DualSettings(max_steps=given.steps, batch_size=batch)
             found.append({"batch": batch, "bare": plainly(tables, dual), "darklode": by_the_trainer(tables, dual)})
             print(found[-1], flush=True)
     rows = [

@@ -43,7 +43,7 @@ from darklode.pipeline.train.data.vectors import BaseEncoder
 from darklode.pipeline.train.fit.loop import deterministic
 from darklode.pipeline.train.fit.weights import Weights
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.towers import DualSettings
 
@@ -93,7 +93,7 @@ def opened(name: str, root: Path, given: argparse.Namespace) -> Task:
         run, truth = given_run(given.collections / name, root / "run", ONLY[name]), None
     cache = CacheSettings(root=str(root / "cache"))
     source = TrainingSource(run, 0, name == MINED, 4000)
-    base = topical(BaseEncoder(short, cache, VectorSettings(device="cpu"), (source,)))
+    base = topical(BaseEncoder(short, cache, VectorSearchSettings(device="cpu"), (source,)))
     tables = prepared(base, Run(str(root / "out")), Settings(cache=cache))
     begins = DualInputs(short, base.sources)
     with deterministic(0):
@@ -111,7 +111,7 @@ def trained(task: Task, dual: DualSettings, seed: int, *, begins: bool) -> DualT
         towers.restore(task.start)
         if not begins:
             with torch.autocast("cpu", torch.bfloat16):
-                stream = Stream(task.tables, dual.batch, seed)
+                stream = Stream(task.tables, dual.batch_size, seed)
                 train_towers(stream, look, towers, dual, DualTrial(RATE, 0.05, seed), lambda *_: None)
     return towers
 
@@ -158,7 +158,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _cell(task: Task, variant: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
-    dual = DualSettings(batch=given.batch, steps=given.steps).model_copy(update=VARIANTS.get(variant, {}))
+    dual = DualSettings(batch_size=given.batch, max_steps=given.steps).model_copy(update=VARIANTS.get(variant, {}))
     began = time.process_time()
     towers = trained(task, dual, seed, begins=variant == BEGINNING)
     took = round(time.process_time() - began)

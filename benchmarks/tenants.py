@@ -28,7 +28,7 @@ from darklode.pipeline.train.data.vectors import FrozenIndex
 from darklode.pipeline.train.fit import loop
 from darklode.pipeline.train.fit.batched_heads import StackedTrial, train_stacked
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 
 TENANTS, QUERIES, TEXTS, DIMENSIONS, STEPS, RATE = (10, 100, 1000), 100, 100, 384, 20, 3e-3
 TRAIN, VALIDATION = 70, 15
@@ -66,7 +66,7 @@ def task(tenants: range) -> Task:
     right = tuple(one + n * TEXTS for n, one in enumerate(right))
     n = TEXTS * len(tenants)
     rows = pa.table({"text_id": pa.array(map(str, range(n))), "index": pa.array(np.zeros(n, np.int32))})
-    frozen = FrozenIndex([Texts(np.concatenate(texts))], rows, None, VectorSettings(device="cpu"))  # type: ignore[list-item,arg-type]
+    frozen = FrozenIndex([Texts(np.concatenate(texts))], rows, None, VectorSearchSettings(device="cpu"))  # type: ignore[list-item,arg-type]
     train, validation = slice(0, TRAIN), slice(TRAIN, TRAIN + VALIDATION)
     position = np.concatenate([one[train] for one in right])
     none = np.empty(0, np.int64)
@@ -93,8 +93,8 @@ def _questions(vectors: list[Floats], right: list[NDArray[np.int64]]) -> QuerySe
 
 def spent(kind: str, tenants: int) -> dict[str, float]:
     """In this process: train, for processor seconds, peak memory and how many tenants gained on validation."""
-    settings = AdaptSettings(steps=STEPS if kind == "heads" else STEPS * tenants, refresh_steps=STEPS * tenants)
-    loop.LOOK = settings.steps
+    settings = AdaptSettings(max_steps=STEPS if kind == "heads" else STEPS * tenants, refresh_steps=STEPS * tenants)
+    loop.LOOK = settings.max_steps
     told = lambda *_: None  # noqa: E731
     tasks = [task(range(n, n + 1)) for n in range(tenants)] if kind == "heads" else [task(range(tenants))]
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

@@ -46,7 +46,7 @@ from darklode.pipeline.train.fit.weights import Floats
 from darklode.pipeline.train.release.folder import assemble
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import CacheSettings
-from darklode.schemas.towers import DualSettings, TowerSettings
+from darklode.schemas.towers import DualSettings, DistillSettings
 
 NAME = "insuranceqa"
 SMALL = 3
@@ -77,7 +77,7 @@ def numbers(tower: Any) -> int:
 
 def from_triplets(task: Task, work: Path, given: argparse.Namespace, *, layers: int | None, steps: int) -> Row:
     """Both towers, trained together and kept in the folder; no steps: as they begin."""
-    dual, began = DualSettings(batch=given.batch, steps=max(steps, 1), layers=layers), time.process_time()
+    dual, began = DualSettings(batch_size=given.batch, max_steps=max(steps, 1), query_tower_layers=layers), time.process_time()
     encoder = cast(SentenceTransformersSettings, task.base.encoder)
     with deterministic(0):
         start = initial_towers(task.tables, dual, AdaptSettings(), DualInputs(encoder, task.base.sources)).state()
@@ -109,7 +109,7 @@ def distilled(task: Task, root: Path, given: argparse.Namespace) -> Row:
     own = task.tables.sql("SELECT DISTINCT text FROM adaptation_queries WHERE split <> 'test' ORDER BY md5(text)")
     texts = [*own["text"].to_pylist(), *sentences(given.collections, SENTENCES)]
     held, learned = texts[:100], texts[100:]
-    settings = TowerSettings(layers=SMALL, steps=given.distil, batch=64)
+    settings = DistillSettings(student_layers=SMALL, max_steps=given.distil, batch_size=64)
     with deterministic(0):
         lesson, student = DistillationTask(pa.array(learned), pair, QuerySet.from_texts(held, pair)), pair.open()
         student.initialize(*lesson.draw(FIRST, 0))

@@ -42,9 +42,9 @@ from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 from darklode.pipeline.train.fit.loop import deterministic
 from darklode.pipeline.train.fit.trainable_encoder import TrainableEncoder
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
-from darklode.schemas.towers import TowerSettings
+from darklode.schemas.towers import DistillSettings
 
 NAME = "insuranceqa"
 ASKED = ("cisi", "cranfield", "homedepot", "insuranceqa", "stackfaq", "vaswani")
@@ -73,8 +73,8 @@ def sentences(collections: Path, most: int) -> list[str]:
 
 def distilled(base: BaseEncoder, file: Path, work: Path, given: argparse.Namespace, layers: int) -> dict[str, Any]:
     """One student, through all stages."""
-    towers = TowerSettings(layers=layers, steps=given.steps, held_out=given.held_out, learning_rates=given.rates)
-    settings = Settings(towers=towers, cache=CacheSettings(root=given.cache))
+    towers = DistillSettings(student_layers=layers, max_steps=given.steps, eval_queries=given.held_out, learning_rates=given.rates)
+    settings = Settings(distill=towers, cache=CacheSettings(root=given.cache))
     pair, out, took = TeacherPair(MINILM, settings.cache, None, layers), Run(str(work / f"student-{layers}")), 0.0
     for step in steps(base, pair, [str(file)], settings):
         if not (plan := step.plan(out)).is_up_to_date:
@@ -96,7 +96,7 @@ def distilled(base: BaseEncoder, file: Path, work: Path, given: argparse.Namespa
 
 def direct(base: BaseEncoder, work: Path, layers: int, given: argparse.Namespace) -> dict[str, float]:
     """The same student by InfoNCE on labels, against the same documents: what it reaches on the test queries."""
-    settings = AdaptSettings(method="full", steps=given.direct, anchor=0.0, refresh_steps=given.direct)
+    settings = AdaptSettings(method="full", max_steps=given.direct, l2_to_base=0.0, refresh_steps=given.direct)
     tables = Run(str(work / f"student-{layers}")).tables()
     task = Task.from_tables(tables, frozen := base.open(tables), same_document=False)
     loaded = load_model(MINILM, "cpu")
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--cache", default=tempfile.mkdtemp())
     parser.add_argument("--work", type=Path, default=Path(tempfile.mkdtemp()))
     parser.add_argument("--layers", type=int, nargs="+", default=[3, 1])
-    parser.add_argument("--steps", type=int, default=TowerSettings().steps)
+    parser.add_argument("--steps", type=int, default=DistillSettings().max_steps)
     parser.add_argument("--held-out", type=int, default=500)
     parser.add_argument("--rates", type=float, nargs="+", default=[3e-4])
     parser.add_argument("--sentences", type=int, default=20_000)
@@ -166,7 +166,7 @@ def main() -> None:
     given = parser.parse_args()
     run = run_of(given.collections / NAME, given.work / "run", ONLY[NAME])
     base = BaseEncoder(
-        MINILM, CacheSettings(root=given.cache), VectorSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
+        MINILM, CacheSettings(root=given.cache), VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)
     )
     file, texts = (
         given.work / "queries.jsonl",

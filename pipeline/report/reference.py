@@ -126,7 +126,9 @@ def _settings_blocks() -> Iterator[SettingsBlock]:
         section = mark.base if mark else section_in(Settings.model_fields[name])
         own = [key for key in every if not key.kind and key.path.startswith(f"{name}.")]
         yield SettingsBlock(title, cleandoc(section.__doc__ or "") if section else "", own)
-        for kind in mark.group.own_kinds() if mark else ():
+        if mark is None:
+            continue
+        for kind in mark.group.own_kinds():
             own = [key for key in every if key.kind == kind and key.path.rpartition(".")[0] == title]
             yield SettingsBlock(f"{title}.kind: {kind}", cleandoc(mark.section(kind).__doc__ or ""), own)
 

@@ -82,7 +82,7 @@ def test_settings_change_in_their_places_and_the_record_does_not(run: Run) -> No
     changed = made.with_overrides({"evaluate": {"n_resamples": 50}})
     assert (changed.evaluate.n_resamples, changed.pool.depth) == (50, 7)
     assert read_inputs(run).settings == made.settings
-    with pytest.raises(SettingsError, match=r"audit\.bootstrap"):
+    with pytest.raises(SettingsError, match=r"evaluate\.n_resamples"):
         made.with_overrides({"evaluate": {"n_resamples": 0}})
 
 

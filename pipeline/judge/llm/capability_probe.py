@@ -146,7 +146,7 @@ class ProbeRequest:
                 f"{message}. Give it more, such as judge.extra_body={{max_tokens: {_ROOMS[0]}}}, or turn thinking off, "
                 "such as judge.extra_body={chat_template_kwargs: {enable_thinking: false}}"
             )
-        return f"{message}. Replies that need more become null: raise judge.parameters.max_tokens"
+        return f"{message}. Replies that need more become null: raise judge.extra_body.max_tokens"
 
     async def _examine(self) -> LlmReading | str:
         """The same; before the example comes a task whose answer shows a server that does not obey."""

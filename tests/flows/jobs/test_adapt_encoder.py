@@ -93,7 +93,7 @@ def test_a_judge_without_its_key_is_refused_before_training(
     settings = settings_for(tmp_path).model_dump(mode="json") | {"judge": judge}
     record(source, {"docs": "docs", "queries": "queries"}, Settings.model_validate(settings))
     adapt = adapt_tenants if tenants else adapt_encoder
-    with pytest.raises(MissingPart, match=r"judge llm: .*NO_SUCH_KEY.*--set adapt\.judge_holes=0"):
+    with pytest.raises(MissingPart, match=r"judge llm: .*NO_SUCH_KEY.*--set adapt\.unjudged_budget=0"):
         adapt([source.store.url], model, out, settings=QUICK)
     assert not {"adapter_weights", "adapted_tenants"} & {path.name for path in (tmp_path / "out/tables").glob("*")}
     with suppress(NoLift):

@@ -19,7 +19,7 @@ from helpers.runs import PYTHONPATH
 
 pytestmark = pytest.mark.server
 
-QUICK = {"bootstrap": 50, "flips": 200}
+QUICK = {"n_resamples": 50, "permutations": 200}
 TWO = {"evaluate": QUICK | {"systems": ["bm25", "ppmi"]}}
 OURS = ("test_", "evaluation")
 

@@ -120,7 +120,7 @@ def test_a_build_has_them_among_its_train_queries(root: Path) -> None:
 def test_what_cannot_be_is_refused(root: Path) -> None:
     with pytest.raises(ArtifactError, match="something else than generated queries"):
         generate_queries(str(root / "run"), str(root / "run"), QUICK)
-    with pytest.raises(SettingsError, match=r"generate\.leave_out: arctic is none of"):
+    with pytest.raises(SettingsError, match=r"generate\.exclude_retrievers: arctic is none of"):
         generate_queries(str(root / "run"), str(root / "no"), {**QUICK, "generate": {"exclude_retrievers": ["arctic"]}})
     with pytest.raises(SettingsError, match="leaves no retriever"):
         generate_queries(

@@ -60,4 +60,4 @@ def test_what_cannot_be_is_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="something else than an adapted encoder"):
         train_towers(run, model, str(root / "run"), QUICK)
     with pytest.raises(SettingsError, match=r"layers 9: the model has only 1 layers"):
-        train_towers(run, model, str(tmp_path / "out"), {"distill": QUICK["towers"] | {"student_layers": 9}})
+        train_towers(run, model, str(tmp_path / "out"), {"distill": QUICK["distill"] | {"student_layers": 9}})

@@ -100,7 +100,12 @@ def test_all_batches_have_vectors_of_one_length(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("suffix", ["parquet", "npy"])
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(np.nan, "NaN or infinite"), (-np.inf, "NaN or infinite"), (0.0, "only zeros"), (1e9, "float16 .cache.dtype.")],
+    [
+        (np.nan, "NaN or infinite"),
+        (-np.inf, "NaN or infinite"),
+        (0.0, "only zeros"),
+        (1e9, "float16 .cache.vector_dtype."),
+    ],
 )
 def test_a_vector_without_direction_is_refused_by_its_row(
     tmp_path: Path, number: float, said: str, suffix: str

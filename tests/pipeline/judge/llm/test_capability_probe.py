@@ -107,7 +107,7 @@ PLAIN = {"model", "max_tokens", "messages"}
 def test_a_server_that_refuses_plain_calls_too_is_not_blamed_on_a_form() -> None:
     with (
         FakeChat(longest=1) as server,
-        pytest.raises(DarklodeError, match=r"fake refuses even a plain call, status 400: .*judge\.parameters"),
+        pytest.raises(DarklodeError, match=r"fake refuses even a plain call, status 400: .*judge\.extra_body"),
     ):
         form_of(server)
 
@@ -207,7 +207,7 @@ def test_a_model_that_gives_long_reasons_is_not_said_to_think() -> None:
     (line,) = (one for one in said if "cut off" in one)
     assert line == (
         "fake's first answer was cut off at max_tokens 512: with more room it took 610 tokens. Replies that need more "
-        "become null: raise judge.parameters.max_tokens"
+        "become null: raise judge.extra_body.max_tokens"
     )
 
 

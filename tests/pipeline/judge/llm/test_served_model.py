@@ -90,7 +90,7 @@ def test_nobody_there_says_nothing() -> None:
 
 def test_replicas_serve_one_model() -> None:
     with FakeChat(card={"root": "A"}) as one, FakeChat(card={"root": "B"}) as other:
-        with pytest.raises(DarklodeError, match=r"serve different models: A, B\. .*judge\.trust_name"):
+        with pytest.raises(DarklodeError, match=r"serve different models: A, B\. .*judge\.trust_model_name"):
             told(one, other)
         assert told(one, one) == "A"
         assert told(one, other, trust_model_name=True) == ""
@@ -180,7 +180,9 @@ def test_a_server_that_is_not_ready_to_say_is_waited_for(tmp_path: Path) -> None
 
 def test_a_reply_in_another_name_is_refused_or_by_setting_told(tmp_path: Path) -> None:
     with FakeChat(answers_as="other-2026") as server:
-        with pytest.raises(DarklodeError, match=r"fake was asked, and 'other-2026' answered\. .*judge\.trust_name"):
+        with pytest.raises(
+            DarklodeError, match=r"fake was asked, and 'other-2026' answered\. .*judge\.trust_model_name"
+        ):
             asked(judge_of(tmp_path, server))
         said = list[str]()
         assert asked(judge_of(tmp_path, server, said=said, trust_model_name=True)) == 3

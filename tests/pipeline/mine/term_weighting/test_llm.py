@@ -117,7 +117,7 @@ def test_failures_that_pass_are_waited_out(root: str, monkeypatch: pytest.Monkey
 def test_it_gives_up_on_a_server_that_never_answers(root: str) -> None:
     with (
         FakePlanner(script=lambda _request: "500") as server,
-        pytest.raises(DarklodeError, match=r"planner\.give_up_after"),
+        pytest.raises(DarklodeError, match=r"term_weighting\.retry_timeout"),
     ):
         plan(LlmPlanner(settings(server, retry_timeout=0.5), root), "key")
 

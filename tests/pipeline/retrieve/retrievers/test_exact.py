@@ -181,5 +181,5 @@ def test_the_score_is_the_true_product_rounded() -> None:
 def test_a_gpu_that_is_asked_for_and_absent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert exact.gpu(VectorSearchSettings(device="auto")) is None
-    with pytest.raises(MissingPart, match=r"vectors\.device is cuda"):
+    with pytest.raises(MissingPart, match=r"vector_search\.device is cuda"):
         exact.gpu(VectorSearchSettings(device="cuda"))

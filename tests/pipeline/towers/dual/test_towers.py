@@ -113,5 +113,5 @@ def test_what_learns(both: Trained) -> None:
 
 
 def test_no_more_numbers_than_the_encoder_has(both: Trained) -> None:
-    with pytest.raises(SettingsError, match=r"dual\.nested 16: .* has only 8 numbers"):
+    with pytest.raises(SettingsError, match=r"dual\.matryoshka_dims 16: .* has only 8 numbers"):
         DualTowers(both.encoder, DualSettings(matryoshka_dims=(16,)), LORA)

@@ -76,7 +76,9 @@ def test_lora_lies_on_the_named_layers_alone() -> None:
     whole = counted(ARCTIC, method="lora", rank=8)
     some = counted(ARCTIC, method="lora", rank=8, targets=("query", "value"))
     assert some == 8 * 24 * 2 * (1024 + 1024) < whole
-    with pytest.raises(SettingsError, match=r"adapt\.targets q_proj: layers of this encoder end in dense, key, query"):
+    with pytest.raises(
+        SettingsError, match=r"adapt\.target_modules q_proj: layers of this encoder end in dense, key, query"
+    ):
         counted(ARCTIC, method="lora", targets=("q_proj",))
     with pytest.raises(SettingsError, match=r"adapt\.top_layers 25: the encoder has only 24 layers"):
         counted(ARCTIC, method="top_n", top_layers=25)

@@ -17,7 +17,7 @@ GIVEN = {"model": "m", "base_url": "http://127.0.0.1:1/v1"}
 
 @pytest.mark.parametrize("missing", list(GIVEN))
 def test_model_and_server_have_to_be_named(missing: str) -> None:
-    with pytest.raises(ValidationError, match=r"kind llm needs planner\.model and planner\.base_url"):
+    with pytest.raises(ValidationError, match=r"kind llm needs term_weighting\.model and term_weighting\.base_url"):
         KIND(**GIVEN | {missing: ""})
 
 
