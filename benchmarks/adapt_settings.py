@@ -88,7 +88,10 @@ class Place:
         root = work / f"{name}-run"
         source = Run(str(root)) if root.exists() else run_of(collections / name, root, ONLY[name])
         base = BaseEncoder(
-            MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (TrainingSource(source, 0, False, 0),)
+            MINILM,
+            CacheSettings(root=cache),
+            VectorSearchSettings(device="cpu"),
+            (TrainingSource(source, 0, False, 0),),
         )
         out = Run(str(work / f"{name}-pairs"))
         step = next(one for one in steps(base, Settings()) if one.stage is PAIRS)

@@ -209,7 +209,13 @@ def seconds(root: Path, rows: int, settings: CleanSettings) -> dict[str, Any]:
         manifest = run.execute(plan, lambda tables, output: cleaning.clean(tables, output, settings, seed=13))
         taken, used = time.perf_counter() - began, time.process_time() - busy
     steps = {step.step: step.rows_out for step in manifest.funnel}
-    return {"rows": rows, "per_cluster": settings.max_per_cluster, "wall s": taken, "processor s": used, "rows out": steps}
+    return {
+        "rows": rows,
+        "per_cluster": settings.max_per_cluster,
+        "wall s": taken,
+        "processor s": used,
+        "rows out": steps,
+    }
 
 
 def _markdown(figures: dict[str, Any]) -> str:
@@ -254,7 +260,8 @@ def main() -> None:
     logs = {name: read_log(name, arguments.collections) for name in ("sample", *ENGLISH)}
     figures = {"languages": languages(logs), "groups": groups(arguments.collections)}
     figures["time"] = [
-        seconds(arguments.collections, 100_000, CleanSettings(max_per_cluster=per_cluster)) for per_cluster in ("auto", 1)
+        seconds(arguments.collections, 100_000, CleanSettings(max_per_cluster=per_cluster))
+        for per_cluster in ("auto", 1)
     ]
     write("cleaning", _markdown(figures), figures)
 

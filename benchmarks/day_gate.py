@@ -209,7 +209,9 @@ class Judge:
         read = frozenset((FIRST + timedelta(number)).isoformat() for number in days)
         self._stage(Stage("given", 1, (), ("impressions",)), given)
         self._stage(DAY_FIGURES_STAGE, lambda t, o: day_figures(t, o, LogSettings()))
-        self._stage(ADMIT_DAYS, lambda t, o: admit_days(t, o, AdmissionSettings(hold_anomalous_days=False), TenantHistory(read)))
+        self._stage(
+            ADMIT_DAYS, lambda t, o: admit_days(t, o, AdmissionSettings(hold_anomalous_days=False), TenantHistory(read))
+        )
         rows = self._run.tables("day_measures").sql(FAR)
         return {row["date"]: row["far"] for row in rows.to_pylist() if row["far"] is not None}
 

@@ -90,7 +90,10 @@ def evaluated(run: Run, systems: Mapping[str, Any], settings: EvaluateSettings =
     steps = [
         Step(OF_A_BUILD, call(of_a_build)),
         Step(OF_CHUNKS, ranking, untracked=("systems", "identities")),
-        Step(EVALUATE, call(evaluate, settings.only("measures", "n_resamples", "permutations"), systems=list(systems), seed=13)),
+        Step(
+            EVALUATE,
+            call(evaluate, settings.only("measures", "n_resamples", "permutations"), systems=list(systems), seed=13),
+        ),
     ]
     return {step.stage.name: run.execute(step.plan(run), step.execute).seconds for step in steps}
 

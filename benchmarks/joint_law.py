@@ -123,7 +123,9 @@ def spending(out: Run) -> Rows:
 def page(found: dict[str, dict[str, Any]]) -> str:
     """The page."""
     seconds = ", ".join(f"{name} {one['seconds']:.0f}" for name, one in found.items())
-    about = f"{machine()}. {HEAD.max_steps} steps, the last kept. Processor seconds of what did not lie there: {seconds}."
+    about = (
+        f"{machine()}. {HEAD.max_steps} steps, the last kept. Processor seconds of what did not lie there: {seconds}."
+    )
     parts = [f"# The joint law\n\n{about}"]
     verdict = ["measure", "verdict", "form", "held out missed by", "why"]
     held = ["measure", "form", "AICc", "starts at the best", "held out missed by", "degenerate"]

@@ -119,7 +119,9 @@ def main() -> None:
         if not run.manifests():
             run = small(given.collections / NAME, work / "run")
         head = LawSettings(train_sizes=(0, *SIZES), label_sources=SOURCES, n_seeds=SEEDS)
-        both = LawSettings(trainer="towers", train_sizes=(0, *given.sizes), label_sources=tuple(given.sources), n_seeds=SEEDS)
+        both = LawSettings(
+            trainer="towers", train_sizes=(0, *given.sizes), label_sources=tuple(given.sources), n_seeds=SEEDS
+        )
         found: dict[str, dict[str, Any]] = {laws.trainer: cells(run, work, dual, laws) for laws in (head, both)}
         texts = run.tables("chunks").rows("chunks")
     about = f"{NAME}, {texts:,} texts of {SHORT.max_tokens} tokens, {TESTS} test queries, {SEEDS} seeds; towers: "

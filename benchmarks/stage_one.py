@@ -168,7 +168,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run = given_run(given.collections / SPEED, Path(scratch) / "run", ONLY[SPEED])
         cache = CacheSettings(root=f"{scratch}/cache")
-        base = topical(BaseEncoder(SHORT, cache, VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, False, 0),)))
+        base = topical(
+            BaseEncoder(SHORT, cache, VectorSearchSettings(device="cpu"), (TrainingSource(run, 0, False, 0),))
+        )
         tables = prepared(base, Run(f"{scratch}/out"), Settings(cache=cache))
         for batch in given.batches:
             dual = DualSettings(max_steps=given.steps, batch_size=batch)

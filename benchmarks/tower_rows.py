@@ -77,7 +77,10 @@ def numbers(tower: Any) -> int:
 
 def from_triplets(task: Task, work: Path, given: argparse.Namespace, *, layers: int | None, steps: int) -> Row:
     """Both towers, trained together and kept in the folder; no steps: as they begin."""
-    dual, began = DualSettings(batch_size=given.batch, max_steps=max(steps, 1), query_tower_layers=layers), time.process_time()
+    dual, began = (
+        DualSettings(batch_size=given.batch, max_steps=max(steps, 1), query_tower_layers=layers),
+        time.process_time(),
+    )
     encoder = cast(SentenceTransformersSettings, task.base.encoder)
     with deterministic(0):
         start = initial_towers(task.tables, dual, AdaptSettings(), DualInputs(encoder, task.base.sources)).state()

@@ -73,7 +73,9 @@ def sentences(collections: Path, most: int) -> list[str]:
 
 def distilled(base: BaseEncoder, file: Path, work: Path, given: argparse.Namespace, layers: int) -> dict[str, Any]:
     """One student, through all stages."""
-    towers = DistillSettings(student_layers=layers, max_steps=given.steps, eval_queries=given.held_out, learning_rates=given.rates)
+    towers = DistillSettings(
+        student_layers=layers, max_steps=given.steps, eval_queries=given.held_out, learning_rates=given.rates
+    )
     settings = Settings(distill=towers, cache=CacheSettings(root=given.cache))
     pair, out, took = TeacherPair(MINILM, settings.cache, None, layers), Run(str(work / f"student-{layers}")), 0.0
     for step in steps(base, pair, [str(file)], settings):

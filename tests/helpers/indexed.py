@@ -16,7 +16,7 @@ from helpers.adapted import model_in
 
 COUNT, WIDTH = 1500, 32
 IDS = [f"t{number:05}" for number in range(COUNT)]
-CODED: dict[str, Any] = {"kind": "ivfpq", "bytes": 8, "queries": 60}
+CODED: dict[str, Any] = {"kind": "ivfpq", "code_size": 8, "tuning_queries": 60}
 
 
 def clustered(count: int = COUNT, seed: int = 0) -> Floats:

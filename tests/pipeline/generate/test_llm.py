@@ -80,7 +80,7 @@ def test_each_text_is_asked_for_once_over_all_runs(tmp_path: Path) -> None:
 
 def test_real_queries_are_shown_and_each_text_has_others(tmp_path: Path) -> None:
     with FakeWriter() as server:
-        written(writer(server, tmp_path, examples=3), "alpha", "beta")
+        written(writer(server, tmp_path, n_examples=3), "alpha", "beta")
         shown = [
             body["messages"][1]["content"] for body in server.bodies if "<queries>" in body["messages"][1]["content"]
         ]
@@ -184,7 +184,7 @@ def test_a_text_cannot_close_its_own_mark(tmp_path: Path) -> None:
 
 def test_prompt_and_sampling_name_the_writer(tmp_path: Path) -> None:
     with FakeWriter() as server:
-        changes: list[dict[str, Any]] = [{}, {"examples": 2}, {"temperature": 0.1}, {"extra_body": {"max_tokens": 9}}]
+        changes: list[dict[str, Any]] = [{}, {"n_examples": 2}, {"temperature": 0.1}, {"extra_body": {"max_tokens": 9}}]
         ids = {writer(server, tmp_path, **given).generator_id for given in changes}
     assert len(ids) == 4
 

@@ -45,7 +45,7 @@ def test_every_cell_is_measured_on_the_same_queries_and_none_is_trained_twice(tm
     assert len(taught) == 8
     manifest = out.manifest(GRID)
     assert manifest is not None
-    more = settings.model_copy(update={"laws": CELLS.model_copy(update={"seeds": 1})})
+    more = settings.model_copy(update={"laws": CELLS.model_copy(update={"n_seeds": 1})})
     (grid,) = [step for step in steps([base], more) if step.stage.name == GRID.name]
     seen: list[str] = []
     out.execute(grid.plan(out), grid.execute, lambda _done, _total, note: seen.append(note))
@@ -84,7 +84,7 @@ def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_pat
     base = base_for(source, root=tmp_path)
     large = base.encoder.model_copy(update={"model": str(tiny_bert(tmp_path / "large", intermediate_size=64))})
     bases = [base, replace(base, encoder=large)]
-    chosen = {"adapt": QUICK.model_copy(update={"steps": 3}), "laws": LawSettings(train_sizes=(10, 20), n_seeds=1)}
+    chosen = {"adapt": QUICK.model_copy(update={"max_steps": 3}), "laws": LawSettings(train_sizes=(10, 20), n_seeds=1)}
     settings, outs = settings_for(tmp_path).model_copy(update=chosen), []
     for name in ("here", "apart"):
         out = Run(str(tmp_path / name))

@@ -303,7 +303,7 @@ def test_a_spending_limit_needs_a_price(server: FakeOpenAI) -> None:
         {"model": "fake-2"},
         {"base_url": "http://other/v1"},
         {"dimensions": 4},
-        {"max_tokens": 9},
+        {"max_input_tokens": 9},
         {"query_prompt": "q"},
         {"document_prompt": "q"},
         {"query_extra_body": {"a": 1}},

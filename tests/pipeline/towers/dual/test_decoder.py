@@ -115,7 +115,7 @@ def learned(both: Trained, family: Family, method: str, folder: Path) -> tuple[F
     """Train a decoder and save it; what it makes of TEXTS as documents and as queries."""
     model = settings_of(tiny_decoder(folder.with_name(family), family))
     with deterministic(1):
-        dual = QUICK.model_copy(update={"steps": 4, "method": method})
+        dual = QUICK.model_copy(update={"max_steps": 4, "method": method})
         towers, tables = opened(model, method=method), both.out.tables()
         towers.initialize(TEXTS, ["one", "two"])
         before = towers.encode(TEXTS, queries=False)

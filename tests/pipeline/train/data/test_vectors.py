@@ -21,7 +21,7 @@ from helpers.runs import execute
 
 from ..conftest import QUICK, Adapted
 
-SHORT = QUICK.model_copy(update={"steps": 60})
+SHORT = QUICK.model_copy(update={"max_steps": 60})
 SMALL = {"train": 4, "validation": 2, "test": 2}
 
 

@@ -58,7 +58,7 @@ def test_training_twice_gives_the_same_bytes_and_documents_stay(adapted: Adapted
 @pytest.mark.parametrize("method", ["full", "top_n", "lora"])
 def test_the_trainers_steps_are_those_of_a_plain_loop(adapted: Adapted, task: Task, method: str) -> None:
     """Mining, draws, loss, AdamW, cosine and the cut of gradients, written out."""
-    settings = SHORT.model_copy(update={"method": method, "top_layers": 1, "steps": 25})
+    settings = SHORT.model_copy(update={"method": method, "top_layers": 1, "max_steps": 25})
     course = course_of(adapted, task, settings)
     with deterministic(1):
         encoder = encoder_of(adapted, settings)

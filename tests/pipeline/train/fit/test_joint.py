@@ -74,7 +74,7 @@ def test_a_step_has_gradients_of_documents_whatever_their_number(adapted: Adapte
 
 def test_looks_and_minings_are_among_the_moved_texts(adapted: Adapted, task: Task) -> None:
     encoder = JointMethod(FAST, adapted.base)._open()
-    settings = FAST.model_copy(update={"steps": LOOK + 10, "refresh_steps": 30})
+    settings = FAST.model_copy(update={"max_steps": LOOK + 10, "refresh_steps": 30})
     lesson = JointTraining(task, settings, 0, encoder, lambda *_: None)
     lesson.texts = passage_texts(adapted.base, task.frozen)
     lesson.evaluate_step(0)

@@ -44,7 +44,7 @@ def test_it_is_loaded_under_the_id_foretold(monkeypatch: pytest.MonkeyPatch) -> 
         ({"dimensions": 8}, False),
         ({"query_extra_body": {"input_type": "query"}}, False),
         ({"base_url": "https://elsewhere.example/v1"}, False),
-        ({"max_tokens": 100}, False),
+        ({"max_input_tokens": 100}, False),
     ],
 )
 def test_the_id_names_all_that_changes_a_vector_and_nothing_else(given: dict[str, Any], same: bool) -> None:
