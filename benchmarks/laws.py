@@ -102,7 +102,8 @@ def page(found: dict[str, Any], covered: dict[str, float]) -> str:
     cover = ", ".join(f"{share:.0%} {where}" for where, share in covered.items())
     return "\n\n".join(
         [
-            f"# Laws of a linear head\n\n{machine()}. Processor seconds: {seconds}. {HEAD.max_steps} steps at {RATE:g}.",
+            f"# Laws of a linear head\n\n{machine()}. Processor seconds: {seconds}. "
+            f"{HEAD.max_steps} steps at {RATE:g}.",
             markdown_table(head, verdicts),
             "Losses: contrastive entropy, and 1 − the other measures; means over seeds.",
             markdown_table(curve, curves),

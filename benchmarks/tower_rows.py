@@ -46,7 +46,7 @@ from darklode.pipeline.train.fit.weights import Floats
 from darklode.pipeline.train.release.folder import assemble
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.settings import CacheSettings
-from darklode.schemas.towers import DualSettings, DistillSettings
+from darklode.schemas.towers import DistillSettings, DualSettings
 
 NAME = "insuranceqa"
 SMALL = 3
