@@ -160,7 +160,7 @@ def test_a_rerun_pays_only_for_what_is_missing(root: str) -> None:
     texts = [f"word{number}" for number in range(100)]
     with FakePlanner(script=lambda request: "503" if request.number > 30 else None) as server:
         server.latency = 0.01
-        with pytest.raises(DarklodeError, match="planner"):
+        with pytest.raises(DarklodeError, match="term_weighting"):
             plan(LlmPlanner(settings(server, retry_timeout=0.3, max_concurrency=1), root), *texts)
         answered = sum(server.served.values())
         assert answered == 30

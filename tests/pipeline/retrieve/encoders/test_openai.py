@@ -187,7 +187,7 @@ def test_it_gives_up_after_so_many_seconds_of_failing(server: FakeOpenAI) -> Non
     encoder = OpenAIEncoder(settings(server.url, retry_timeout=0.3, max_concurrency=1))
     handed: list[int] = []
     began = time.monotonic()
-    with pytest.raises(DarklodeError, match=r"answered 503\. No answer for 0\.3 s \(encoder\.give_up_after\)"):
+    with pytest.raises(DarklodeError, match=r"answered 503\. No answer for 0\.3 s \(encoder\.retry_timeout\)"):
         take(encoder.encode_batches(TEXTS), handed)
     assert len(handed) == 12
     assert 0.3 <= time.monotonic() - began < 3
