@@ -142,6 +142,6 @@ def test_what_learned_loads_without_darklode(both: Trained, tmp_path: Path) -> N
 
 def test_what_no_decoder_can_do(model: SentenceTransformersSettings) -> None:
     with pytest.raises(SettingsError, match=r"max_tokens 20: the prompt alone has \d+ tokens"):
-        opened(model.model_copy(update={"max_tokens": 20}))
+        opened(model.model_copy(update={"max_seq_length": 20}))
     with pytest.raises(SettingsError, match=r"dual\.prompt: there is no prompt nowhere"):
         opened(model, prompt="nowhere")

@@ -127,7 +127,7 @@ def test_lora_adds_its_product_scaled_by_alpha_over_rank(alpha: int | None, scal
 
 
 def test_documents_have_their_prompt_and_vectors_are_cut_with_and_without_gradients(tmp_path: Path) -> None:
-    settings = model_in(tmp_path).model_copy(update={"document_prompt": "how ", "dimensions": 5, "batch_size": 2})
+    settings = model_in(tmp_path).model_copy(update={"document_prompt": "how ", "truncate_dim": 5, "batch_size": 2})
     loaded = load_model(settings, "cpu")
     texts = ["badu", "befi kuma", "kuma"]
     raw = loaded.encode(["how badu", "how befi kuma", "how kuma"], show_progress_bar=False)[:, :5]
