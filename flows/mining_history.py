@@ -11,8 +11,8 @@ def history_of(run: Run, settings: Settings) -> History:
     """The days that the run has read, and through which day its planner and click model were fitted."""
     return History(
         run,
-        refresh_days=settings.planner.refresh_days,
-        late_days=settings.logs.late_days,
+        refresh_days=settings.term_weighting.refresh_days,
+        late_days=settings.logs.max_late_days,
         test_from=settings.mining.test_from,
         requested_date=lambda: mining_inputs(run).refit_through,
     )

@@ -163,7 +163,10 @@ def _serve_run(
     source = open_vector_source(folder, settings, first, tenant, next(iter(adapters.values()), None))
     for name, adapter in adapters.items():
         _require_same(adapter, encoders[name].encoder_id(), source.tenant, folder)
-    texts, cache = IndexedTexts(source.text_tables(), file), EmbeddingCache(settings.cache.root, settings.cache.dtype)
+    texts, cache = (
+        IndexedTexts(source.text_tables(), file),
+        EmbeddingCache(settings.cache.root, settings.cache.vector_dtype),
+    )
     opened = {
         encoder_settings.encoder_id(): Deferred(encoder_settings, settings.cache.root)
         for encoder_settings in encoders.values()
@@ -173,7 +176,7 @@ def _serve_run(
     for name in named_systems.names:
         key = encoders[name].encoder_id()
         encode = adapters[name].encode if name in adapters else opened[key].encode_queries
-        systems[name] = Neural(name, encode, vectors[key], settings.vectors)
+        systems[name] = Neural(name, encode, vectors[key], settings.vector_search)
     yield ServedIndex(SearchService(source.tenant, texts, systems), settings, f"{len(texts):,} texts, exact search")
 
 

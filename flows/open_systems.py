@@ -141,7 +141,7 @@ def resolve_encoder(name: str, settings: Settings, adapters: Mapping[str, Adapte
 
 def _neural(name: str, encoder: EncoderKind, settings: Settings) -> NeuralBuilder:
     encoder.fetch()
-    return NeuralBuilder(name, encoder, settings.vectors, settings.cache)
+    return NeuralBuilder(name, encoder, settings.vector_search, settings.cache)
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def _with_vectors(settings: Settings, adapter: Adapter, encoder: EncoderKind, in
     folder, keys = Run(adapter.store.url), keys_of(index.texts.hashes())
     caches = [settings.cache, *([read_settings(folder).cache] if folder.store.size(SETTINGS) is not None else [])]
     for cache in caches:
-        shards = EmbeddingCache(cache.root, cache.dtype).open(encoder.encoder_id())
+        shards = EmbeddingCache(cache.root, cache.vector_dtype).open(encoder.encoder_id())
         if shards is not None and (shards.find(keys) >= 0).all():
             return settings.model_copy(update={"cache": cache})
     return settings

@@ -118,7 +118,7 @@ def path_checks(inputs: Sequence[str], out: str, *, mined: bool) -> list[Check]:
 
 def build_checks(docs: str, queries: str, out: str, settings: Settings) -> list[Check]:
     """Checks of `build-benchmark`."""
-    human = settings.judge.human
+    human = settings.judge.human_labels
     return [
         lambda: _swapped_sources(docs, queries, settings.ingest),
         lambda: try_documents(docs, settings.ingest),
@@ -126,7 +126,7 @@ def build_checks(docs: str, queries: str, out: str, settings: Settings) -> list[
         lambda: _languages(queries, settings),
         lambda: _output(out, mined=False),
         lambda: _labels(human, settings.ingest.tenant) if human else [],
-        lambda: _check_generated(settings.split.generated),
+        lambda: _check_generated(settings.split.generated_queries),
         lambda: _parts(out, settings, builders(settings)),
         *_common_checks(out, settings),
     ]
@@ -184,7 +184,10 @@ def evaluation_checks(out: str, values: Mapping[str, Any]) -> list[Check]:
     """
     record = read_run(Run(out))
     settings, mined = record.with_overrides(values), record.is_mined
-    files = [*settings.evaluate.run_files, *([settings.evaluate.labels] if settings.evaluate.labels else [])]
+    files = [
+        *settings.evaluate.run_files,
+        *([settings.evaluate.human_labels] if settings.evaluate.human_labels else []),
+    ]
     return [
         lambda: [note for file in files for note in _readable(file)],
         lambda: _parts(out, settings, _retriever_parts(factories.named_systems(settings, mined=mined))),
@@ -239,7 +242,7 @@ def builders(settings: Settings) -> dict[str, KindSection]:
 
 def mining_parts(settings: Settings) -> dict[str, KindSection]:
     """Planner, rankers and judges of a mining run, by a readable name; the judge only if it verifies pairs."""
-    parts: dict[str, KindSection] = {"planner": as_kind(settings.planner, TermWeighterKind)} | rankers(settings)
+    parts: dict[str, KindSection] = {"planner": as_kind(settings.term_weighting, TermWeighterKind)} | rankers(settings)
     retrievers = factories.ranking_retrievers(settings)  # an unknown name is an error, even if nothing is ranked
     if settings.relevance.ranker != "none":
         parts |= _retriever_parts(retrievers)

@@ -27,7 +27,7 @@ def open_vector_source(
     Raises:
         ArtifactError: the run has several tenants and none is given.
     """
-    stored_vectors = StoredVectors(encoder, resolve_cache(settings.cache), settings.index.dimensions)
+    stored_vectors = StoredVectors(encoder, resolve_cache(settings.cache), settings.index.truncate_dim)
     if source.endswith(FILES):
         return FileSource(source, tenant or DEFAULT_TENANT, stored_vectors)
     training_source = read_run(Run(source)).training_source()

@@ -1,91 +1,108 @@
-"""The settings of `adapt-encoder`: what a query encoder is trained on, by which method, and for how long."""
+"""Settings of `adapt-encoder`: training data, method and schedule of the query encoder's adaptation."""
 
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.section import Bound, NoRow, Rate, Section, Share
+from darklode.schemas.section import Section
+from darklode.schemas.shared import (
+    AllowSameDocumentNegatives,
+    LearningRates,
+    MaxSteps,
+    MinProbability,
+    NumNegatives,
+    RelativeMargin,
+    ReportTo,
+    TrainBatchSize,
+)
 
 Method = Literal["linear", "ffn", "closed_form", "whitened", "lora", "top_n", "full"]
 
 HEADS: tuple[Method, ...] = ("linear", "ffn", "closed_form", "whitened")
-"""Layers on the query vectors, which leave the encoder as it is."""
+"""Layers on the query vectors; the encoder itself stays as it is."""
 
-METHOD = ("method", "rank", "alpha", "targets", "top_layers")
-"""The settings that say what trained weights are; the others say how they came to be."""
+METHOD = ("method", "lora_rank", "lora_alpha", "target_modules", "top_layers")
+"""The settings that define the architecture of the trained weights; the others define how they were trained."""
 
 SEEDS = 3
-"""How often each method is trained where methods are compared."""
+"""Training runs per method when methods are compared."""
 
 
 class AdaptSettings(Section):
-    """How the query encoder is adapted; documents and their vectors stay as they are."""
+    """Adaptation of the query encoder; documents and their vectors stay unchanged."""
 
     method: Method = Field(
         "linear",
-        description="a head on the query vectors: one linear layer, three with GELU (ffn), or one linear layer solved "
-        "for instead of trained (closed_form; whitened, which needs no labels of training queries); or the query "
-        "encoder itself: LoRA, its last layers (top_n), all of it",
+        description="What is trained. A head on the query vectors: linear (one layer), ffn (three layers with GELU), "
+        "closed_form (a linear layer by least squares), whitened (whitening; needs no labelled training queries). Or "
+        "the query encoder: lora, top_n (its last layers), full.",
     )
-    start: Literal["base", "whitened"] = Field(
+    init: Literal["base", "whitened"] = Field(
         "whitened",
-        description="what linear, lora, top_n and full begin as: the base, or the whitening that is best on "
-        "validation, the base where none is better (DevRev-Search: base)",
+        description="Initial weights of linear, lora, top_n and full: the base encoder (DevRev-Search), or the "
+        "whitening that is best on validation, if it beats the base.",
     )
-    rank: int = Field(32, gt=0, description="of LoRA (DevRev-Search: 32 to 64 are best)")
-    alpha: int | None = Field(None, gt=0, description="LoRA is scaled by alpha / rank; null: alpha is the rank")
-    targets: tuple[str, ...] = Field(
-        (), description="ends of the names of the linear layers that LoRA lies on, such as query, value; empty: all"
+    lora_rank: int = Field(32, gt=0, description="LoRA rank r (DevRev-Search, Table 7: 32 and 64 are best).")
+    lora_alpha: int | None = Field(
+        None, gt=0, description="LoRA alpha: updates are scaled by alpha / rank. null: equal to the rank."
     )
-    top_layers: int = Field(2, gt=0, description="how many of the last layers top_n trains")
-    tenant: str | None = Field(None, min_length=1, description="whose rows; null: the only tenant of the runs")
+    target_modules: tuple[str, ...] = Field(
+        (), description="Name suffixes of the linear layers that get LoRA, such as query, value. Empty: all."
+    )
+    top_layers: int = Field(2, gt=0, description="Number of last layers that top_n trains.")
+    tenant: str | None = Field(
+        None, min_length=1, description="Tenant whose rows are used. null: the only tenant of the runs."
+    )
     sources: tuple[str, ...] = Field(
-        (), description="sources of triplets whose positives are learned from, such as pooled; empty: all"
+        (), description="Triplet sources to train on, such as pooled or click_one_hop. Empty: all."
     )
-    min_probability: Share = Field(
-        0.0,
-        description="a judge's positive is learned from at this probability on; one without any is, too, unless its "
-        "log-probabilities tie or contradict it",
+    min_probability: MinProbability = 0.0
+    positives_per_query: Literal["one", "all"] = Field(
+        "one", description="Per epoch, use one randomly drawn positive of each query, or all of them."
     )
-    pairs: Literal["one", "all"] = Field(
-        "one", description="one positive drawn whenever a query's turn comes, or a turn for each of its positives"
+    temperature: float = Field(
+        0.03, gt=0, description="InfoNCE temperature (DevRev-Search, A.4: 0.1, without in-batch negatives)."
     )
-    temperature: float = Field(0.03, gt=0, description="of InfoNCE (DevRev-Search, A.4: 0.1)")
-    in_batch: bool = Field(
-        True, description="texts of the batch's other queries are negatives, too (DevRev-Search: no)"
+    in_batch_negatives: bool = Field(
+        True, description="Use the texts of the other queries in the batch as negatives, too (DevRev-Search: no)."
     )
     soft_targets: bool = Field(
         False,
-        description="the loss aims at the judge's probabilities of a query's candidates, by KL, instead of at its "
-        "positive alone; a positive without one counts 1",
+        description="Minimise the KL divergence to the judge's probabilities of a query's candidates, instead of "
+        "InfoNCE with one positive. A positive without a probability counts as 1.",
     )
-    anchor: float = Field(0.5, ge=0, description="weight of the squared distance from the base's query vector")
-    negatives: int = Field(16, gt=0, description="mined hard negatives of each positive (DevRev-Search, A.4)")
-    draw: int = Field(8, gt=0, description="of them, drawn at each turn (DevRev-Search, A.4)")
-    margin: Share = Field(0.05, description="a negative that nobody judged scores below s⁺ − |s⁺|·margin")
-    same_document: bool = Field(
-        False, description="chunks of a document that holds a positive of the query may be its negatives"
+    l2_to_base: float = Field(
+        0.5,
+        ge=0,
+        description="Weight of the squared distance between adapted and base query vector, a regulariser "
+        "(DevRev-Search: 0).",
     )
-    refresh_steps: int = Field(100, gt=0, description="steps between two minings of negatives (DevRev-Search: 200)")
-    steps: int = Field(1000, gt=0, description="most steps; the best one on validation is kept")
-    batch: int = Field(64, gt=0, description="queries of a step")
-    learning_rates: Bound[tuple[Rate, ...]] = Field(
-        (),
-        description="tried one after the other, the best on validation is kept (DevRev-Search: 5e-6); empty: the "
-        "method's own, 3e-5, 1e-4 and 3e-4 of heads and LoRA, 5e-6, 1e-5 and 3e-5 of top_n and full",
+    num_negatives: NumNegatives = 16
+    negatives_per_step: int = Field(
+        8, gt=0, description="Hard negatives drawn from these for each step (DevRev-Search, A.4: 8)."
     )
-    judge_holes: int = Field(
+    relative_margin: RelativeMargin = 0.05
+    allow_same_document_negatives: AllowSameDocumentNegatives = False
+    refresh_steps: int = Field(
+        100,
+        gt=0,
+        description="Mine negatives again after this many steps, with the current encoder (DevRev-Search: 200).",
+    )
+    max_steps: MaxSteps = 1000
+    batch_size: TrainBatchSize = 64
+    learning_rates: LearningRates = ()
+    unjudged_budget: int = Field(
         1000,
         ge=0,
-        description="pairs at most that the judge of a build's labels is asked for: texts without a label in the first "
-        "ten of the test queries, by base and adapted alike, before they are compared; 0: none",
+        description="Maximum number of unjudged pairs that the build's judge labels before base and adapted encoder "
+        "are compared: pairs in the top 10 of either for a test query. 0: none.",
     )
-    report_to: NoRow[tuple[str, ...]] = Field(
-        (), description="where the trainer of lora, top_n and full logs to: tensorboard, wandb, mlflow; empty: nowhere"
-    )
+    report_to: ReportTo = ()
 
     @model_validator(mode="after")
-    def _draws_from_the_mined(self) -> Self:
-        if self.draw > self.negatives:
-            raise ValueError(f"draw {self.draw} must not exceed negatives {self.negatives}")
+    def _negatives_per_step_are_available(self) -> Self:
+        if self.negatives_per_step > self.num_negatives:
+            raise ValueError(
+                f"negatives_per_step {self.negatives_per_step} must not exceed num_negatives {self.num_negatives}"
+            )
         return self

@@ -1,4 +1,4 @@
-"""The settings of what measures systems: the audit of a build, and `evaluate-systems`."""
+"""Settings of the evaluation of systems: the audit of a build, and `evaluate-systems`."""
 
 from pydantic import Field
 
@@ -6,20 +6,16 @@ from darklode.schemas.paths import FilePath
 from darklode.schemas.section import Section
 
 
-class AuditSettings(Section):
-    """How the retrievers are measured."""
-
-    bootstrap: int = Field(1000, gt=0, description="resamples of the queries for each interval")
-
-
 class EvaluateSettings(Section):
-    """Which systems are measured on a run's test queries, by what, and against which labels of people."""
+    """Systems to evaluate, measures, statistical tests and human labels."""
 
     systems: tuple[str, ...] = Field(
-        (), description="retrievers and encoders of the settings; empty: pool.retrievers, mined: relevance.retrievers"
+        (),
+        description="Retrievers and encoders of the settings to evaluate. Empty: those of pool.retrievers, or of "
+        "relevance.retrievers for a mined run.",
     )
     run_files: FilePath[tuple[str, ...]] = Field(
-        (), description="files of TREC runs by other systems; the file's name is theirs"
+        (), description="TREC run files of other systems. The file name is the system's name."
     )
     measures: tuple[str, ...] = Field(
         (
@@ -36,23 +32,29 @@ class EvaluateSettings(Section):
             "Judged@10",
         ),
         min_length=1,
-        description="names of ir_measures with a depth; the first is the one that is shown with differences",
+        description="Measures of ir_measures with a cutoff. Systems are compared on the first one.",
     )
-    labels: FilePath[str | None] = Field(
+    human_labels: FilePath[str | None] = Field(
         None,
         min_length=1,
-        description="people's labels of pairs, for AUC: CSV, JSONL or Parquet with query, document, satisfaction, "
-        "relevance",
+        description="Human labels of query–document pairs, for AUC: CSV, JSONL or Parquet with the columns query, "
+        "document, satisfaction, relevance.",
     )
-    bootstrap: int = Field(1000, gt=0, description="resamples of the queries, or of the sessions, for each interval")
-    flips: int = Field(
+    n_resamples: int = Field(
+        1000,
+        gt=0,
+        description="Bootstrap resamples (of queries, or sessions) for each confidence interval of audit, evaluate "
+        "and validate.",
+    )
+    permutations: int = Field(
         10_000,
         gt=0,
-        description="random signs of each test of two systems; 200 for each p that is corrected, where that is more",
+        description="Random sign flips of each paired randomisation test. Raised to 200 per corrected p-value where "
+        "that is more.",
     )
     judged_searches: int | None = Field(
         None,
         ge=0,
-        description="searches of each tenant and arm of a log whose first 20 documents the judge looks at, 16 chunks "
-        "of each at most; null: 50, by any judge but the embedded one; 0: none",
+        description="Searches per tenant and variant of a log whose first 20 documents the judge labels, at most 16 "
+        "chunks of each. null: 50, but none with the embedded judge. 0: none.",
     )

@@ -1,25 +1,30 @@
-"""The settings of `generate`: who writes queries, for how many texts, and what a query has to pass."""
+"""Settings of `generate`: the query generator, the number of texts, and the filters."""
 
 from pydantic import Field
 
-from darklode.schemas.kinds import KindGroup, KindSection
+from darklode.schemas.kinds import KindGroup, KindName, KindSection
 
 GENERATORS = KindGroup("generators", "darklode.pipeline.generate.kinds")
 
 
 class GenerateSettings(KindSection):
-    """Who writes queries; each kind has keys of its own."""
+    """Generation of synthetic queries."""
 
-    kind: str = Field("ict", description="who writes; each kind has keys of its own")
-    texts: int = Field(
+    kind: KindName = "ict"
+    max_texts: int = Field(
         1000,
         gt=0,
-        description="texts of each tenant that a query is written for, at most; those of documents that no query "
-        "reached come first",
+        description="Maximum number of texts per tenant to write a query for; texts of documents that no real query "
+        "reaches come first.",
     )
-    round_trip: int = Field(
-        20, gt=0, description="a query stays where one of the retrievers finds its own text among so many"
+    round_trip_depth: int = Field(
+        20,
+        gt=0,
+        description="Round-trip filter: keep a query if one of the pool's retrievers returns its source text within "
+        "this rank.",
     )
-    leave_out: tuple[str, ...] = Field(
-        (), description="retrievers of the pool that have no say in that: the one that is to be trained"
+    exclude_retrievers: tuple[str, ...] = Field(
+        (),
+        description="Retrievers that the round-trip filter ignores, such as the one that will be trained on the "
+        "queries.",
     )

@@ -1,101 +1,120 @@
-"""The settings of judging: who judges, alone or with others, what calls may cost, and whose labels stand."""
+"""Settings of judging: judge, panel, human labels, and the limits of paid calls."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.kinds import KindGroup, KindSection, OfKind
+from darklode.schemas.kinds import KindGroup, KindName, KindSection, OfKind
 from darklode.schemas.paths import FilePath
 from darklode.schemas.section import NoRow, Section, Share
+from darklode.schemas.shared import ApiKeyEnv, MaxConcurrency, ModelName, RetryTimeout, SpendingLimit, Timeout
 
 JUDGES = KindGroup("judges", "darklode.pipeline.judge.kinds")
 
 
 class MemberSettings(KindSection):
-    """One judge; each kind has keys of its own."""
+    """One judge."""
 
-    kind: str = Field("embedded", description="who judges; each kind has keys of its own")
+    kind: KindName = "embedded"
     threshold: Share | Literal["fitted"] = Field(
         0.5,
-        description="relevant from this probability on (of the embedded judge 0.25); fitted: from the one that agrees "
-        "best with judge.human",
+        description="Minimum probability of a relevant label (embedded judge: 0.25). fitted: the threshold that agrees "
+        "best with judge.human_labels.",
     )
 
     @property
     def cut(self) -> float:
-        """The threshold as a number: the kind's own where it is yet to be fitted."""
+        """The threshold as a number; the kind's default if it is yet to be fitted."""
         return float(type(self).model_fields["threshold"].default if self.threshold == "fitted" else self.threshold)
 
     def prices(self) -> tuple[float, float]:
-        """What a million prompt tokens cost, and a million completion tokens; 0 for a judge of one's own."""
+        """Prices of a million prompt tokens and of a million completion tokens; 0 for local judges."""
         return 0.0, 0.0
 
     def grades(self) -> dict[int, str]:
-        """What each grade of a relevant chunk is called; empty where the judge gives none."""
+        """Name of each grade of relevance; empty for a judge without grades."""
         return {}
 
 
 class ChatServer(Section):
-    """How a language model behind an OpenAI-compatible server is called, and what it may cost."""
+    """Calls to a language model behind an OpenAI-compatible server, and their limits."""
 
-    model: str = Field("", description="its name at the server")
-    key_env: NoRow[str] = Field("", description="environment variable with the server's key; empty: none is sent")
-    timeout: NoRow[float] = Field(120, gt=0, description="seconds until a call counts as failed")
-    give_up_after: NoRow[float] = Field(600, gt=0, description="seconds of failing until the run stops")
-    max_in_flight: NoRow[int] = Field(
-        256, gt=0, description="most calls under way at once; fewer where the server wants it"
-    )
+    model: str = Field("", description=ModelName)
+    api_key_env: ApiKeyEnv = ""
+    timeout: Timeout = 120
+    retry_timeout: RetryTimeout = 600
+    max_concurrency: MaxConcurrency = 256
     prompt_price_per_million: NoRow[float] = Field(
-        0, ge=0, description="price of a million prompt tokens, for cost and limit"
+        0, ge=0, description="Price of a million prompt tokens, for the reported cost and the spending limit."
     )
-    completion_price_per_million: NoRow[float] = Field(0, ge=0, description="price of a million completion tokens")
-    spending_limit: NoRow[float | None] = Field(None, ge=0, description="stop before this is exceeded; null: no limit")
-    token_limit: NoRow[int | None] = Field(None, ge=0, description="stop before more tokens are used; null: no limit")
+    completion_price_per_million: NoRow[float] = Field(0, ge=0, description="Price of a million completion tokens.")
+    spending_limit: SpendingLimit = None
+    token_limit: NoRow[int | None] = Field(
+        None, ge=0, description="Stop before more tokens than this are used. null: no limit."
+    )
 
     @model_validator(mode="after")
-    def _limits_what_costs(self) -> Self:
+    def _spending_limit_has_a_price(self) -> Self:
         if self.spending_limit is not None and not self.prompt_price_per_million + self.completion_price_per_million:
-            raise ValueError("spending_limit needs a price per million tokens: without one nothing is ever spent")
+            raise ValueError(
+                "spending_limit needs prompt_price_per_million or completion_price_per_million; both are 0"
+            )
         return self
 
 
 class JudgeSettings(MemberSettings):
-    """Who judges, alone or with others, and which human labels check it."""
+    """Judge or panel of judges, judging strategy, and human labels."""
 
-    depth: Literal["full", "adaptive"] = Field(
-        "full", description="full: every pair of the pool; adaptive: the likeliest first, until `recall` is reached"
+    strategy: Literal["full", "adaptive"] = Field(
+        "full",
+        description="full: judge every pair of the pool. adaptive: judge the pairs that are most likely relevant "
+        "first, until target_recall is reached.",
     )
-    recall: float = Field(0.9, gt=0, lt=1, description="adaptive: share of the pool's positives to find")
-    random_share: float = Field(0.1, gt=0, lt=1, description="adaptive: most of the pool that is judged at random")
-    human: NoRow[FilePath[str | None]] = Field(
-        None, min_length=1, description="CSV of human labels: query_id, chunk_id, relevance, and tenant where needed"
+    target_recall: float = Field(
+        0.9, gt=0, lt=1, description="Strategy adaptive: share of the pool's relevant pairs to find."
+    )
+    random_share: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        description="Strategy adaptive: maximum share of the pool to judge at random, to estimate the recall.",
+    )
+    human_labels: NoRow[FilePath[str | None]] = Field(
+        None,
+        min_length=1,
+        description="CSV of human labels with the columns query_id, chunk_id, relevance, and tenant if there are "
+        "several.",
     )
     panel: tuple[Annotated[MemberSettings, OfKind(JUDGES, MemberSettings)], ...] = Field(
-        (), description="further judges of the same pairs: a list of sections with kind, threshold and the kind's keys"
+        (),
+        description="More judges of the same pairs: a list of sections with kind, threshold and the kind's settings.",
     )
     vote: Literal["majority", "mean"] = Field(
-        "majority", description="of a panel: most labels, or the weighted mean probability against the threshold"
+        "majority",
+        description="How a panel decides: majority of the labels, or weighted mean probability against the threshold.",
     )
-    weights: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        (), description="of the panel's probabilities, this judge's first; empty: all equal"
+    panel_weights: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        (), description="Vote mean: weights of the judges' probabilities, this judge's first. Empty: equal weights."
     )
 
     @model_validator(mode="after")
     def _panel_can_vote(self) -> Self:
-        if self.weights and (len(self.weights) != 1 + len(self.panel) or not any(self.weights)):
-            raise ValueError(f"weights must name {1 + len(self.panel)} numbers, this judge's first, and one above 0")
+        if self.panel_weights and (len(self.panel_weights) != 1 + len(self.panel) or not any(self.panel_weights)):
+            raise ValueError(
+                f"panel_weights needs {1 + len(self.panel)} numbers, this judge's first, at least one of them above 0"
+            )
         if any(member.threshold == "fitted" for member in self.panel):
-            raise ValueError("threshold fitted is for the judge itself; give members of the panel a number")
-        if self.threshold == "fitted" and self.human is None:
-            raise ValueError("threshold fitted needs judge.human, a CSV of human labels")
+            raise ValueError("threshold fitted is for the judge itself; set a number for the members of the panel")
+        if self.threshold == "fitted" and self.human_labels is None:
+            raise ValueError("threshold fitted needs judge.human_labels, a CSV of human labels")
         if self.threshold == "fitted" and self.panel and self.vote == "majority":
-            raise ValueError("threshold fitted needs judge.vote mean: a majority compares no probability")
+            raise ValueError("threshold fitted needs judge.vote=mean, because a majority vote uses no probability")
         return self
 
 
 class LabelSettings(Section):
-    """Whose labels the dataset has."""
+    """Labels of the dataset."""
 
     human_overrides: bool = Field(
-        False, description="where people labelled a pair (judge.human), their label stands instead of the judge's"
+        False, description="Replace the judge's label by the human label of a pair (judge.human_labels), if any."
     )

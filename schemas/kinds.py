@@ -1,8 +1,8 @@
-"""Kinds: what can stand behind a `kind` of the settings, found by its name and loaded when it is named.
+"""Kinds: the implementations that a `kind` setting can name, found by name and loaded on first use.
 
-A kind of Darklode's own is a file of its group's folder, named as the kind is, whose `KIND` is all that there is to it.
-A kind of another package is an entry point of the group: `[project.entry-points."darklode.judges"]`. Nothing above
-`schemas` is imported here: a kind is loaded by its name, as a plug-in is.
+A built-in kind is a module in its group's package, with the kind's name and a variable `KIND`. A kind of another
+package is an entry point of the group: `[project.entry-points."darklode.judges"]`. Loading by name keeps `schemas`
+free of imports from `pipeline`.
 """
 
 from __future__ import annotations
@@ -18,31 +18,35 @@ from pkgutil import iter_modules
 from types import new_class
 from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic import BaseModel, Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 from darklode.schemas.section import Section
 
+KindName = Annotated[
+    str, Field(description="Implementation (kind). Each kind has settings of its own besides those of the section.")
+]
+
 
 class KindSection(Section):
-    """A section that one of several kinds declares: the kind's own keys stand beside those of all kinds."""
+    """A section with several implementations (kinds), each with settings of its own besides those of all kinds."""
 
     kind: str
 
     def missing(self) -> list[str]:
-        """What the part lacks on this machine, a phrase each; it only looks, and costs nothing."""
+        """What is missing on this machine to use the kind, a phrase each; makes no paid call."""
         return []
 
 
 @dataclass(frozen=True)
 class KindGroup:
-    """The kinds of one part.
+    """The kinds of one section.
 
     Attributes:
-        name: of the part in the plural; other packages' kinds are entry points of `darklode.<name>`.
-        folder: the package whose modules are Darklode's own kinds.
-        separator: of the words of a name, where the module's has an underscore.
+        name: the entry-point group of other packages' kinds is `darklode.<name>`.
+        folder: the package whose modules are the built-in kinds.
+        separator: word separator in kind names; module names have underscores.
     """
 
     name: str
@@ -50,7 +54,7 @@ class KindGroup:
     separator: str = "_"
 
     def own_kinds(self) -> list[str]:
-        """Names of Darklode's own kinds; nothing is imported but the packages above them."""
+        """Names of the built-in kinds; imports only the packages above them."""
         spec = find_spec(self.folder)
         assert spec is not None
         return sorted(
@@ -58,21 +62,21 @@ class KindGroup:
         )
 
     def names(self) -> list[str]:
-        """Names of all kinds: Darklode's own, then those of installed packages."""
+        """Names of the built-in kinds, then of those of installed packages."""
         own = self.own_kinds()
         return own + sorted(set(_entries(self)) - set(own))
 
     def load(self, name: str) -> Any:
-        """What declares a kind. One of Darklode's own goes before another package's of the same name.
+        """The settings class of a kind. A built-in kind takes precedence over another package's of the same name.
 
         Raises:
-            UnknownKind: there is none of this name, or its package cannot be loaded.
+            UnknownKind: there is no such kind, or its package cannot be loaded.
         """
         return _load(self, name)
 
 
 class UnknownKind(ValueError):
-    """There is no kind of this name; the message names the nearest."""
+    """There is no such kind; the message names the nearest."""
 
 
 @cache
@@ -84,7 +88,7 @@ def _load(group: KindGroup, name: str) -> Any:
         raise UnknownKind(f"there is no kind {name!r}; {nearest(name, group.names())}")
     try:
         return entry.load()
-    except Exception as error:  # a package that is not ours may fail in any way
+    except Exception as error:  # importing another package may raise anything
         where = f"{entry.value} of {entry.dist.name}" if entry.dist else entry.value
         raise UnknownKind(f"kind {name} cannot be loaded from {where}: {type(error).__name__}: {error}") from error
 
@@ -94,11 +98,11 @@ def _entries(group: KindGroup) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=f"darklode.{group.name}")}
 
 
-_FEW = 20  # names that a line takes
+_FEW = 20  # names that fit into a line of an error message
 
 
 def nearest(name: str, names: list[str]) -> str:
-    """A phrase that names the nearest known name, and all of them where they are few or none is near."""
+    """A phrase with the nearest known name; it lists all names if they are few or none is near."""
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     guess = f"did you mean {close[0]}?" if close else ""
     listed = f"known are {', '.join(names)}" if not close or len(names) <= _FEW else ""
@@ -107,11 +111,11 @@ def nearest(name: str, names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class OfKind:
-    """Marks a field whose class is that of the kind it names: `Annotated[JudgeSettings, OfKind(JUDGES, …)]`.
+    """Marks a field whose class depends on its `kind` value: `Annotated[JudgeSettings, OfKind(JUDGES, …)]`.
 
     Attributes:
         group: where kinds are looked up.
-        base: the class of the field; what it has beside the kind's own keys is added to them.
+        base: declared class of the field; its settings are added to the kind's own.
     """
 
     group: KindGroup
@@ -127,14 +131,14 @@ class OfKind:
         if isinstance(value, self.base):
             return value
         if not isinstance(value, Mapping):
-            raise ValueError("must be a section with a kind")
+            raise ValueError("must be a section with a key `kind`")
         return self.section(self.kind_in(value)).model_validate(value)
 
     def kind_in(self, values: Mapping[str, Any]) -> str:
-        """The kind that values name, or the default one.
+        """The kind in the values, or the default.
 
         Raises:
-            UnknownKind: they name none, and none is the default.
+            UnknownKind: the values have no kind, and there is no default.
         """
         kind = values.get("kind", self.default)
         if not isinstance(kind, str):
@@ -143,12 +147,12 @@ class OfKind:
 
     @property
     def default(self) -> str | None:
-        """The kind of values that name none; None where they have to."""
+        """The default kind; None if a kind is required."""
         default = self.base.model_fields["kind"].default
         return default if isinstance(default, str) else None
 
     def section(self, kind: str) -> type[KindSection]:
-        """The class of a kind's settings here.
+        """The settings class of a kind in this section.
 
         Raises:
             UnknownKind: there is no such kind.
@@ -156,7 +160,7 @@ class OfKind:
         return _section(self.group, kind, self.base)
 
     def kinds_with_key(self, key: str) -> list[str]:
-        """The kinds that have a key; one that cannot be loaded has none."""
+        """The kinds with this key; kinds that cannot be loaded are skipped."""
         return [kind for kind in self.group.names() if key in self._fields(kind)]
 
     def _fields(self, kind: str) -> Mapping[str, FieldInfo]:
@@ -168,13 +172,13 @@ class OfKind:
 
 @cache
 def _section(group: KindGroup, kind: str, base: type[KindSection]) -> type[KindSection]:
-    """A kind's class, with the keys of `base` beside its own; their names are the same wherever the kind stands."""
+    """A kind's class with the fields of `base` added to its own."""
     declared: type[KindSection] = group.load(kind)
     if issubclass(declared, base):
         return declared
     section_name = f"{declared.__name__}In{base.__name__}"
 
-    def reduce(self: KindSection) -> tuple[Any, ...]:  # the class has no place where pickle could find it
+    def reduce(self: KindSection) -> tuple[Any, ...]:  # pickle cannot import a class that is made at run time
         return _restore, (group, kind, base, self.__getstate__())
 
     body = {"__doc__": declared.__doc__, "__module__": declared.__module__, "__reduce__": reduce}
@@ -189,7 +193,7 @@ def _restore(group: KindGroup, kind: str, base: type[KindSection], state: Any) -
 
 
 def kind_of(field: FieldInfo) -> OfKind | None:
-    """The mark of a field whose keys depend on its kind: one section, several by name, or a list of them."""
+    """The mark of a field that holds a section with a kind, a mapping of names to such sections, or a list of them."""
     return next(_marks([*field.metadata, field.annotation]), None)
 
 
@@ -202,7 +206,7 @@ def _marks(metadata: list[Any]) -> Iterator[OfKind]:
 
 
 def section_in(field: FieldInfo) -> type[BaseModel] | None:
-    """The class of a plain section; None where a field is none."""
+    """The class of a field that is a section without kinds; None for other fields."""
     kind = field.annotation
     is_plain = isinstance(kind, type) and issubclass(kind, BaseModel) and kind_of(field) is None
     return kind if is_plain else None  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""The settings of `laws run`: on which amounts of labels, whose, and how often it trains."""
+"""Settings of `laws run`: training sizes, label sources and seeds of the grid."""
 
 from typing import Annotated, Literal
 
@@ -8,29 +8,31 @@ from darklode.schemas.paths import PathField
 from darklode.schemas.section import Bound, Section
 
 TOWERS = "towers"
-"""What `laws.trainer` says of both towers."""
+"""The value of `laws.trainer` that trains both towers."""
 
 LABELS = "labels"
 OWN_SOURCES = (LABELS, "bm25", "ict", "shuffled")
-"""Those that a run has by itself."""
+"""Label sources that every run has."""
 
 
 class LawSettings(Section):
-    """The grid of `laws run`: each size of each source with each seed."""
+    """Grid of `laws run`: every size of every source with every seed."""
 
     trainer: Literal["adapt", "towers"] = Field(
         "adapt",
-        description="what each cell trains: what `adapt` would, or both towers as stage 1 of `train-towers` does, by "
-        "the settings of `dual`",
+        description="What each grid point trains: adapt (an adapter, by the settings `adapt`), or towers (both towers, "
+        "by the settings `dual`).",
     )
-    sizes: Bound[tuple[Annotated[int, Field(ge=0)], ...]] = Field(
+    train_sizes: Bound[tuple[Annotated[int, Field(ge=0)], ...]] = Field(
         (),
-        description="labelled queries to learn from; 0: the encoder itself; empty: all, and up to six halves of them",
+        description="Numbers of labelled training queries; 0 is the base encoder. Empty: all queries, and up to six "
+        "successive halves.",
     )
-    sources: Annotated[Bound[tuple[str, ...]], PathField(or_name=True, names=OWN_SOURCES)] = Field(
+    label_sources: Annotated[Bound[tuple[str, ...]], PathField(or_name=True, names=OWN_SOURCES)] = Field(
         ("labels",),
         min_length=1,
-        description="whose labels: the run's own, BM25's first text, a sentence of a text that asks for it (ict), as a "
-        "control the run's own at other queries (shuffled), or a folder of `darklode generate`",
+        description="Where training labels come from: labels (the run's), bm25 (BM25's top text), ict (inverse cloze "
+        "task: a sentence of the text as its query), shuffled (the run's labels at other queries, a control), or a "
+        "folder of `darklode generate`.",
     )
-    seeds: Bound[int] = Field(3, gt=0, description="how often each size is drawn and trained")
+    n_seeds: Bound[int] = Field(3, gt=0, description="Repetitions of each size and source, each with its own sample.")

@@ -1,76 +1,69 @@
-"""The settings of `mine-logs` alone."""
+"""Settings of `mine-logs` alone."""
 
 from datetime import date
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.kinds import KindSection
+from darklode.schemas.kinds import KindName, KindSection
 from darklode.schemas.paths import FolderOrName
-from darklode.schemas.section import Bound, NoRow, Section, Share
+from darklode.schemas.section import ColumnNames, Section, Share
+from darklode.schemas.shared import InputFormat, LocalModelSection, MaskPersonalData, ModelPath
 
 
-class LogColumns(Section):
-    """Names of the source's columns; UBI logs have their own."""
+class LogColumns(ColumnNames):
+    """Column names in the search log; for UBI logs only event_id, dwell_seconds, variant and tenant."""
 
-    event_id: str | None = Field(None, description="null: event_id, or a hash of the row where there is none")
-    search_id: str | None = Field(None, description="null: search_id, or session, query and time where there is none")
-    session_id: str | None = Field(None, description="null: session_id")
-    timestamp: str | None = Field(None, description="null: timestamp")
-    query: str | None = Field(None, description="null: the first present of query, user_query, text")
-    doc_id: str | None = Field(None, description="null: the first present of doc_id, object_id, document_id")
-    position: str | None = Field(None, description="null: the first present of position, ordinal, rank")
-    clicked: str | None = Field(None, description="null: the first present of clicked, click")
-    dwell_seconds: str | None = Field(None, description="null: dwell_seconds")
-    arm: str | None = Field(None, description="null: the first present of arm, variant")
-    tenant: str | None = Field(None, description="null: tenant")
+    event_id: str | None = Field(None, description="event_id, else a hash of the row")
+    search_id: str | None = Field(None, description="search_id, else session, query and time")
+    session_id: str | None = Field(None, description="session_id")
+    timestamp: str | None = Field(None, description="timestamp")
+    query: str | None = Field(None, description="query, user_query, text")
+    doc_id: str | None = Field(None, description="doc_id, object_id, document_id")
+    position: str | None = Field(None, description="position, ordinal, rank")
+    clicked: str | None = Field(None, description="clicked, click")
+    dwell_seconds: str | None = Field(None, description="dwell_seconds")
+    variant: str | None = Field(None, description="arm, variant")
+    tenant: str | None = Field(None, description="tenant")
 
 
 class LogSettings(Section):
-    """How a search log is read, and whose searches are left out."""
+    """Search log: format, columns, and bot filter."""
 
-    format: Literal["auto", "csv", "jsonl", "parquet", "ubi"] = Field(
-        "auto", description="auto: ubi where there are ubi_events, else by each file's ending"
-    )
+    format: Literal["auto", "csv", "jsonl", "parquet", "ubi"] = Field("auto", description=InputFormat)
     columns: LogColumns = LogColumns()
     click_actions: tuple[str, ...] = Field(
-        ("click", "item_click", "product_click", "result_click"), description="UBI: actions that are clicks"
+        ("click", "item_click", "product_click", "result_click"), description="UBI: action names that are clicks."
     )
-    other_actions: tuple[str, ...] = Field(
-        (
-            *("global_click", "search", "on_search", "view_search_results", "type_filter", "brand_filter"),
-            *("product_sort", "product_hover", "item_hover", "add_to_cart", "purchase", "product_purchase"),
-            *("declined_product", "page_load", "page_exit", "404_redirect", "login", "logout"),
-        ),
-        description="UBI: actions that are known to be neither clicks nor impressions",
-    )
-    time_zone: str = Field("UTC", description="IANA name of the zone of times that name none")
+    time_zone: str = Field("UTC", description="IANA time zone of timestamps without an offset, such as Europe/Berlin.")
     first_position: Literal["auto", 0, 1] = Field(
-        "auto", description="what the log calls the first place; auto: 0 where any place of a day's files is 0"
+        "auto", description="Number of the top rank in the log. auto: 0 if any position in a day's files is 0, else 1."
     )
-    late_days: int = Field(2, ge=0, description="an event may arrive so many days late; later ones are rejected")
-    mask_personal_data: bool = Field(
-        True, description="mask e-mail addresses, phone and card numbers, IP and MAC addresses, and tokens in queries"
+    max_late_days: int = Field(
+        2, ge=0, description="Days that an event may arrive late; events that are later are rejected."
     )
+    mask_personal_data: MaskPersonalData = True
     bot_queries_per_minute: int = Field(
-        30, ge=0, description="leave out a session's day with more searches than this in a minute; 0: keep all"
+        30, ge=0, description="Drop a session's day as a bot's if any minute has more searches than this. 0: keep all."
     )
     bot_click_share: Share = Field(
         0.9,
-        description="leave out a session's day in which this share of at least 50 exposures was clicked; 0: keep all",
+        description="Drop a session's day as a bot's if at least this share of 50 or more impressions was clicked. "
+        "0: keep all.",
     )
 
 
 class AdmissionSettings(Section):
-    """Which days of the log are learned from."""
+    """Detection of anomalous days."""
 
-    hold: bool = Field(
-        True, description="keep an implausible day out of all that is made until somebody decides; false: only name it"
+    hold_anomalous_days: bool = Field(
+        True, description="Exclude an anomalous day from all output until somebody accepts it. false: only report it."
     )
-    limit: float = Field(
+    max_robust_z: float = Field(
         5.0,
         gt=0,
-        description="a day is implausible so many robust deviations from those before it (docs/guides/mine.md)",
+        description="A day is anomalous if one of its statistics deviates from the days before by more than this many "
+        "robust standard deviations (docs/guides/mine.md).",
     )
 
 
@@ -78,120 +71,131 @@ Merge = Literal["strongest", "all"]
 
 
 class ClickSettings(Section):
-    """What counts as a positive, and what as a hard negative."""
+    """Positives and hard negatives from clicks."""
 
     model: Literal["paper", "coec", "pbm"] = Field(
         "paper",
-        description="paper: any click (ScalingNote, 4.1); coec, pbm: clicks over those to expect at their places",
+        description="Click model. paper: any click is a positive (ScalingNote, 4.1). coec, pbm: clicks over expected "
+        "clicks, with expectations by rank or from a position-based model.",
     )
-    min_clicks: int = Field(1, gt=0, description="least clicks of a positive")
-    min_ratio: float = Field(1.0, gt=0, description="coec, pbm: least clicks ÷ expected clicks of a positive")
+    min_clicks: int = Field(1, gt=0, description="Minimum clicks of a positive.")
+    min_click_ratio: float = Field(
+        1.0, gt=0, description="coec, pbm: minimum ratio of clicks to expected clicks of a positive."
+    )
     confidence: float = Field(
-        0.8, gt=0, lt=1, description="coec, pbm: how sure it must be, after few clicks too, that min_ratio is reached"
+        0.8, gt=0, lt=1, description="coec, pbm: minimum probability that the true ratio is at least min_click_ratio."
     )
     negatives: Literal["exposed", "skipped"] = Field(
-        "exposed", description="skipped: only what was shown above the lowest click of its search counts as exposed"
+        "exposed",
+        description="Candidates for hard negatives. exposed: any shown document without a click. skipped: only those "
+        "above the lowest click of their search (skip-above).",
     )
-    negatives_from: Literal["day", "period"] = Field(
+    negative_window: Literal["day", "period"] = Field(
         "day",
-        description="day: a negative is drawn from what was exposed by the positive's day, or on the first later day "
-        "that has any; period: from all days",
+        description="day: draw a negative from impressions up to the positive's day, or of the first later day that "
+        "has any; later days change no earlier triplet. period: draw from all days.",
     )
     min_exposures: float = Field(
-        1, gt=0, description="least exposures of a hard negative; coec, pbm: those to expect that a user looked at"
+        1, gt=0, description="Minimum impressions of a hard negative; coec, pbm: minimum expected examinations."
     )
     min_dwell_seconds: float | None = Field(
-        None, gt=0, description="a shorter stay makes no positive (and still no negative); null: any"
+        None,
+        gt=0,
+        description="Minimum dwell time of a click that makes a positive; shorter clicks make neither positive nor "
+        "negative. null: no minimum.",
     )
 
 
-class RelevanceSettings(Section):
-    """How a ranker finds a positive and a hard negative for each query of the log."""
+class RelevanceSettings(LocalModelSection):
+    """Positives and hard negatives from a ranker."""
 
     ranker: Literal["none", "judge", "cross_encoder"] = Field(
         "none",
-        description="none: click data only; judge: the section judge ranks; cross_encoder: a model of its own, so that "
-        "the judge can check it",
+        description="none: use click data only. judge: rank with the section `judge`. cross_encoder: rank with "
+        "relevance.model, so that the judge can verify the pairs independently.",
     )
-    model: FolderOrName[str | None] = Field(
-        None, min_length=1, description="cross_encoder: name on the hub, or a local folder"
-    )
-    revision: str | None = Field(None, description="cross_encoder: commit or tag on the hub")
-    max_tokens: int | None = Field(None, gt=0, description="cross_encoder: longer pairs are cut; null: the model's own")
-    device: NoRow[str] = Field("auto", description="cross_encoder: auto (every GPU, else the CPU), cpu, cuda or cuda:N")
-    batch_size: NoRow[int] = Field(32, gt=0, description="cross_encoder: pairs per forward pass")
+    model: FolderOrName[str | None] = Field(None, min_length=1, description=ModelPath)
     retrievers: tuple[str, ...] = Field(
-        ("bm25",), description="whose candidates are ranked: names as in pool.retrievers"
+        ("bm25",), description="Retrievers whose candidates are ranked, named as in pool.retrievers."
     )
-    top_k: int = Field(10, gt=0, description="K: nothing ranked so high becomes a negative (ScalingNote, 4.1)")
-    top_t: int = Field(50, gt=0, description="T: the negative is drawn from the ranks after K, up to T")
+    top_k: int = Field(
+        10, gt=0, description="K: documents down to this rank are never hard negatives (ScalingNote, 4.1)."
+    )
+    top_t: int = Field(50, gt=0, description="T: the hard negative is drawn from ranks K+1 to T (ScalingNote, 4.1).")
 
     @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Self:
+    def _cross_encoder_has_a_model(self) -> Self:
         if self.ranker == "cross_encoder" and self.model is None:
             raise ValueError("ranker cross_encoder needs relevance.model, the name of the model")
         return self
 
     @model_validator(mode="after")
-    def _leaves_something_to_draw(self) -> Self:
+    def _ranks_for_negatives(self) -> Self:
         if self.top_t <= self.top_k:
-            raise ValueError(f"top_t {self.top_t} must be above top_k {self.top_k}: the negative lies between them")
+            raise ValueError(
+                f"top_t {self.top_t} must be above top_k {self.top_k}: negatives are drawn from the ranks between"
+            )
         return self
 
 
-class PlannerSettings(KindSection):
-    """Who says how important a query's terms are; each kind has keys of its own."""
+class TermWeightingSettings(KindSection):
+    """Importance of a query's terms."""
 
-    kind: str = Field("log", description="who plans; each kind has keys of its own")
+    kind: KindName = "log"
     refresh_days: int = Field(
-        7, ge=0, description="learn anew every so many days of the log; 0: only with --refresh (click models, too)"
+        7,
+        ge=0,
+        description="Learn term weights and click models again every N days of the log. 0: only with --refresh.",
     )
 
 
 class AssociateSettings(Section):
-    """Which queries lend one another their evidence (ScalingNote, Algorithm 1)."""
+    """Queries that share their positives and negatives (ScalingNote, Algorithm 1)."""
 
     rule: Literal["paper", "guarded"] = Field(
         "guarded",
-        description="paper: Algorithm 1 as it is; guarded: a click association asks for 2 terms only where they make "
-        "half of the query's importance, else for 3, and for more than one strong term of the lender",
+        description="paper: Algorithm 1. guarded: a click association by 2 terms only if these make up half of the "
+        "query's importance, else by 3; and the lender must have more than one strong term.",
     )
-    th_click: Share = Field(0.5, description="the 2 best terms of a query all score above it in the lender")
-    th_rel: Share = Field(0.3, description="the 4 best terms of each query all score above it in the other")
+    th_click: Share = Field(
+        0.5, description="Click association: each of the query's 2 best terms must score above this in the lender."
+    )
+    th_rel: Share = Field(
+        0.3, description="Relevance association: each query's 4 best terms must score above this in the other query."
+    )
     max_lenders: int = Field(
-        100, ge=0, description="most queries that lend by the same terms, those searched first; 0: no bound"
+        100, ge=0, description="Maximum number of lenders with the same terms, most searched first. 0: no limit."
     )
-    max_per_query: int = Field(20, ge=0, description="most lenders of a query and kind, best match first; 0: no cap")
+    max_lenders_per_query: int = Field(
+        20,
+        ge=0,
+        description="Maximum number of lenders of a query per association kind, best match first. 0: no limit.",
+    )
 
 
 class MiningSettings(Section):
-    """What becomes of the mined pairs."""
+    """Mined triplets: merging, verification, and the test set."""
 
     merge: Merge = Field(
         "strongest",
-        description="strongest: a query and positive once, by own clicks, own relevance, lent clicks or lent "
-        "relevance; all: once for each of them",
+        description="strongest: one triplet per query and positive, from the strongest source (own click, own "
+        "relevance, lent click, lent relevance). all: one per source.",
     )
-    text_characters: int = Field(2000, gt=0, description="a document stands for its title and so much of its text")
-    median_share: Share = Field(
-        0.167, description="share of pairs in tier median (ScalingNote, Table 1: 19.6 of 117.8 million)"
+    text_characters: int = Field(
+        2000, gt=0, description="Length of a document's text in triplets, after its title, in characters."
     )
-    small_share: Share = Field(0.0076, description="share of pairs in tier small, all in median too (0.9 of 117.8)")
     verify_share: Share | None = Field(
         None,
-        description="share of the mined pairs whose two documents the judge looks at; null: 100 pairs of each source "
-        "and tier, at most 1,200, by any judge but the embedded one",
+        description="Share of the mined triplets whose two documents the judge verifies. null: 100 per source and "
+        "tier, at most 1,200, but none with the embedded judge.",
     )
-    keep_refuted: bool = Field(True, description="false: a positive that the judge refutes makes no triplet")
-    patch_share: Bound[Share] = Field(
-        0.05,
-        description="a big day's files are written anew once more than this share of its pairs has changed; until then "
-        "the changes lie beside them; 0: at once",
-    )
+    keep_refuted: bool = Field(True, description="false: drop triplets whose positive the judge refutes.")
     test_from: date | None = Field(
-        None, description="day from which on the log is test data and nothing is mined for training; null: never"
+        None, description="First day of the test period, which is not mined for training. null: no test period."
     )
     test_multi_hop: bool = Field(
-        False, description="true: queries that are new in the test period lend one another test pairs, as for training"
+        False, description="true: make multi-hop test triplets among queries that are new in the test period."
     )
-    test_pool: int | None = Field(None, ge=0, description="unpaired documents in the test pool; null: all")
+    test_pool_size: int | None = Field(
+        None, ge=0, description="Number of documents without a pair in the test pool. null: all."
+    )

@@ -1,4 +1,4 @@
-"""Settings that are paths: marked where they are declared, and absolute, so that they mean the same from any folder."""
+"""Settings that are paths: marked in their type, and made absolute, so that the working folder does not matter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PathField:
-    """Marks a setting that is a path, several or none; an address such as `s3://…` is none.
+    """Marks a setting that holds a path or a list of paths. URLs such as `s3://…` are left as they are.
 
     Attributes:
-        or_name: whether it may be a name of something else: it is a path where there is a folder of the name.
-        names: names that are never folders.
+        or_name: the value may also be a name; it is a path if a folder of that name exists.
+        names: names that are never paths.
     """
 
     or_name: bool = False
@@ -31,16 +31,16 @@ FolderOrName = Annotated[T, PathField(or_name=True)]
 
 
 def to_absolute(path: str, base: Path | None = None) -> str:
-    """A path from a folder, by default the one at hand, that means the same from any; an address stays as it is."""
+    """Make a path absolute, relative to `base` (default: the working folder); URLs are returned unchanged."""
     return path if "://" in path else str((base or Path()).absolute() / Path(path).expanduser())
 
 
 def resolve_paths(values: Mapping[str, Any], base: Path, model: type[BaseModel]) -> dict[str, Any]:
-    """Nested plain values in which the settings that are paths are absolute; what is no setting stays.
+    """Make the settings that are paths absolute; other values, unknown keys too, are returned unchanged.
 
     Args:
-        values: by the names of `model`'s fields; any of them may be left out, or wrong.
-        base: where relative paths begin.
+        values: nested plain values by field name of `model`; may be incomplete or invalid.
+        base: folder of relative paths.
         model: a section, or all settings.
     """
     return {name: _resolve_value(model.model_fields.get(name), value, base) for name, value in values.items()}

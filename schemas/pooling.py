@@ -1,78 +1,85 @@
-"""The settings of pooling: what turns texts into vectors, who searches, and which candidates are judged."""
+"""Settings of retrieval: encoders, retrievers, vector search, and the pool of candidates to judge."""
 
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from darklode.schemas.kinds import KindGroup, KindSection
+from darklode.schemas.kinds import KindGroup, KindName, KindSection
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.section import NoRow, Section
+from darklode.schemas.shared import Device, LocalModelSection, ModelName, ModelPath
 
 ENCODERS = KindGroup("encoders", "darklode.pipeline.retrieve.encoders.kinds")
 RETRIEVERS = KindGroup("retrievers", "darklode.pipeline.retrieve.retrievers.kinds")
 
 
 class EncoderSettings(KindSection):
-    """What turns texts into vectors; each kind has keys of its own."""
+    """Encoder of texts into vectors."""
 
-    kind: str = Field(description="how it is run; each kind has keys of its own")
-    model: str = Field(min_length=1, description="the model's name")
+    kind: KindName
+    model: str = Field(min_length=1, description=ModelName)
 
     def price(self) -> float:
-        """What a million tokens cost; 0 for a model of one's own."""
+        """Price of a million tokens; 0 for local models."""
         return 0.0
 
 
 class RetrieverSettings(KindSection):
-    """Who finds chunks; each kind has keys of its own."""
+    """Retriever of chunks."""
 
-    kind: str = Field(description="how it searches; each kind has keys of its own")
+    kind: KindName
 
 
-class LocalModel(Section):
-    """A sentence-transformers model that runs on this machine."""
+class LocalModel(LocalModelSection):
+    """A model of the Hugging Face hub, or of a folder, that runs on this machine."""
 
-    model: FolderOrName[str] = Field(min_length=1, description="on the hub, a local folder, or package:NAME here")
-    revision: str | None = Field(None, description="commit or tag on the hub; null: what is in the local cache")
-    max_tokens: int | None = Field(None, gt=0, description="longer texts are cut; null: the model's own limit")
-    dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="precision of the model")
-    device: NoRow[str] = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
-    batch_size: NoRow[int] = Field(32, gt=0, description="texts per forward pass")
+    model: FolderOrName[str] = Field(min_length=1, description=ModelPath)
+    dtype: Literal["float32", "float16", "bfloat16"] = Field("float32", description="Precision of the weights.")
 
 
 class Bm25Settings(Section):
-    """How BM25 reads and weighs words."""
+    """BM25."""
 
-    engine: Literal["bm25s", "rank_bm25"] = Field("bm25s", description="bm25s, or the much slower rank-bm25")
-    method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field("lucene", description="variant of BM25")
-    k1: float = Field(1.5, ge=0, description="how soon repeated terms stop counting")
-    b: float = Field(0.75, ge=0, le=1, description="how much long chunks are discounted")
-    stemmer: str | None = Field("english", description="Snowball stemmer, such as german; null: none")
-    stop_words: bool = Field(True, description="leave English stop words out")
+    engine: Literal["bm25s", "rank_bm25"] = Field(
+        "bm25s", description="Library: bm25s, or rank-bm25, which is much slower."
+    )
+    method: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"] = Field("lucene", description="BM25 variant.")
+    k1: float = Field(1.5, ge=0, description="Term frequency saturation: higher values count repeated terms more.")
+    b: float = Field(0.75, ge=0, le=1, description="Length normalisation: 0 none, 1 full.")
+    stemmer: str | None = Field("english", description="Snowball stemmer, such as german. null: no stemming.")
+    stop_words: bool = Field(True, description="Remove English stop words.")
 
 
-class VectorSettings(Section):
-    """Exact search over cached vectors."""
+class VectorSearchSettings(Section):
+    """Search over cached vectors."""
 
-    device: NoRow[Literal["auto", "cpu", "cuda"]] = Field("auto", description="auto: the GPU where there is one")
-    memory_mb: NoRow[int] = Field(1024, gt=0, description="most host memory for vectors and scores")
-    gpu_memory_mb: NoRow[int] = Field(8192, gt=0, description="most GPU memory for vectors and scores")
-    index: Literal["exact", "hnsw", "ivf"] = Field("exact", description="hnsw and ivf are approximate (faiss)")
+    device: NoRow[Literal["auto", "cpu", "cuda"]] = Field("auto", description=Device)
+    max_memory_mb: NoRow[int] = Field(1024, gt=0, description="Maximum host memory for vectors and scores.")
+    max_gpu_memory_mb: NoRow[int] = Field(8192, gt=0, description="Maximum GPU memory for vectors and scores.")
+    index: Literal["exact", "hnsw", "ivf"] = Field(
+        "exact", description="exact, or an approximate faiss index: hnsw, ivf."
+    )
 
 
 class PoolSettings(Section):
-    """Who searches, and which candidates are judged."""
+    """Retrievers of the pool, and the candidates to judge."""
 
-    retrievers: tuple[str, ...] = Field((), description="their names, in order; empty: the preset's")
-    depth: int = Field(60, gt=0, description="candidates from each retriever (DevRev-Search, 3.3)")
-    search_depth: int = Field(420, gt=0, description="length of the lists kept for the audit (DevRev-Search, A.2)")
-    rule: Literal["union", "fused"] = Field(
-        "union", description="union of the top `depth`, or the best `budget` by reciprocal-rank fusion"
+    retrievers: tuple[str, ...] = Field(
+        (), description="Retrievers, encoders, or entries of `retrievers`, by name. Empty: the preset's."
     )
-    budget: int = Field(150, gt=0, description="candidates per query under the rule `fused`")
+    depth: int = Field(60, gt=0, description="Candidates from each retriever (DevRev-Search, 3.3: 60).")
+    search_depth: int = Field(
+        420, gt=0, description="Length of the ranked lists that are kept for the audit (DevRev-Search, A.2: 420)."
+    )
+    method: Literal["union", "rrf"] = Field(
+        "union",
+        description="union: all candidates down to `depth` (DevRev-Search). rrf: the best `budget` candidates by "
+        "reciprocal rank fusion.",
+    )
+    budget: int = Field(150, gt=0, description="Candidates per query for method rrf.")
 
     @model_validator(mode="after")
-    def _lists_reach_the_pool(self) -> Self:
+    def _lists_reach_the_depth(self) -> Self:
         if self.depth > self.search_depth:
             raise ValueError(f"depth {self.depth} must not exceed search_depth {self.search_depth}")
         return self

@@ -18,7 +18,7 @@ _FITTED = "null with too few labels"
 HUMAN_LABELS = Table(
     "human_labels",
     ("tenant", "query_id", "chunk_id"),
-    "human labels of `judge.human` for pairs of the pool",
+    "human labels of `judge.human_labels` for pairs of the pool",
     pa.schema([TENANT, QUERY_ID, CHUNK_ID, column("relevance", pa.int32(), "0 = not relevant, >= 1 = relevant")]),
 )
 

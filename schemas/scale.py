@@ -32,7 +32,7 @@ class EncoderCosts(Section):
 
     texts_per_second: Positive = Field(description="texts that one GPU encodes")
     dimensions: int = Field(gt=0, description="numbers of a vector")
-    bytes_per_number: int = Field(4, gt=0, description="4: float32, 2: float16 (cache.dtype)")
+    bytes_per_number: int = Field(4, gt=0, description="4: float32, 2: float16 (cache.vector_dtype)")
 
 
 class Prices(Section):
@@ -52,7 +52,7 @@ class Workload(Section):
     impressions: Positive = Field(10.0, description="documents shown for a query of the log")
     kept: Annotated[float, Field(gt=0, le=1)] | None = Field(None, description="queries that cleaning keeps of each")
     candidates: Positive | None = Field(None, description="pairs in the pool for each kept query")
-    judged: Share = Field(1.0, description="share of the pairs that the judge is asked (judge.depth, judge.cascade)")
+    judged: Share = Field(1.0, description="share of the pairs that the judge is asked (judge.strategy, judge.cascade)")
     prompt_tokens: Positive | None = Field(None, description="of a judged pair")
     completion_tokens: Positive | None = Field(None, description="of its answer")
 

@@ -1,4 +1,4 @@
-"""What every section of the settings is, what a setting can do to a stage's rows, and what an address may be."""
+"""Base class of settings sections, the effect of a setting on a stage's output, and checks of URLs."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -11,27 +11,27 @@ T = TypeVar("T")
 
 
 class Effect(Enum):
-    """What a setting can do to a stage; one that is not marked can change its rows."""
+    """Effect of a setting on a stage's output. A setting without a mark can change rows."""
 
     NO_ROW = "no row"
     BOUND = "bound"
 
 
 NoRow = Annotated[T, Effect.NO_ROW]
-"""Changes no row: where things lie, how fast and at what price it goes. What stands is not redone for it."""
+"""Changes no row: locations, speed, prices. Changing it does not rerun a finished stage."""
 
 Bound = Annotated[T, Effect.BOUND]
-"""Only decides whether a stage fails, or in which files its rows lie: the stage is run again for it, and takes every
-finished piece as it is."""
+"""Decides only whether a stage fails, or how rows are split into files: changing it reruns the stage, which reuses
+every finished part."""
 
 
 class Section(BaseModel):
-    """Settings are read once and never change; a key that is not known is an error, whose text shows no values."""
+    """A section of the settings: frozen; unknown keys are errors; messages show no values, which may be secrets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     def only(self, *names: str) -> Self:
-        """The section with these settings alone: to read another one is an AttributeError.
+        """A copy with these settings only; reading another one raises AttributeError.
 
         Raises:
             ValueError: there is no such setting.
@@ -45,7 +45,7 @@ class Section(BaseModel):
         return narrow
 
     def but(self, *names: str) -> Self:
-        """The section without these settings: to read one of them is an AttributeError.
+        """A copy without these settings; reading one of them raises AttributeError.
 
         Raises:
             ValueError: there is no such setting.
@@ -54,7 +54,7 @@ class Section(BaseModel):
         return self.only(*(name for name in self.__dict__ if name not in names))
 
     def decisive(self) -> dict[str, Any]:
-        """The settings that a stage hangs on, as plain values: all but those marked `NoRow`, in inner sections, too."""
+        """The settings that a stage's rows depend on, as plain values: all but those marked `NoRow`, also nested."""
         return _plain(self, {Effect.NO_ROW})
 
     def shaping(self) -> dict[str, Any]:
@@ -86,19 +86,26 @@ def _effects(metadata: list[Any]) -> set[Effect]:
     return {item for item in metadata if isinstance(item, Effect)}
 
 
+class ColumnNames(Section):
+    """Maps each column of Darklode's table to the name of the source's column.
+
+    The description of a field lists the names that are tried if it is null; the first present is used.
+    """
+
+
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0)]
 """A learning rate."""
 
 
 def holds_secret(url: str) -> bool:
-    """Whether a user name, a password or a query stands in it: where keys get written by mistake."""
+    """Whether the URL contains a user name, password or query string: places where people put API keys by mistake."""
     parts = urlsplit(url)
     return "@" in parts.netloc or bool(parts.query)
 
 
 def host_and_path(url: str) -> str | None:
-    """Host, port and path without a slash at the end; None where it is no http or https address."""
+    """Host, port and path without trailing slashes; None if it is no http or https URL."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return None

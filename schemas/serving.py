@@ -1,42 +1,47 @@
-"""The settings of `index`: how texts get semantic ids, and how their vectors are compressed and searched."""
+"""Settings of `index`: semantic ids, and the vector index."""
 
 from pydantic import Field
 
-from darklode.schemas.kinds import KindGroup, KindSection
+from darklode.schemas.kinds import KindGroup, KindName, KindSection
 from darklode.schemas.section import Section
+from darklode.schemas.shared import TruncateDim
 
 INDEXES = KindGroup("indexes", "darklode.pipeline.index.kinds")
 
 
 class SemanticIdSettings(Section):
-    """Residual k-means: level by level, each text's nearest centre of what the levels before left over."""
+    """Semantic ids by residual k-means: one code per level, each level quantises the residual of the levels before."""
 
-    levels: int = Field(6, gt=0, le=16, description="numbers of an id (ScalingNote, 3.5: 6)")
-    codes: int = Field(
-        256, gt=1, le=65536, description="centres of a level; fewer where there are not 39 texts for each"
+    levels: int = Field(6, gt=0, le=16, description="Number of codes of an id (ScalingNote, 3.5: 6).")
+    codebook_size: int = Field(
+        256,
+        gt=1,
+        le=65536,
+        description="Centroids per level; fewer if there are less than 39 texts per centroid, faiss's minimum.",
     )
-    sample: int = Field(25600, gt=0, description="texts that the centres are fitted on, at most")
-    iterations: int = Field(20, gt=0, description="of k-means")
 
 
 class IndexSettings(KindSection):
-    """How vectors are searched; each kind has keys of its own."""
+    """Vector index."""
 
-    kind: str = Field("ivfpq_fastscan", description="flat, hnsw, ivfpq, ivfpq_fastscan; each kind has keys of its own")
-    dimensions: int | None = Field(
-        None, gt=0, description="first numbers of each vector that are kept, for encoders with nested ones; null: all"
-    )
-    sample: int = Field(65536, gt=0, description="vectors that cells and codes are fitted on, at most")
-    rerank: int = Field(
+    kind: KindName = "ivfpq_fastscan"
+    truncate_dim: TruncateDim = None
+    train_size: int = Field(65536, gt=0, description="Maximum number of vectors to train cells and codes on.")
+    refine_factor: int = Field(
         24,
         ge=1,
-        description="times as many candidates, at most, are scored again by vectors of a byte a number, as many as "
-        "recall asks for; 1: by codes alone",
+        description="Maximum k-factor of the refinement: up to this many times k candidates are scored again with "
+        "8-bit vectors, as many as target_recall needs. 1: no refinement.",
     )
-    recall: float = Field(
+    target_recall: float = Field(
         0.9,
         gt=0,
         le=1,
-        description="recall@100 against exact search that is reached, by two standard errors, with the least effort",
+        description="Recall@100 against exact search to reach, by two standard errors; the cheapest search parameters "
+        "that reach it are chosen.",
     )
-    queries: int = Field(400, ge=4, description="most queries that recall is measured on, a half to choose the effort")
+    tuning_queries: int = Field(
+        400,
+        ge=4,
+        description="Maximum number of queries to measure recall on; half of them choose the search parameters.",
+    )

@@ -1,4 +1,4 @@
-"""The names of settings: all that there are, those that a kind does not have, and what was meant by a wrong one."""
+"""Names of settings: all known keys, keys of other kinds, and suggestions for unknown keys."""
 
 from __future__ import annotations
 
@@ -16,22 +16,136 @@ from darklode.schemas.section import Section
 from darklode.schemas.settings import Settings
 
 NAME = "NAME"
-"""Stands for what users name themselves: `encoders.NAME.model`."""
+"""Placeholder for a name that users choose: `encoders.NAME.model`."""
 
-FORMER = {
-    ("judge", "max_disagreement"): "the label that the model wrote stands; verdicts.contradicted marks one that its "
-    "log-probabilities are against"
+REMOVED = {
+    "judge.max_disagreement": "the label that the model wrote is kept; verdicts.contradicted marks labels that its "
+    "log-probabilities contradict",
+    "generate.max_text_tokens": "texts are truncated to 1,024 tokens",
+    "logs.other_actions": "it only changed the text of a reject reason",
+    "mining.median_share": "tiers have the shares of ScalingNote, Table 1",
+    "mining.small_share": "tiers have the shares of ScalingNote, Table 1",
+    "mining.patch_share": "a day's files are rewritten once 5 % of its triplets have changed",
+    "semantic_ids.sample": "100 texts per centroid are used",
+    "semantic_ids.iterations": "k-means runs 20 iterations",
 }
-"""Settings that there were, by section and name, and what became of them. Runs may have recorded them."""
+"""Former settings and what replaced them. Recorded settings of older runs may contain those of `judge`."""
+
+RENAMED_SECTIONS = {"planner": "term_weighting", "towers": "distill", "vectors": "vector_search"}
+
+RENAMED = {
+    "clean.language_score": "clean.language_threshold",
+    "clean.clusters": "clean.n_clusters",
+    "clean.per_cluster": "clean.max_per_cluster",
+    "encoders.NAME.key_env": "encoders.NAME.api_key_env",
+    "encoders.NAME.query_parameters": "encoders.NAME.query_extra_body",
+    "encoders.NAME.document_parameters": "encoders.NAME.document_extra_body",
+    "encoders.NAME.max_tokens": "encoders.NAME.max_input_tokens (kind openai) or encoders.NAME.max_seq_length",
+    "encoders.NAME.batch_texts": "encoders.NAME.batch_size",
+    "encoders.NAME.batch_tokens": "encoders.NAME.max_batch_tokens",
+    "encoders.NAME.in_flight": "encoders.NAME.max_concurrency",
+    "encoders.NAME.give_up_after": "encoders.NAME.retry_timeout",
+    "encoders.NAME.dimensions": "encoders.NAME.truncate_dim",
+    "vectors.memory_mb": "vector_search.max_memory_mb",
+    "vectors.gpu_memory_mb": "vector_search.max_gpu_memory_mb",
+    "cache.dtype": "cache.vector_dtype",
+    "pool.rule": "pool.method",
+    "judge.depth": "judge.strategy",
+    "judge.recall": "judge.target_recall",
+    "judge.human": "judge.human_labels",
+    "judge.weights": "judge.panel_weights",
+    "judge.key_env": "judge.api_key_env",
+    "judge.give_up_after": "judge.retry_timeout",
+    "judge.max_in_flight": "judge.max_concurrency",
+    "judge.trust_name": "judge.trust_model_name",
+    "judge.mode": "judge.response_format",
+    "judge.parameters": "judge.extra_body",
+    "judge.attempts": "judge.max_attempts",
+    "judge.max_tokens": "judge.max_seq_length",
+    "split.by": "split.group_by",
+    "split.generated": "split.generated_queries",
+    "triplets.same_document": "triplets.allow_same_document_negatives",
+    "triplets.negatives": "triplets.num_negatives",
+    "triplets.margin": "triplets.relative_margin",
+    "audit.bootstrap": "evaluate.n_resamples",
+    "validation.bootstrap": "evaluate.n_resamples",
+    "evaluate.bootstrap": "evaluate.n_resamples",
+    "evaluate.flips": "evaluate.permutations",
+    "evaluate.labels": "evaluate.human_labels",
+    "adapt.start": "adapt.init",
+    "adapt.rank": "adapt.lora_rank",
+    "adapt.alpha": "adapt.lora_alpha",
+    "adapt.targets": "adapt.target_modules",
+    "adapt.pairs": "adapt.positives_per_query",
+    "adapt.in_batch": "adapt.in_batch_negatives",
+    "adapt.anchor": "adapt.l2_to_base",
+    "adapt.negatives": "adapt.num_negatives",
+    "adapt.draw": "adapt.negatives_per_step",
+    "adapt.margin": "adapt.relative_margin",
+    "adapt.same_document": "adapt.allow_same_document_negatives",
+    "adapt.steps": "adapt.max_steps",
+    "adapt.batch": "adapt.batch_size",
+    "adapt.judge_holes": "adapt.unjudged_budget",
+    "towers.layers": "distill.student_layers",
+    "towers.student": "distill.student_model",
+    "towers.steps": "distill.max_steps",
+    "towers.batch": "distill.batch_size",
+    "towers.held_out": "distill.eval_queries",
+    "dual.layers": "dual.query_tower_layers",
+    "dual.nested": "dual.matryoshka_dims",
+    "dual.margin": "dual.triplet_margin",
+    "dual.margin_weight": "dual.margin_loss_weight",
+    "dual.steps": "dual.max_steps",
+    "dual.batch": "dual.batch_size",
+    "dual.held_out": "dual.eval_queries",
+    "dual.checkpointing": "dual.gradient_checkpointing",
+    "laws.sizes": "laws.train_sizes",
+    "laws.sources": "laws.label_sources",
+    "laws.seeds": "laws.n_seeds",
+    "index.dimensions": "index.truncate_dim",
+    "index.sample": "index.train_size",
+    "index.rerank": "index.refine_factor",
+    "index.recall": "index.target_recall",
+    "index.queries": "index.tuning_queries",
+    "index.links": "index.hnsw_m",
+    "index.construction": "index.ef_construction",
+    "index.bytes": "index.code_size",
+    "index.projected": "index.projection_dim",
+    "semantic_ids.codes": "semantic_ids.codebook_size",
+    "generate.texts": "generate.max_texts",
+    "generate.round_trip": "generate.round_trip_depth",
+    "generate.leave_out": "generate.exclude_retrievers",
+    "generate.examples": "generate.n_examples",
+    "generate.max_tokens": "generate.max_seq_length",
+    "generate.query_tokens": "generate.max_new_tokens",
+    "logs.columns.arm": "logs.columns.variant",
+    "logs.late_days": "logs.max_late_days",
+    "admission.hold": "admission.hold_anomalous_days",
+    "admission.limit": "admission.max_robust_z",
+    "click.min_ratio": "click.min_click_ratio",
+    "click.negatives_from": "click.negative_window",
+    "relevance.max_tokens": "relevance.max_seq_length",
+    "planner.key_env": "term_weighting.api_key_env",
+    "planner.parameters": "term_weighting.extra_body",
+    "planner.max_in_flight": "term_weighting.max_concurrency",
+    "planner.give_up_after": "term_weighting.retry_timeout",
+    "associate.max_per_query": "associate.max_lenders_per_query",
+    "mining.test_pool": "mining.test_pool_size",
+    "review.pairs": "review.max_pairs",
+    "review.shared": "review.overlap_share",
+    "runner.cpus_per_task": "runner.num_cpus",
+    "runner.gpus_per_task": "runner.num_gpus",
+}
+"""Former name → name. Former names are errors that name the new one; they are no aliases."""
 
 
 @dataclass(frozen=True)
 class UnknownKey:
-    """A key that is no setting.
+    """A key that is not a setting.
 
     Attributes:
-        path: the key or, of an unknown kind, its section: the values below it cannot be checked.
-        message: names the nearest setting, or the kind that has it.
+        path: the key; for an unknown kind its section, whose other keys cannot be checked.
+        message: error message with the new name of the setting, the kind that has it, or the nearest known key.
     """
 
     path: str
@@ -43,9 +157,9 @@ class Key:
     """A setting.
 
     Attributes:
-        path: its name, with the sections that it lies in.
+        path: dotted name, with its sections.
         field: default, bounds and description.
-        kind: which kind has it; empty for one that does not depend on a kind.
+        kind: the kind that has it; empty for settings of all kinds.
     """
 
     path: str
@@ -54,7 +168,7 @@ class Key:
 
 
 def keys(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Key]:
-    """Every setting; of kinds only Darklode's own, each with all the keys that are not the section's."""
+    """Every setting: those of sections, and for each built-in kind those that it adds."""
     for name, field in model.model_fields.items():
         section, mark = section_in(field), kind_of(field)
         if section:
@@ -75,7 +189,7 @@ def _of_kinds(mark: OfKind, prefix: str) -> Iterator[Key]:
 
 
 def kinds() -> Iterator[tuple[str, OfKind]]:
-    """The sections that are of a kind, by name."""
+    """The sections with kinds, by name."""
     for name, field in Settings.model_fields.items():
         if mark := kind_of(field):
             yield (name if _is_section(field) else f"{name}.{NAME}"), mark
@@ -97,9 +211,9 @@ def _is_named(field: FieldInfo) -> bool:
 def unknown_keys(
     values: Mapping[Any, Any], model: type[BaseModel] = Settings, prefix: str = ""
 ) -> Iterator[UnknownKey]:
-    """The keys in nested plain values that are no settings; what the values are is not looked at.
+    """The keys in nested plain values that are not settings; values themselves are not checked.
 
-    These are keys that do not exist, or not in this kind, sections that are no mapping, and kinds that do not exist.
+    Reports unknown keys, keys of another kind, sections that are no mapping, and unknown kinds.
     """
     for name, value in values.items():
         field = model.model_fields.get(name)
@@ -153,15 +267,35 @@ def _unknown_key_message(path: str, value: Any) -> str:
     while isinstance(value, Mapping) and value:
         name, value = next(iter(value.items()))
         path = f"{path}.{name}"
+    if changed := _changed_key_message(path, path):
+        return changed
     if isinstance(value, Mapping) or path in known_keys():
         return f"{path}: there is no such section; a section's keys stand below it, without dots"
     return f"there is no setting {path}; {nearest(path, known_keys())}"
 
 
+def _changed_key_message(path: str, *names: str) -> str:
+    """Error message for a key that was renamed or removed; empty for other keys.
+
+    Args:
+        path: the key as it was given.
+        names: its possible names in `REMOVED` and `RENAMED`.
+    """
+    for name in names:
+        section, _, key = name.partition(".")
+        in_new_section = f"{RENAMED_SECTIONS[section]}.{key}" if key and section in RENAMED_SECTIONS else ""
+        if new := RENAMED.get(name, in_new_section):
+            return f"{path} was renamed: it is now {new}"
+        if reason := REMOVED.get(name):
+            return f"{path} was removed: {reason}"
+    return ""
+
+
 def _not_of_this_kind(mark: OfKind, kind: str, path: str, name: str) -> str:
-    """Says which kind has the key, or what became of it, or else which key was meant."""
-    if became := FORMER.get((path.partition(".")[0], name)):
-        return f"{path}.{name} is gone: {became}"
+    """Says which kind has the key, or its new name, or the nearest known key."""
+    section = path.partition(".")[0]
+    if changed := _changed_key_message(f"{path}.{name}", f"{section}.{name}", f"{section}.{NAME}.{name}"):
+        return changed
     if holders := mark.kinds_with_key(name):
         return f"{path}.{name} is a setting of kind {' and '.join(holders)}; {path}.kind is {kind}"
     own = list(mark.section(kind).model_fields)
@@ -174,9 +308,9 @@ def _not_of_this_kind(mark: OfKind, kind: str, path: str, name: str) -> str:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any], model: type[BaseModel] = Settings) -> dict[str, Any]:
-    """`base` with the values of `over` in their places; sections merge, values replace.
+    """Merge `over` into `base`: sections merge, values replace.
 
-    Where `over` names another kind than `base`, the keys of the kind before go.
+    If `over` changes the kind of a section, the settings of the former kind are dropped.
     """
     merged = dict(base)
     for name, value in over.items():
@@ -206,7 +340,7 @@ def _of_one_kind(mark: OfKind, before: Mapping[str, Any], over: Mapping[str, Any
 
 
 def without_former_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Recorded values without `FORMER` keys and those of other kinds: once those of all kinds were recorded."""
+    """Recorded values without `REMOVED` keys and without keys of other kinds, which older versions recorded, too."""
     remaining = dict(values)
     for name, field in Settings.model_fields.items():
         mark = kind_of(field)
@@ -222,12 +356,12 @@ def without_former_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _own_values(mark: OfKind, values: Mapping[str, Any], section: str) -> dict[str, Any]:
     own = mark.section(mark.kind_in(values)).model_fields
-    other_kinds = {name for name in values if mark.kinds_with_key(name) or (section, name) in FORMER}
+    other_kinds = {name for name in values if mark.kinds_with_key(name) or f"{section}.{name}" in REMOVED}
     return {name: value for name, value in values.items() if name in own or name not in other_kinds}
 
 
 def iterate_leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value in nested sections, with its dotted name."""
+    """Every value in nested sections, with its dotted key."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from iterate_leaves(value, f"{prefix}{key}.")

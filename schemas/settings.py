@@ -1,7 +1,7 @@
-"""All settings, their defaults and bounds; larger parts have files of their own.
+"""All settings with defaults, bounds and descriptions; the larger sections have modules of their own.
 
-Where a default is a paper's, the description says so. What a judge, an encoder or a planner of one kind has beside the
-keys here is declared by that kind, in its own file.
+A description names the paper that a default comes from. The settings of a kind (of judge, encoder, …) are declared in
+that kind's module.
 """
 
 from typing import Annotated, Literal, Self
@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.evaluation import AuditSettings, EvaluateSettings
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.generation import GENERATORS, GenerateSettings
 from darklode.schemas.judging import JUDGES, JudgeSettings, LabelSettings
 from darklode.schemas.kinds import KindGroup, OfKind
@@ -20,8 +20,8 @@ from darklode.schemas.mining import (
     ClickSettings,
     LogSettings,
     MiningSettings,
-    PlannerSettings,
     RelevanceSettings,
+    TermWeightingSettings,
 )
 from darklode.schemas.paths import FilePath
 from darklode.schemas.pooling import (
@@ -31,108 +31,121 @@ from darklode.schemas.pooling import (
     EncoderSettings,
     PoolSettings,
     RetrieverSettings,
-    VectorSettings,
+    VectorSearchSettings,
 )
-from darklode.schemas.section import Bound, NoRow, Section, Share
+from darklode.schemas.section import Bound, ColumnNames, NoRow, Section, Share
 from darklode.schemas.serving import INDEXES, IndexSettings, SemanticIdSettings
-from darklode.schemas.towers import DualSettings, TowerSettings
+from darklode.schemas.shared import (
+    AllowSameDocumentNegatives,
+    InputFormat,
+    MaskPersonalData,
+    MinProbability,
+    NumNegatives,
+    RelativeMargin,
+)
+from darklode.schemas.towers import DistillSettings, DualSettings
 
-PLANNERS = KindGroup("planners", "darklode.pipeline.mine.term_weighting.kinds")
-
-
-class DocumentColumns(Section):
-    """Names of the source's columns (or front-matter keys, or HTML meta names)."""
-
-    doc_id: str | None = Field(None, description="null: the first present of doc_id, _id, id, docid")
-    title: str | None = Field(None, description="null: title")
-    topic: str | None = Field(None, description="null: topic")
-    text: str | None = Field(None, description="null: the first present of text, body, content, contents")
-    url: str | None = Field(None, description="null: url")
-    tenant: str | None = Field(None, description="null: tenant")
+TERM_WEIGHTINGS = KindGroup("term_weighting", "darklode.pipeline.mine.term_weighting.kinds")
 
 
-class QueryColumns(Section):
-    """Names of the source's columns."""
+class DocumentColumns(ColumnNames):
+    """Column names in the documents' source (or front-matter keys, or HTML meta names)."""
 
-    query_id: str | None = Field(None, description="null: the first present of query_id, _id, id, qid")
-    text: str | None = Field(None, description="null: the first present of text, query, user_query")
-    timestamp: str | None = Field(None, description="null: timestamp")
-    count: str | None = Field(None, description="null: count")
-    tenant: str | None = Field(None, description="null: tenant")
+    doc_id: str | None = Field(None, description="doc_id, _id, id, docid")
+    title: str | None = Field(None, description="title")
+    topic: str | None = Field(None, description="topic")
+    text: str | None = Field(None, description="text, body, content, contents")
+    url: str | None = Field(None, description="url")
+    tenant: str | None = Field(None, description="tenant")
+
+
+class QueryColumns(ColumnNames):
+    """Column names in the queries' source."""
+
+    query_id: str | None = Field(None, description="query_id, _id, id, qid")
+    text: str | None = Field(None, description="text, query, user_query")
+    timestamp: str | None = Field(None, description="timestamp")
+    count: str | None = Field(None, description="count")
+    tenant: str | None = Field(None, description="tenant")
 
 
 class DocumentSource(Section):
-    """How documents are read."""
+    """Source of the documents."""
 
-    format: Literal["auto", "folder", "jsonl", "csv", "parquet", "beir"] = Field(
-        "auto", description="auto: by the path's ending, or by what the folder holds"
-    )
+    format: Literal["auto", "folder", "jsonl", "csv", "parquet", "beir"] = Field("auto", description=InputFormat)
     columns: DocumentColumns = DocumentColumns()
 
 
 class QuerySource(Section):
-    """How queries are read."""
+    """Source of the queries."""
 
-    format: Literal["auto", "text", "jsonl", "csv", "parquet", "beir"] = Field(
-        "auto", description="auto: by the path's ending, or by what the folder holds"
-    )
+    format: Literal["auto", "text", "jsonl", "csv", "parquet", "beir"] = Field("auto", description=InputFormat)
     columns: QueryColumns = QueryColumns()
 
 
 class IngestSettings(Section):
-    """What comes in, and how much of it may be unreadable."""
+    """Input data, and the tolerance for unreadable rows."""
 
     documents: DocumentSource = DocumentSource()
     queries: QuerySource = QuerySource()
-    tenant: str = Field("default", min_length=1, description="tenant of every row that does not name its own")
-    require_tenant: bool = Field(False, description="reject rows that do not name their own tenant")
-    max_row_bytes: int = Field(16_000_000, gt=0, description="a longer line, row or file is rejected, not read")
+    tenant: str = Field("default", min_length=1, description="Tenant of rows that name none.")
+    require_tenant: bool = Field(False, description="Reject rows that name no tenant.")
+    max_row_bytes: int = Field(16_000_000, gt=0, description="Reject longer lines, rows and files, unread.")
     max_reject_share: Bound[Share] = Field(
-        0.2, description="fail when a larger share of the rows cannot be read: a wrong mapping, not a small dataset"
+        0.2,
+        description="Fail if a larger share of the rows is rejected; this catches a wrong column mapping.",
     )
 
 
 class CleanSettings(Section):
-    """Which queries are kept."""
+    """Filters of the queries."""
 
-    keep_all: bool = Field(False, description="let every query through (test collections); nothing is dropped")
-    noise: bool = Field(True, description="drop code, stack traces, log lines, test strings and empty queries")
-    mask_personal_data: bool = Field(
-        True, description="mask e-mail addresses, phone and card numbers, IP and MAC addresses, and tokens"
+    keep_all: bool = Field(False, description="Skip all filters, for test collections whose queries must all stay.")
+    noise: bool = Field(True, description="Drop code, stack traces, log lines, test strings and empty queries.")
+    mask_personal_data: MaskPersonalData = True
+    min_percentile: float = Field(
+        25, ge=0, le=100, description="Drop queries with fewer words than this percentile (DevRev-Search, 3.1: 25)."
     )
-    min_percentile: float = Field(25, ge=0, le=100, description="drop shorter word counts (DevRev-Search, 3.1)")
-    max_percentile: float = Field(75, ge=0, le=100, description="drop longer word counts (DevRev-Search, 3.1)")
+    max_percentile: float = Field(
+        75, ge=0, le=100, description="Drop queries with more words than this percentile (DevRev-Search, 3.1: 75)."
+    )
     language: str | tuple[str, ...] | None = Field(
-        "en", description="keep this language, ISO 639 code, or these, such as [en, zh]; null keeps all"
+        "en", description="Language or languages to keep, as ISO 639 codes, such as [en, zh]. null: all."
     )
-    language_score: Share = Field(0.8, description="another language counts only from this probability on")
-    deduplicate: bool = Field(True, description="keep one of the queries that differ in case and white space only")
-    clusters: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
-        "auto", description="k-means clusters per tenant, which no split cuts; auto: 10·√n, at most n"
+    language_threshold: Share = Field(
+        0.8,
+        description="Minimum probability of another language to drop a query; high, because short queries are often "
+        "misidentified.",
     )
-    per_cluster: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
+    deduplicate: bool = Field(True, description="Keep one of the queries that differ only in case and white space.")
+    n_clusters: Literal["auto"] | Annotated[int, Field(gt=0)] = Field(
         "auto",
-        description="queries kept per cluster, nearest its centre (DevRev-Search: one); auto: one of those that ask in "
-        "the same words; 0 keeps all",
+        description="Number of k-means clusters per tenant; no cluster is divided between splits. auto: 10·√n, at "
+        "most n.",
+    )
+    max_per_cluster: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
+        "auto",
+        description="Maximum number of queries to keep per cluster, nearest its centre (DevRev-Search: 1). auto: one "
+        "of each group of near-duplicates. 0: all.",
     )
 
     @model_validator(mode="after")
-    def _percentiles_rise(self) -> Self:
+    def _percentiles_ascend(self) -> Self:
         if self.min_percentile >= self.max_percentile:
             raise ValueError(f"min_percentile {self.min_percentile} must be below max_percentile {self.max_percentile}")
         return self
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages that are kept; none where all are."""
+        """The languages to keep; empty if all are kept."""
         return (self.language,) if isinstance(self.language, str) else self.language or ()
 
 
 class ChunkSettings(Section):
-    """How documents are cut."""
+    """Splitting of documents into chunks."""
 
-    size: int = Field(500, gt=0, description="longest chunk, in characters (DevRev-Search, 3.2)")
-    overlap: int = Field(0, ge=0, description="characters shared by neighbours (DevRev-Search: none)")
+    size: int = Field(500, gt=0, description="Maximum chunk length in characters (DevRev-Search, 3.2: 500).")
+    overlap: int = Field(0, ge=0, description="Characters that neighbouring chunks share (DevRev-Search: 0).")
 
     @model_validator(mode="after")
     def _overlap_is_smaller(self) -> Self:
@@ -142,23 +155,29 @@ class ChunkSettings(Section):
 
 
 class CacheSettings(Section):
-    """Where vectors and verdicts are kept across runs."""
+    """Cache of vectors and verdicts across runs."""
 
-    root: NoRow[FilePath[str | None]] = Field(None, description="folder or s3:// prefix; null: the user's cache")
-    dtype: Literal["float32", "float16"] = Field("float32", description="how vectors are kept")
+    root: NoRow[FilePath[str | None]] = Field(
+        None, description="Folder or s3:// prefix. null: the user's cache folder."
+    )
+    vector_dtype: Literal["float32", "float16"] = Field("float32", description="Precision of cached vectors.")
 
 
 class SplitSettings(Section):
-    """How queries are split."""
+    """Train, validation and test splits of the queries."""
 
-    by: Literal["cluster", "cluster_and_positives"] = Field(
+    group_by: Literal["cluster", "cluster_and_positives"] = Field(
         "cluster",
-        description="what stands on one side alone: near-duplicate queries; cluster_and_positives: positives, too",
+        description="Queries that must share a split: those of a cluster (near-duplicates); cluster_and_positives: "
+        "also those with a positive in common.",
     )
-    test_share: Share = Field(0.25, description="share of queries held out as test (DevRev-Search: 92 of 383)")
-    validation_share: Share = Field(0.1, description="share of the rest used for validation (ScalingNote: 9:1)")
-    generated: FilePath[str | None] = Field(
-        None, description="a folder of `darklode generate`, whose kept queries are learned from, too; none is held out"
+    test_share: Share = Field(0.25, description="Share of the queries in the test split (DevRev-Search: 92 of 383).")
+    validation_share: Share = Field(
+        0.1, description="Share of the remaining queries in the validation split (ScalingNote: 9:1)."
+    )
+    generated_queries: FilePath[str | None] = Field(
+        None,
+        description="Folder of `darklode generate` whose queries are added to the training split. null: none.",
     )
 
 
@@ -166,91 +185,97 @@ TextForm = Literal["title_heading_text", "text"]
 
 
 class TripletSettings(Section):
-    """Which positives are learned from, how many negatives each has, and how they are mined."""
+    """Training triplets: positives and mined hard negatives."""
 
-    min_probability: Share = Field(
-        0.6,
-        description="a judge's positive is learned from at this probability on; one without any is, too, unless its "
-        "log-probabilities tie or contradict it",
-    )
+    min_probability: MinProbability = 0.6
     min_letters: int = Field(
-        15, ge=0, description="minimum letters and digits of a judge's positive, without headings and links; 0: none"
+        15,
+        ge=0,
+        description="Minimum number of letters and digits in a positive's text, without headings and links. 0: no "
+        "minimum.",
     )
-    max_positives: int = Field(5, ge=0, description="positives of a query that are learned from, best first; 0: all")
-    same_document: bool = Field(
-        False, description="chunks of a document that holds a positive of the query may be its negatives"
+    max_positives: int = Field(
+        5, ge=0, description="Maximum number of positives per query, most probable first. 0: all."
     )
-    negatives: int = Field(16, gt=0, description="hard negatives per positive (DevRev-Search, A.4)")
-    margin: Share = Field(0.05, description="a mined negative scores below s⁺ − |s⁺|·margin")
+    allow_same_document_negatives: AllowSameDocumentNegatives = False
+    num_negatives: NumNegatives = 16
+    relative_margin: RelativeMargin = 0.05
     text_form: TextForm = Field(
         "title_heading_text",
-        description="what a passage holds: title, heading and text, one a line, as the judge reads it; or text alone",
+        description="Text of a passage. title_heading_text: title, heading and text, a line each, as the judge reads "
+        "it. text: text alone.",
     )
 
 
 class ReviewSettings(Section):
-    """Which pairs people are asked about."""
+    """Sample of pairs for human review."""
 
-    query_share: float = Field(0.1, gt=0, le=1, description="share of the queries (DevRev-Search, 3.3: 10 %)")
-    pairs: int = Field(400, ge=0, description="most pairs of these queries, over all strata; 0: all of them")
-    shared: Share = Field(0.2, description="share of them that every reviewer labels; any other one labels the rest")
+    query_share: float = Field(
+        0.1, gt=0, le=1, description="Share of the queries to review (DevRev-Search, 3.3: 10 %)."
+    )
+    max_pairs: int = Field(400, ge=0, description="Maximum number of pairs of these queries, stratified. 0: all pairs.")
+    overlap_share: Share = Field(
+        0.2, description="Share of the pairs that every reviewer labels, for inter-annotator agreement."
+    )
     show_judge: NoRow[bool] = Field(
-        False, description="show reviewers what the judge said: quicker, and no longer blind"
+        False, description="Show reviewers the judge's label: faster, but the review is no longer blind."
     )
 
 
 class ValidationSettings(Section):
-    """What the judge must reach before the dataset may be published; null: not asked for."""
+    """Minimum quality of the judge, checked before the dataset is published. null: not checked."""
 
-    min_kappa: float | None = Field(None, ge=-1, le=1, description="Cohen's kappa of judge and people")
-    max_null_rate: Share | None = Field(None, description="most of the verdicts that could not be read")
-    min_recall: Share | None = Field(None, description="share of the pool's positives that the judge found")
-    bootstrap: int = Field(1000, gt=0, description="resamples of the queries for each interval")
+    min_kappa: float | None = Field(None, ge=-1, le=1, description="Minimum Cohen's kappa of judge and humans.")
+    max_null_rate: Share | None = Field(None, description="Maximum share of unreadable verdicts.")
+    min_recall: Share | None = Field(None, description="Minimum share of the pool's positives that the judge found.")
 
 
 class CardSettings(Section):
-    """What the dataset card says that no table knows."""
+    """Dataset card."""
 
-    name: str = Field("", description="the dataset's name; empty: the run folder's")
-    license: str = Field("unknown", description="licence of the documents and queries")
+    name: str = Field("", description="Name of the dataset. Empty: the run folder's name.")
+    license: str = Field("unknown", description="Licence of the documents and queries.")
 
 
 class RunnerSettings(Section):
-    """Where shards of a stage's work are done; it changes no result."""
+    """Where shards of a stage run; the results do not depend on it."""
 
-    kind: Literal["local", "ray"] = Field("local", description="local: in the flow's process; ray: on a Ray cluster")
-    address: str | None = Field(
-        None, description="head:6379 on one of its machines, ray://head:10001 from outside; null: this machine's"
+    kind: Literal["local", "ray"] = Field(
+        "local", description="local: in the flow's process. ray: as tasks on a Ray cluster."
     )
-    cpus_per_task: float = Field(1, gt=0, description="CPUs of the cluster that a task takes")
-    gpus_per_task: float = Field(0, ge=0, description="GPUs of the cluster that a task takes")
+    address: str | None = Field(
+        None,
+        description="Ray address: head:6379 on a machine of the cluster, ray://head:10001 from outside. null: start "
+        "Ray on this machine.",
+    )
+    num_cpus: float = Field(1, gt=0, description="CPUs per Ray task.")
+    num_gpus: float = Field(0, ge=0, description="GPUs per Ray task.")
 
 
 class Settings(Section):
-    """All settings, of `build-benchmark` and of `mine-logs`; a section is all that its stage may see."""
+    """All settings. A stage receives only the sections that it depends on."""
 
-    seed: int = Field(13, ge=0, description="seeds sampling, clustering, splits and intervals")
+    seed: int = Field(13, ge=0, description="Random seed of sampling, clustering, splits and intervals.")
     ingest: IngestSettings = IngestSettings()
     clean: CleanSettings = CleanSettings()
     chunk: ChunkSettings = ChunkSettings()
     encoders: dict[str, Annotated[EncoderSettings, OfKind(ENCODERS, EncoderSettings)]] = Field(
-        {}, description="named encoders; pool.retrievers may name them"
+        {}, description="Encoders by name, for pool.retrievers."
     )
     retrievers: dict[str, Annotated[RetrieverSettings, OfKind(RETRIEVERS, RetrieverSettings)]] = Field(
-        {}, description="named retrievers, for kinds with keys; pool.retrievers may name them"
+        {}, description="Retrievers by name, for kinds with settings, for pool.retrievers."
     )
     bm25: Bm25Settings = Bm25Settings()
-    vectors: VectorSettings = VectorSettings()
+    vector_search: VectorSearchSettings = VectorSearchSettings()
     cache: CacheSettings = CacheSettings()
     pool: PoolSettings = PoolSettings()
     judge: Annotated[JudgeSettings, OfKind(JUDGES, JudgeSettings)] = Field(JudgeSettings(), validate_default=True)
     labels: LabelSettings = LabelSettings()
     split: SplitSettings = SplitSettings()
     triplets: TripletSettings = TripletSettings()
-    audit: AuditSettings = AuditSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     adapt: AdaptSettings = AdaptSettings()
-    towers: TowerSettings = TowerSettings()
+    distill: DistillSettings = DistillSettings()
     dual: DualSettings = DualSettings()
     laws: LawSettings = LawSettings()
     index: Annotated[IndexSettings, OfKind(INDEXES, IndexSettings)] = Field(IndexSettings(), validate_default=True)
@@ -262,8 +287,8 @@ class Settings(Section):
     admission: AdmissionSettings = AdmissionSettings()
     click: ClickSettings = ClickSettings()
     relevance: RelevanceSettings = RelevanceSettings()
-    planner: Annotated[PlannerSettings, OfKind(PLANNERS, PlannerSettings)] = Field(
-        PlannerSettings(), validate_default=True
+    term_weighting: Annotated[TermWeightingSettings, OfKind(TERM_WEIGHTINGS, TermWeightingSettings)] = Field(
+        TermWeightingSettings(), validate_default=True
     )
     associate: AssociateSettings = AssociateSettings()
     mining: MiningSettings = MiningSettings()
@@ -273,7 +298,7 @@ class Settings(Section):
     runner: RunnerSettings = RunnerSettings()
 
     @model_validator(mode="after")
-    def _humans_are_known(self) -> Self:
-        if self.labels.human_overrides and self.judge.human is None:
-            raise ValueError("labels.human_overrides needs judge.human, a CSV of human labels")
+    def _human_labels_exist_for_overrides(self) -> Self:
+        if self.labels.human_overrides and self.judge.human_labels is None:
+            raise ValueError("labels.human_overrides needs judge.human_labels, a CSV of human labels")
         return self

@@ -71,8 +71,8 @@ def test_what_is_given_is_what_the_command_line_would_make_of_it() -> None:
     values = {"judge.model": "m", "judge.base_url": "http://h/v1", "judge.kind": "llm"}
     assignments = [f"{name}={value}" for name, value in values.items()]
     assert _settings("embedded", None, values, {}) == load_settings(assignments=assignments)
-    taught = _settings("local", None, {}, {"judge.human": "labels.csv"})
-    assert taught == load_settings("local", assignments=["judge.human=labels.csv"])
+    taught = _settings("local", None, {}, {"judge.human_labels": "labels.csv"})
+    assert taught == load_settings("local", assignments=["judge.human_labels=labels.csv"])
 
 
 def test_a_run_is_read_as_it_is(sample_run: SampleRun) -> None:

@@ -41,7 +41,7 @@ CHOSEN = (
     "judge.kind=share_of_words",
     "judge.shortest=4",
     "judge.panel=[{kind: embedded}]",
-    "planner.kind=long_words",
+    "term_weighting.kind=long_words",
 )
 
 

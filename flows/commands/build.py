@@ -49,13 +49,13 @@ def build(
         typer.Option("--estimate", help="Stop before judging; estimate pairs, tokens, time and cost from 50 calls."),
     ] = False,
     human: Annotated[
-        str | None, typer.Option(metavar="CSV", help="Human labels to compare the judge with; sets judge.human.")
+        str | None, typer.Option(metavar="CSV", help="Human labels to compare the judge with; sets judge.human_labels.")
     ] = None,
     check: CheckOption = False,
 ) -> None:
     """Build a judged benchmark and training triplets from documents and a query log."""
     extra = ["clean.keep_all=true"] if keep_all_queries else []
-    extra += [f"judge.human={json.dumps(human)}"] if human is not None else []
+    extra += [f"judge.human_labels={json.dumps(human)}"] if human is not None else []
     config_file = read_project(config, preset)
     docs, queries = config_file.path("docs", docs, "--docs"), config_file.path("queries", queries, "--queries")
     out, extra = config_file.path("out", out, "--out"), [*(assignments or []), *extra]

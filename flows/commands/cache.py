@@ -22,7 +22,7 @@ def cache(
 ) -> None:
     """Show the size of the embedding cache per encoder; --prune deletes vectors."""
     settings = load_settings(assignments=assignments or []).cache
-    vectors = EmbeddingCache(settings.root, settings.dtype)
+    vectors = EmbeddingCache(settings.root, settings.vector_dtype)
     if prune:
         freed = vectors.prune(None if "all" in prune else prune) + vectors.prune_orphans()
         console.print(f"{freed:,} bytes freed")

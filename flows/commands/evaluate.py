@@ -38,7 +38,7 @@ def evaluate(
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Human labels of query–document pairs, for AUC; sets evaluate.labels."),
+        typer.Option(metavar="FILE", help="Human labels of query–document pairs, for AUC; sets evaluate.human_labels."),
     ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
@@ -74,7 +74,7 @@ def _values(
     arguments = {
         "systems": system,
         "run_files": [str(run_path) for run_path in run_file or []] or None,
-        "labels": str(labels) if labels else None,
+        "human_labels": str(labels) if labels else None,
     }
     option_values = {"evaluate": {name: value for name, value in arguments.items() if value is not None}}
     return merge(merge(file, overrides(assignments)), option_values)

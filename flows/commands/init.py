@@ -26,12 +26,13 @@ app = application()
 OFFERED = """
     ingest.queries.columns.text ingest.queries.columns.tenant ingest.documents.columns.text
     ingest.documents.columns.tenant
-    clean.language clean.min_percentile clean.max_percentile clean.per_cluster clean.keep_all clean.mask_personal_data
+    clean.language clean.min_percentile clean.max_percentile clean.max_per_cluster clean.keep_all
+    clean.mask_personal_data
     chunk.size
-    pool.depth pool.rule pool.budget
-    judge.kind judge.base_url judge.model judge.key_env judge.threshold judge.spending_limit
-    split.test_share triplets.negatives
-    review.query_share review.pairs validation.min_kappa validation.min_recall
+    pool.depth pool.method pool.budget
+    judge.kind judge.base_url judge.model judge.api_key_env judge.threshold judge.spending_limit
+    split.test_share triplets.num_negatives
+    review.query_share review.max_pairs validation.min_kappa validation.min_recall
     card.name card.license
 """.split()
 """Settings that the file lists, commented out unless chosen."""
@@ -41,7 +42,7 @@ OFFERED_KIND = "llm"
 
 OFFERED_FOR_LOGS = """
     logs.columns.query logs.columns.doc_id logs.columns.timestamp logs.columns.clicked logs.columns.tenant
-    click.model associate.max_per_query admission.hold
+    click.model associate.max_lenders_per_query admission.hold_anomalous_days
 """.split()
 """Settings that the file lists in addition if there is a search log."""
 

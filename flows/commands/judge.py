@@ -109,7 +109,7 @@ def prompt(
     heading: Annotated[str | None, typer.Option(metavar="TEXT", help="Headings above the chunk.")] = None,
     assignments: SetOption = None,
 ) -> None:
-    """Show the prompt selected by judge.prompt and judge.mode."""
+    """Show the prompt selected by judge.prompt and judge.response_format."""
     from darklode.pipeline.judge.llm.prompt import PairText, load_prompt
     from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 

@@ -140,11 +140,11 @@ _LINES = {
     "null": "unreadable answers, stored as null",
     "cut_off": "answers truncated at the token limit, stored as null",
     "failed": "failed calls, to be submitted again",
-    "another": "lines of another judge (did prompt, model or judge.mode change since the export?)",
+    "another": "lines of another judge (did prompt, model or judge.response_format change since the export?)",
     "broken": "lines that are not JSON",
     "duplicate": "duplicate answers, ignored",
     "contradict": "of those with a different label; the first label is used",
-    "renamed": "calls answered under another model name (judge.trust_name is set)",
+    "renamed": "calls answered under another model name (judge.trust_model_name is set)",
 }
 
 

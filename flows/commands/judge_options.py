@@ -37,14 +37,16 @@ def template_of(chosen: Settings) -> "RequestTemplate":
     from darklode.pipeline.judge.llm.response_formats import RequestTemplate
 
     settings = language_model(chosen.judge)
-    impatient = settings.model_copy(update={"give_up_after": min(settings.give_up_after, _PROBE_SECONDS)})
+    impatient = settings.model_copy(update={"retry_timeout": min(settings.retry_timeout, _PROBE_SECONDS)})
     try:
         return replace(LlmJudge(impatient, _warn, chosen.cache.root).template, settings=settings)
     except SettingsError:
         raise
     except DarklodeError as error:
-        if settings.mode == "auto":
-            raise DarklodeError(f"{error}. Without a server, set a format: --set judge.mode=choice") from error
+        if settings.response_format == "auto":
+            raise DarklodeError(
+                f"{error}. Without a server, set a format: --set judge.response_format=choice"
+            ) from error
         form = strictest_format(settings)
         _warn(f"{error}. The calls request {form} without checking that the server supports it.")
         return RequestTemplate(settings, load_prompt(settings.prompt), form)
@@ -72,4 +74,8 @@ def strictest_format(settings: "LlmSettings") -> "OutputFormat":
     from darklode.pipeline.judge.llm.response_formats import OutputFormat
 
     mode = "json" if settings.rationale else "choice"
-    return OutputFormat(mode if settings.mode == "auto" else settings.mode, logprobs=True, rationale=settings.rationale)
+    return OutputFormat(
+        mode if settings.response_format == "auto" else settings.response_format,
+        logprobs=True,
+        rationale=settings.rationale,
+    )

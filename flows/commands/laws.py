@@ -100,18 +100,18 @@ def run(
     out: OutOption,
     size: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", min=0, help="Number of labelled queries. Repeatable; sets laws.sizes."),
+        typer.Option(metavar="N", min=0, help="Number of labelled queries. Repeatable; sets laws.train_sizes."),
     ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
             help="Training data: labels, bm25, ict, shuffled, or a folder of generated queries. Repeatable; sets "
-            "laws.sources.",
+            "laws.label_sources.",
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Number of seeds per size; sets laws.seeds.")
+        int | None, typer.Option(metavar="N", min=1, help="Number of seeds per size; sets laws.n_seeds.")
     ] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
@@ -125,7 +125,7 @@ def run(
     from darklode.pipeline.laws.page import PAGE
     from darklode.schemas.setting_names import merge
 
-    option_values = {"sizes": size, "sources": source, "seeds": seeds}
+    option_values = {"train_sizes": size, "label_sources": source, "n_seeds": seeds}
     laws_values = {"laws": {name: value for name, value in option_values.items() if value is not None}}
     values = merge(changed_values(config, assignments), laws_values)
     launch(run_laws, reporter(), runs, encoder, out, values)

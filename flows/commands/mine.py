@@ -153,7 +153,7 @@ def _summarise(run: Run, settings: Settings) -> None:
     verdicts = statistics.confirmed(tables)
     if verdicts.num_rows:
         show(verdicts, "Share that the judge calls relevant")
-    show(statistics.lenders(tables, settings.associate.max_per_query), "Associations")
+    show(statistics.lenders(tables, settings.associate.max_lenders_per_query), "Associations")
     for sentence in filter(None, [*mined_caveats(tables), weak_ranker(settings)]):
         console.print(f"[yellow]{printable(sentence)}[/yellow]", soft_wrap=True)
     show_files(run, FILES)

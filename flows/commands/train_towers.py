@@ -38,13 +38,16 @@ TeacherOption = Annotated[
 LayersOption = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=1, help="Number of layers the query tower keeps; sets towers.layers (stage 1: dual.layers)."
+        metavar="N",
+        min=1,
+        help="Number of layers the query tower keeps; sets distill.student_layers (stage 1: dual.query_tower_layers).",
     ),
 ]
 StudentOption = Annotated[
     str | None,
     typer.Option(
-        metavar="MODEL", help="Stage 2: sentence-transformers model to start the student from; sets towers.student."
+        metavar="MODEL",
+        help="Stage 2: sentence-transformers model that the student starts from; sets distill.student_model.",
     ),
 ]
 QueriesOption = Annotated[

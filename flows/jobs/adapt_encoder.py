@@ -76,11 +76,11 @@ def adapt_encoder(
         for step in steps(base, resolved, judges):
             if step.stage is TRAIN and not step.plan(run).is_up_to_date:
                 _check_saving(run, base)
-                judges.check(resolved.adapt.judge_holes, resolve_tenant(list(base.sources), resolved.adapt.tenant))
+                judges.check(resolved.adapt.unjudged_budget, resolve_tenant(list(base.sources), resolved.adapt.tenant))
             run_step(run, step)
             if step.stage is HEADROOM_STAGE:
                 reporter().table("headroom", run.tables("headroom").read("headroom"))
-                summary = f"{format_headroom(run)}{format_unjudged(run, judges, resolved.adapt.judge_holes)}"
+                summary = f"{format_headroom(run)}{format_unjudged(run, judges, resolved.adapt.unjudged_budget)}"
                 reporter().say(summary)
                 if dry_run:
                     return summary
@@ -114,12 +114,12 @@ def steps(base: BaseEncoder, settings: Settings, judges: UnjudgedJudges = NO_JUD
     return [
         pairs_step(base, settings),
         Step(HEADROOM_STAGE, call(measure_headroom, base)),
-        Step(TRAIN, call(train, adapt.but("tenant", "sources", "min_probability", "judge_holes"), base, seed=seed)),
+        Step(TRAIN, call(train, adapt.but("tenant", "sources", "min_probability", "unjudged_budget"), base, seed=seed)),
         Step(TESTED, call(rank_test_queries, adapt.only(*METHOD), base)),
-        Step(HOLES, call(judge_unjudged, adapt.judge_holes, judges), lambda: contents(base)),
+        Step(HOLES, call(judge_unjudged, adapt.unjudged_budget, judges), lambda: contents(base)),
         Step(
             EVALUATE,
-            call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
+            call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
         Step(VERDICT, call(decide_release)),
     ]
@@ -186,12 +186,12 @@ def open_base(records: Sequence[RunRecord], encoder: str, settings: Settings) ->
         )
     encoder_settings.fetch()
     sources = [record.training_source(number) for number, record in enumerate(records)]
-    return BaseEncoder(encoder_settings, settings.cache, settings.vectors, tuple(sources))
+    return BaseEncoder(encoder_settings, settings.cache, settings.vector_search, tuple(sources))
 
 
 def unopened_base(encoder: str, settings: Settings) -> BaseEncoder:
     """A base without model and runs, for steps that are only named."""
-    return BaseEncoder(SentenceTransformersSettings(model=encoder), settings.cache, settings.vectors, ())
+    return BaseEncoder(SentenceTransformersSettings(model=encoder), settings.cache, settings.vector_search, ())
 
 
 def hand_over(run: Run, base: BaseEncoder, settings: Settings, runs: list[str]) -> None:

@@ -77,7 +77,7 @@ def adapt_tenants(
         judges = judges_of(base, records)
         step = _step(run, base, resolved, sorted(tenants), judges, inputs, warm_start)
         if not step.plan(run).is_up_to_date:
-            judges.check(resolved.adapt.judge_holes, None)
+            judges.check(resolved.adapt.unjudged_budget, None)
         run_step(run, step)
         run.store.write("views.sql", views_sql(run).encode())
         reporter().table("Tenants by released encoder", run.tables("adapted_tenants").sql(COUNTS))
@@ -113,7 +113,8 @@ def _step(  # noqa: PLR0913, PLR0917 (all that a tenant's training depends on)
             "the runs": key_of([source.content() for source in base.sources]),
             "the encoder": key_of(base.identity),
             "the settings": key_of(
-                settings.adapt.but("tenant").decisive(), settings.evaluate.only("bootstrap", "flips").decisive()
+                settings.adapt.but("tenant").decisive(),
+                settings.evaluate.only("n_resamples", "permutations").decisive(),
             ),
             "the seed": key_of(settings.seed),
             "the judges": key_of(judges.identity),

@@ -80,8 +80,8 @@ def build_benchmark(  # noqa: PLR0913 (the parameters of the Prefect flow)
 def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) -> list[Step]:
     """The steps in data order."""
     config, seed, judges = settings, settings.seed, Judges.from_settings(settings)
-    human, fitted = settings.judge.human, settings.judge.threshold == "fitted"
-    judging = ADAPTIVE_JUDGE if settings.judge.depth == "adaptive" else JUDGE
+    human, fitted = settings.judge.human_labels, settings.judge.threshold == "fitted"
+    judging = ADAPTIVE_JUDGE if settings.judge.strategy == "adaptive" else JUDGE
     taken = ["calibration"] * fitted + ["human_labels"] * (human is not None and judges.can_learn)
     return [
         Step(
@@ -99,8 +99,12 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         Step(CLEAN, call(clean, config.clean, seed=seed)),
         Step(
             SPLIT,
-            call(split, config.split.but("by"), seed=seed),
-            lambda: {"the generated queries": _content(config.split.generated)} if config.split.generated else {},
+            call(split, config.split.but("group_by"), seed=seed),
+            lambda: (
+                {"the generated queries": _content(config.split.generated_queries)}
+                if config.split.generated_queries
+                else {}
+            ),
         ),
         Step(CHUNK, call(chunk, config.chunk, spread), untracked=("spread",)),
         Step(
@@ -124,11 +128,11 @@ def steps(docs: str, queries: str, settings: Settings, spread: Spread = here) ->
         Step(OVERRIDING_LABEL if config.labels.human_overrides else LABEL, call(write_qrels, config.labels)),
         Step(
             TRIPLETS_STAGE,
-            call(triplets, config.triplets, apart=config.split.by == "cluster_and_positives", spread=spread),
+            call(triplets, config.triplets, apart=config.split.group_by == "cluster_and_positives", spread=spread),
             untracked=("spread",),
         ),
         Step(HELD_OUT.reading("queries", "qrels", "chunks"), call(held_out)),
-        Step(AUDIT, call(audit, config.audit, depth=config.pool.depth, seed=seed)),
+        Step(AUDIT, call(audit, config.evaluate.only("n_resamples"), depth=config.pool.depth, seed=seed)),
     ]
 
 
@@ -190,7 +194,7 @@ def judge_pool(
         calibration: tables of another run with the calibration; None: `tables`.
         seed: of the pairs sampled at adaptive depth.
     """
-    ahead = spread is not here and judges.settings.depth == "full"
+    ahead = spread is not here and judges.settings.strategy == "full"
     n_prefetched = prefetch_verdicts(tables, output, judges.settings, judges.cache, spread) if ahead else 0
     judge(tables, output, judges.settings, judge_for=calibrated_judge(calibration or tables, judges), seed=seed)
     if n_prefetched:

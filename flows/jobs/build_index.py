@@ -118,7 +118,11 @@ def steps(
     run: Run, vector_source: VectorSource, settings: Settings, adapter: Adapter | None, spread: Spread = here
 ) -> list[Step]:
     """The steps in data order."""
-    index_settings, seed, location = settings.index, settings.seed, IndexLocation(run.store, settings.index.rerank > 1)
+    index_settings, seed, location = (
+        settings.index,
+        settings.seed,
+        IndexLocation(run.store, settings.index.refine_factor > 1),
+    )
     return [
         Step(TEXTS, call(write_indexed_texts), lambda: _content(vector_source), source=vector_source),
         Step(
@@ -131,7 +135,7 @@ def steps(
             FILL,
             call(
                 fill_index,
-                index_settings.but("rerank", "recall", "queries"),
+                index_settings.but("refine_factor", "target_recall", "tuning_queries"),
                 vector_source,
                 location,
                 spread,
@@ -141,15 +145,15 @@ def steps(
         ),
         Step(
             PROBES,
-            call(exact_neighbors, QueryVectors(vector_source, adapter), queries=index_settings.queries),
+            call(exact_neighbors, QueryVectors(vector_source, adapter), queries=index_settings.tuning_queries),
             lambda: _content(vector_source),
         ),
         Step(
             RECALL,
             lambda: call(
                 measure_recall,
-                IndexOpening(run.store, _index_kind(run), index_settings.rerank, index_settings.dimensions),
-                target=index_settings.recall,
+                IndexOpening(run.store, _index_kind(run), index_settings.refine_factor, index_settings.truncate_dim),
+                target=index_settings.target_recall,
             ),
         ),
     ]
@@ -160,9 +164,9 @@ def update_steps(run: Run, vector_source: VectorSource, settings: Settings, fact
     index_settings, trained, location = (
         settings.index,
         facts["codebook"],
-        IndexLocation(run.store, settings.index.rerank > 1),
+        IndexLocation(run.store, settings.index.refine_factor > 1),
     )
-    opening = IndexOpening(run.store, facts["built"], facts["rerank"], index_settings.dimensions)
+    opening = IndexOpening(run.store, facts["built"], facts["rerank"], index_settings.truncate_dim)
     return [
         Step(TEXTS, call(update_indexed_texts, trained=trained), lambda: _content(vector_source), source=vector_source),
         Step(IDS, call(update_semantic_ids, vector_source, trained=trained)),

@@ -67,7 +67,7 @@ def compare_adapters(
         judges = judges_of(base, records)
         for step in steps(base, resolved, compared, seeds, judges):
             if step.stage is COMPARED and not step.plan(run).is_up_to_date:
-                judges.check(resolved.adapt.judge_holes, resolve_tenant(list(base.sources), resolved.adapt.tenant))
+                judges.check(resolved.adapt.unjudged_budget, resolve_tenant(list(base.sources), resolved.adapt.tenant))
             run_step(run, step)
         text = page(run, list(runs))
         run.store.write(PAGE, text)
@@ -83,14 +83,14 @@ def steps(
     base: BaseEncoder, settings: Settings, methods: list[str], seeds: int, judges: UnjudgedJudges = NO_JUDGES
 ) -> list[Step]:
     """The steps in data order; without judges, unjudged results stay unjudged."""
-    adapt_settings = settings.adapt.but("tenant", "sources", "min_probability", "method", "judge_holes")
-    measuring = settings.evaluate.only("bootstrap", "flips")
+    adapt_settings = settings.adapt.but("tenant", "sources", "min_probability", "method", "unjudged_budget")
+    measuring = settings.evaluate.only("n_resamples", "permutations")
     return [
         pairs_step(base, settings),
         Step(COMPARED, call(compare, adapt_settings, base, methods=methods, seeds=seeds)),
         Step(
             COMPARED_HOLES,
-            call(judge_unjudged, settings.adapt.judge_holes, judges, lists=COMPARISON_LISTS.name),
+            call(judge_unjudged, settings.adapt.unjudged_budget, judges, lists=COMPARISON_LISTS.name),
             lambda: contents(base),
         ),
         Step(SUMMED, call(comparison, measuring, seed=settings.seed)),

@@ -78,7 +78,7 @@ def steps(settings: Settings, *, mined: bool = False) -> list[Step]:
             EVALUATE,
             call(
                 evaluate,
-                evaluate_settings.only("measures", "bootstrap", "flips"),
+                evaluate_settings.only("measures", "n_resamples", "permutations"),
                 systems=[*systems, *(RunFile(name).name for name in evaluate_settings.run_files)],
                 seed=settings.seed,
             ),
@@ -89,8 +89,8 @@ def steps(settings: Settings, *, mined: bool = False) -> list[Step]:
 
 
 def _label_steps(settings: Settings, systems: Mapping[str, Any], identities: Mapping[str, Any]) -> list[Step]:
-    """AUC on human labels; enabled by `evaluate.labels`."""
-    file, characters = settings.evaluate.labels or "", settings.mining.text_characters
+    """AUC on human labels; enabled by `evaluate.human_labels`."""
+    file, characters = settings.evaluate.human_labels or "", settings.mining.text_characters
     enabled = bool(file and systems)
     return [
         Step(
@@ -114,7 +114,7 @@ def _label_steps(settings: Settings, systems: Mapping[str, Any], identities: Map
         ),
         Step(
             AUC,
-            call(auc, settings.evaluate.only("bootstrap", "flips"), systems=list(systems), seed=settings.seed),
+            call(auc, settings.evaluate.only("n_resamples", "permutations"), systems=list(systems), seed=settings.seed),
             enabled=enabled,
         ),
     ]
@@ -136,7 +136,7 @@ def _log_steps(settings: Settings, *, mined: bool) -> list[Step]:
         judged,
         Step(
             stage,
-            call(online, bots, evaluate_settings.only("bootstrap", "flips"), searches=searches, seed=seed),
+            call(online, bots, evaluate_settings.only("n_resamples", "permutations"), searches=searches, seed=seed),
             enabled=mined,
         ),
     ]

@@ -51,7 +51,7 @@ def generate_queries(source: str, out: str, settings: dict[str, Any] | None = No
         How many queries were kept.
 
     Raises:
-        SettingsError: `generate.leave_out` names a retriever that is not in the pool.
+        SettingsError: `generate.exclude_retrievers` names a retriever that is not in the pool.
         MissingPart: the query writer, a retriever or the judge lacks a key, a server or a package.
     """
     record = read_run(Run(source))
@@ -83,7 +83,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
     return [
         Step(
             TEXTS,
-            call(sample_texts, max_texts=generate_settings.texts, seed=seed),
+            call(sample_texts, max_texts=generate_settings.max_texts, seed=seed),
             lambda: {f"the run {source.run.store.url}": source.content()},
             source=source,
         ),
@@ -97,7 +97,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
             FILTER_GENERATED,
             lambda: call(
                 filter_generated,
-                settings.clean.only("language", "language_score"),
+                settings.clean.only("language", "language_threshold"),
                 source.run.tables(),
                 copies=kind.COPIES,
             ),
@@ -109,7 +109,7 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
             call(embed_and_search, settings.pool.only("search_depth"), retrievers(settings), spread),
             untracked=("spread",),
         ),
-        Step(ROUND_TRIP, call(round_trip, depth=generate_settings.round_trip)),
+        Step(ROUND_TRIP, call(round_trip, depth=generate_settings.round_trip_depth)),
         Step(
             JUDGE,
             lambda: call(as_source),
@@ -126,17 +126,19 @@ def steps(source: TrainingSource, writer: QueryWriter, settings: Settings, sprea
 
 
 def retrievers(settings: Settings) -> dict[str, factories.Builder]:
-    """The retrievers of the pool except `generate.leave_out`.
+    """The retrievers of the pool except `generate.exclude_retrievers`.
 
     Raises:
-        SettingsError: `generate.leave_out` names an unknown retriever, or leaves none.
+        SettingsError: `generate.exclude_retrievers` names an unknown retriever, or leaves none.
     """
-    all_retrievers, out = factories.retrievers(settings), settings.generate.leave_out
+    all_retrievers, out = factories.retrievers(settings), settings.generate.exclude_retrievers
     if unknown := sorted({*out} - {*all_retrievers}):
-        raise SettingsError(f"generate.leave_out: {unknown[0]} is not in pool.retrievers ({', '.join(all_retrievers)})")
+        raise SettingsError(
+            f"generate.exclude_retrievers: {unknown[0]} is not in pool.retrievers ({', '.join(all_retrievers)})"
+        )
     remaining = {name: builder for name, builder in all_retrievers.items() if name not in out}
     if not remaining:
-        raise SettingsError("generate.leave_out leaves no retriever; keep at least one of pool.retrievers")
+        raise SettingsError("generate.exclude_retrievers leaves no retriever; keep at least one of pool.retrievers")
     return remaining
 
 

@@ -71,7 +71,7 @@ def _system(
 ) -> EntropySystem:
     kind = adapter.base if adapter else factories.encoder(name, settings)
     kind.fetch()
-    base = BaseEncoder(kind, resolve_cache(settings.cache), settings.vectors, (source,))
+    base = BaseEncoder(kind, resolve_cache(settings.cache), settings.vector_search, (source,))
     if adapter is None:
         return EntropySystem(name, base, None, temperature or TEMPERATURE)
     own = read_settings(Run(adapter.store.url)).adapt.temperature

@@ -223,7 +223,7 @@ def _evidence_steps(settings: Settings, history: History, spread: Spread) -> lis
 def _association_steps(settings: Settings, history: History, spread: Spread) -> list[Step]:
     """Term weights, associations, relevance and pairs (ScalingNote, Algorithm 1)."""
     config, seed, mining = settings, settings.seed, settings.mining
-    term_weighting = as_kind(config.planner, TermWeighterKind)
+    term_weighting = as_kind(config.term_weighting, TermWeighterKind)
     # A weight file exists on this machine only, and a server is called from one process.
     learned_spread = spread if term_weighting.LEARNS else here
     return [
@@ -242,7 +242,7 @@ def _association_steps(settings: Settings, history: History, spread: Spread) -> 
             ),
             untracked=("factory", "spread"),
         ),
-        Step(ASSOCIATE, call(associate, config.associate.but("max_per_query"), spread), untracked=("spread",)),
+        Step(ASSOCIATE, call(associate, config.associate.but("max_lenders_per_query"), spread), untracked=("spread",)),
         Step(
             RELEVANCE,
             lambda: call(
@@ -257,8 +257,8 @@ def _association_steps(settings: Settings, history: History, spread: Spread) -> 
             lambda: call(
                 _pairs,
                 _one_hop(config),
-                config.associate.only("max_per_query"),
-                mining.only("merge", "patch_share"),
+                config.associate.only("max_lenders_per_query"),
+                mining.only("merge"),
                 history.earlier_run(),
                 spread,
             ),
@@ -271,18 +271,18 @@ def _triplet_steps(settings: Settings) -> list[Step]:
     """Verification by the judge, triplets and test set."""
     config, seed, mining = settings, settings.seed, settings.mining
     verifies, judges = factories.verifies(config), Judges.from_settings(config)
-    apart = config.split.by == "cluster_and_positives"
+    apart = config.split.group_by == "cluster_and_positives"
     return [
         Step(
             VERIFY,
-            call(verify, mining.only("verify_share", "median_share", "small_share"), judge_for=judges, seed=seed),
+            call(verify, mining.only("verify_share"), judge_for=judges, seed=seed),
             enabled=verifies,
         ),
         Step(
             replace(MINED_TRIPLETS, reads=(*MINED_TRIPLETS.reads, *_contradiction_tables(config))),
             call(
                 mined_triplets,
-                mining.only("text_characters", "median_share", "small_share"),
+                mining.only("text_characters"),
                 config.triplets.only("text_form"),
                 apart=apart,
                 seed=seed,
@@ -293,9 +293,9 @@ def _triplet_steps(settings: Settings) -> list[Step]:
             call(
                 test_set,
                 replace(_one_hop(config), before=NEVER),
-                mining.only("test_from", "test_pool", "test_multi_hop"),
+                mining.only("test_from", "test_pool_size", "test_multi_hop"),
                 apart=apart,
-                lenders=config.associate.max_per_query,
+                lenders=config.associate.max_lenders_per_query,
             ),
         ),
         Step(HELD_OUT.reading(*TEST_SET.writes[:1]), call(held_out)),
@@ -325,7 +325,13 @@ def _pairs(  # noqa: PLR0913, PLR0917 (each is part of the fingerprint, except t
     spread: Spread,
 ) -> None:
     mined_pairs(
-        tables, output, hop, mining, max_associations=lending.max_per_query, contains=past.contains, spread=spread
+        tables,
+        output,
+        hop,
+        mining,
+        max_associations=lending.max_lenders_per_query,
+        contains=past.contains,
+        spread=spread,
     )
 
 

@@ -89,10 +89,10 @@ def _trainer(settings: Settings) -> GridTrainer:
     if settings.laws.trainer == TOWERS:
         from darklode.pipeline.laws.tower_trainer import DualTowerTrainer
 
-        return DualTowerTrainer(settings.dual, settings.adapt.only("rank", "alpha", "targets"))
+        return DualTowerTrainer(settings.dual, settings.adapt.only("lora_rank", "lora_alpha", "target_modules"))
     from darklode.pipeline.laws.adapt_trainer import AdapterTrainer
 
-    return AdapterTrainer(settings.adapt.but("tenant", "sources", "min_probability", "judge_holes"))
+    return AdapterTrainer(settings.adapt.but("tenant", "sources", "min_probability", "unjudged_budget"))
 
 
 def _encoders(bases: Sequence[BaseEncoder]) -> dict[str, str]:
@@ -101,7 +101,7 @@ def _encoders(bases: Sequence[BaseEncoder]) -> dict[str, str]:
 
 
 def _generated_contents(settings: Settings) -> dict[str, str]:
-    """Fingerprints of `laws.sources` that are folders of generated queries.
+    """Fingerprints of `laws.label_sources` that are folders of generated queries.
 
     Raises:
         SettingsError: a source is neither built in nor such a folder.
@@ -112,7 +112,7 @@ def _generated_contents(settings: Settings) -> dict[str, str]:
     for name, folder in folders.items():
         if folder_kind(folder.run) != "generated":
             known = ", ".join(OWN_SOURCES)
-            raise SettingsError(f"laws.sources: {name} is neither one of {known} nor a folder of `darklode generate`")
+            raise SettingsError(f"laws.label_sources: {name} is not one of {known}, nor a folder of generated queries")
     return {f"queries of {name}": folder.content() for name, folder in folders.items()}
 
 

@@ -61,7 +61,7 @@ def train_as_worker(runs: Sequence[str], encoder: str, out: str, settings: dict[
         settings: as for `train_both_towers`.
     """
     base, resolved = _open(runs, encoder, settings or {})
-    lora = resolved.adapt.only("rank", "alpha", "targets")
+    lora = resolved.adapt.only("lora_rank", "lora_alpha", "target_modules")
     follow_leader(Run(out), resolved.dual, lora, _load_inputs(base, resolved), seed=resolved.seed)
 
 
@@ -84,7 +84,7 @@ def topical(base: BaseEncoder) -> BaseEncoder:
 def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
     """The steps in data order."""
     seed, begins = settings.seed, _load_inputs(base, settings)
-    dual, lora = settings.dual, settings.adapt.only("rank", "alpha", "targets")
+    dual, lora = settings.dual, settings.adapt.only("lora_rank", "lora_alpha", "target_modules")
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         Step(
@@ -97,11 +97,17 @@ def steps(base: BaseEncoder, settings: Settings) -> list[Step]:
         Step(TRAINED, call(train_both, dual, lora, begins, seed=seed), lambda: contents(base)),
         Step(
             TESTED,
-            call(rank_test_queries, dual.only("method", "layers", "nested", "views", "prompt"), lora, base, begins),
+            call(
+                rank_test_queries,
+                dual.only("method", "query_tower_layers", "matryoshka_dims", "views", "prompt"),
+                lora,
+                base,
+                begins,
+            ),
         ),
         Step(
             EVALUATE,
-            call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
+            call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
     ]
 

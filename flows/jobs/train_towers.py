@@ -84,7 +84,7 @@ def train_towers(  # noqa: PLR0913, PLR0917 (the parameters of the Prefect flow)
 
 def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Settings) -> list[Step]:
     """The steps in data order."""
-    tower_settings, seed, sources = settings.towers, settings.seed, base.sources
+    tower_settings, seed, sources = settings.distill, settings.seed, base.sources
     measuring = settings.evaluate.model_copy(update={"measures": MEASURES})
     return [
         Step(
@@ -95,7 +95,7 @@ def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Sett
         ),
         Step(
             QUERIES,
-            call(tower_queries, sources, tenant=settings.adapt.tenant, held_out=tower_settings.held_out, seed=seed),
+            call(tower_queries, sources, tenant=settings.adapt.tenant, held_out=tower_settings.eval_queries, seed=seed),
             lambda: {f"the run {source.run.store.url}": content(source) for source in sources},
             untracked=("sources",),
         ),
@@ -106,12 +106,15 @@ def steps(base: BaseEncoder, pair: TeacherPair, files: list[str], settings: Sett
             source=sources,
         ),
         Step(
-            DISTIL, call(distil, tower_settings.only("steps", "batch", "learning_rates", "report_to"), pair, seed=seed)
+            DISTIL,
+            call(
+                distil, tower_settings.only("max_steps", "batch_size", "learning_rates", "report_to"), pair, seed=seed
+            ),
         ),
         Step(TESTED, call(test_student, base, pair)),
         Step(
             EVALUATE,
-            call(evaluate, measuring.only("measures", "bootstrap", "flips"), systems=list(SYSTEMS), seed=seed),
+            call(evaluate, measuring.only("measures", "n_resamples", "permutations"), systems=list(SYSTEMS), seed=seed),
         ),
     ]
 
@@ -132,17 +135,17 @@ def teacher_pair(
         DoesNotFit: the adapter was made from another encoder, or for another tenant.
         ArtifactError: there is no adapter.
     """
-    tower_settings, model = settings.towers, None
-    if tower_settings.student:
-        model = SentenceTransformersSettings(model=tower_settings.student, device=encoder.device)
+    tower_settings, model = settings.distill, None
+    if tower_settings.student_model:
+        model = SentenceTransformersSettings(model=tower_settings.student_model, device=encoder.device)
         model.fetch()
     if teacher is None:
-        yield TeacherPair(encoder, settings.cache, model, tower_settings.layers)
+        yield TeacherPair(encoder, settings.cache, model, tower_settings.student_layers)
         return
     adapter = Adapter.open(teacher)
     _require_same_base(adapter, encoder, resolve_tenant(list(base.sources), settings.adapt.tenant))
     with adapter.on_disk() as folder:
-        yield TeacherPair(_adapted_encoder(adapter, folder), settings.cache, model, tower_settings.layers)
+        yield TeacherPair(_adapted_encoder(adapter, folder), settings.cache, model, tower_settings.student_layers)
 
 
 def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, tenant: str) -> None:
@@ -160,7 +163,7 @@ def _require_same_base(adapter: Adapter, encoder: SentenceTransformersSettings, 
 
 def _adapted_encoder(adapter: Adapter, folder: Path) -> SentenceTransformersSettings:
     """The adapter's encoder: its folder truncates and normalizes; the query prompt is added here."""
-    return adapter.base.model_copy(update={"model": to_absolute(str(folder)), "revision": None, "dimensions": None})
+    return adapter.base.model_copy(update={"model": to_absolute(str(folder)), "revision": None, "truncate_dim": None})
 
 
 def hand_over(run: Run, base: BaseEncoder, pair: TeacherPair, settings: Settings, sources: list[str]) -> str:
@@ -184,7 +187,7 @@ def _folder_steps(_run: Run, inputs: TowersInputs, settings: Settings) -> list[S
     if inputs.stage == 1:
         return stage_one.steps(base, settings)
     assert isinstance(base.encoder, SentenceTransformersSettings)
-    pair = TeacherPair(base.encoder, settings.cache, None, settings.towers.layers)
+    pair = TeacherPair(base.encoder, settings.cache, None, settings.distill.student_layers)
     return steps(base, pair, inputs.queries, settings)
 
 

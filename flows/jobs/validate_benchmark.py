@@ -18,7 +18,8 @@ from darklode.pipeline.validate.labels import REVIEWS_STAGE, answers_fingerprint
 from darklode.pipeline.validate.review.journal import FOLDER
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE, validate
-from darklode.schemas.settings import Settings, ValidationSettings
+from darklode.schemas.evaluation import EvaluateSettings
+from darklode.schemas.settings import Settings
 
 
 def validate_benchmark(out: FlowPath, settings: dict[str, Any] | None = None) -> str:
@@ -70,7 +71,7 @@ def steps(run: Run, settings: Settings) -> list[Step]:
     # A majority compares no probability with a threshold.
     threshold = None if judge.panel and judge.vote == "majority" else judge.threshold
     sampling = REVIEW_SAMPLE_STAGE
-    if judge.depth == "adaptive":
+    if judge.strategy == "adaptive":
         sampling = replace(sampling, reads=(*sampling.reads, "unjudged"))
     validating = replace(VALIDATE, reads=(*VALIDATE.reads, "calibration")) if judge.threshold == "fitted" else VALIDATE
     return [
@@ -81,8 +82,8 @@ def steps(run: Run, settings: Settings) -> list[Step]:
             lambda: {"the reviewers' answers": answers_fingerprint(run.store)},
             source=run.store,
         ),
-        Step(validating, call(_validate, settings.validation.only("bootstrap"), threshold=threshold, seed=seed)),
-        Step(GATE, call(gate, settings.validation.but("bootstrap"))),
+        Step(validating, call(_validate, settings.evaluate.only("n_resamples"), threshold=threshold, seed=seed)),
+        Step(GATE, call(gate, settings.validation)),
     ]
 
 
@@ -102,7 +103,7 @@ def draw_sample(run: Run, settings: Settings) -> None:
 def _validate(
     tables: Tables,
     output: Output,
-    validation_settings: ValidationSettings,
+    settings: EvaluateSettings,
     *,
     threshold: float | Literal["fitted"] | None,
     seed: int,
@@ -113,7 +114,7 @@ def _validate(
         thresholds = fitted_thresholds(tables)
     else:
         thresholds = dict.fromkeys(tenants(tables, "pool"), threshold)
-    validate(tables, output, validation_settings, thresholds=thresholds, seed=seed)
+    validate(tables, output, settings, thresholds=thresholds, seed=seed)
 
 
 def decide(run: Run) -> str:

@@ -51,7 +51,7 @@ class OnRay:
 
     def __init__(self, enter: Callable[[], TaskRunner[Any]], settings: RunnerSettings, root: str) -> None:
         self._enter, self._root = enter, root
-        self._resources = {"num_cpus": settings.cpus_per_task, "num_gpus": settings.gpus_per_task}
+        self._resources = {"num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus}
         # Prefect pickles the context: the flow's is plain data, the stage's contains its open output.
         self._flow = contextvars.copy_context()
 

@@ -78,7 +78,7 @@ def auc(tables: Tables, output: Output, settings: EvaluateSettings, *, systems: 
     for tenant in [None, *(tenants if len(tenants) > 1 else [])]:
         differences: Rows = []
         tests = len(MEASURES) * len(systems) * (len(systems) - 1) // 2
-        chance = ResamplingSettings(settings.bootstrap, settings.flips, seed, tests)
+        chance = ResamplingSettings(settings.n_resamples, settings.permutations, seed, tests)
         for measure, labelled in _labelled_pairs(tables, tenant, systems):
             where = {"tenant": tenant, "part": PART, "measure": measure, "queries": labelled.queries}
             means += [where | row for row in labelled.areas(systems, chance)]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import interval
-from darklode.schemas.evaluation import AuditSettings
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS
 
 AUDIT = Stage("audit", 1, ("rankings", "qrels"), ("audit_retrievers", "audit_overlap"))
@@ -64,7 +64,7 @@ class PositiveRanks:
         return np.asarray(n_hits / n_positives.reshape(-1, *[1] * (hit.ndim - 1)))
 
 
-def audit(tables: Tables, output: Output, settings: AuditSettings, *, depth: int, seed: int) -> None:
+def audit(tables: Tables, output: Output, settings: EvaluateSettings, *, depth: int, seed: int) -> None:
     """Write each retriever's recall at search depth, the pool's recall without it, and the overlap of every two
     retrievers.
 
@@ -91,7 +91,7 @@ def audit(tables: Tables, output: Output, settings: AuditSettings, *, depth: int
     rows = [
         row
         for tenant, in_scope in scopes
-        for row in _retriever_rows(positives, tenant, in_scope, depth, settings.bootstrap, seed)
+        for row in _retriever_rows(positives, tenant, in_scope, depth, settings.n_resamples, seed)
     ]
     output.write("audit_retrievers", pa.Table.from_pylist(rows, schema=AUDIT_RETRIEVERS.schema))
     output.write("audit_overlap", pa.Table.from_pylist(_overlap(positives, depth), schema=AUDIT_OVERLAP.schema))

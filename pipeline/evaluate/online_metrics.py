@@ -153,7 +153,7 @@ def online(
     if "online_verdicts" in tables:
         rows = pa.concat_tables([rows, _judged_rows(tables, rows, searches)], promote_options="default")
     several = pc.unique(rows["tenant"]).sort().to_pylist()
-    chance = ResamplingSettings(measuring.bootstrap, measuring.flips, seed)
+    chance = ResamplingSettings(measuring.n_resamples, measuring.permutations, seed)
     shares: Rows = []
     pairs: Rows = []
     for tenant in [None, *(several if len(several) > 1 else [])]:

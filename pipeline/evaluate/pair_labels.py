@@ -38,7 +38,7 @@ USUAL = {
     "relevance": ("relevance",),
     "tenant": ("tenant",),
 }
-COLUMNS = ColumnMapping("evaluate.labels", {}, USUAL, ("query", "document"), "query", events=True)
+COLUMNS = ColumnMapping("evaluate.human_labels", {}, USUAL, ("query", "document"), "query", events=True)
 
 TEXTS = """
     WITH labelled AS (SELECT DISTINCT tenant, text_id, text FROM given), shown AS (

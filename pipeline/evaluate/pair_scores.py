@@ -81,7 +81,7 @@ def _products(
     """Inner products; equal to exact search up to rounding."""
     encoder, cache = (
         Deferred(builder.encoder, builder.cache.root),
-        EmbeddingCache(builder.cache.root, builder.cache.dtype),
+        EmbeddingCache(builder.cache.root, builder.cache.vector_dtype),
     )
     documents = CachedTexts(encoder, cache)
     vectors = np.concatenate([documents(batch) for batch in _iterate_hashes(chunks)])

@@ -91,7 +91,7 @@ def evaluate(tables: Tables, output: Output, settings: EvaluateSettings, *, syst
         seed: of resamples and sign flips.
     """
     test_queries, names = EvaluationQueries.from_tables(tables), settings.measures
-    chance = ResamplingSettings(settings.bootstrap, settings.flips, seed)
+    chance = ResamplingSettings(settings.n_resamples, settings.permutations, seed)
     labels = tables.read("test_labels")
     upper_bound_values = _by_tenant(test_queries, labels, lambda _, right, ids: upper_bounds(right, ids, names))
     values: dict[str, Floats] = {}

@@ -28,6 +28,8 @@ from darklode.schemas.settings import CacheSettings
 
 _LOG = logging.getLogger("darklode.generate")
 
+MAX_TEXT_TOKENS = 1024  # eight default chunks of 500 characters, at 4 characters a token
+
 REPLIES = RowKind(
     "generations",
     "writer",
@@ -54,10 +56,10 @@ class LlmWriter(QueryWriter):
         self._prompt = ChatPrompt.load("generate", settings.prompt, "examples", "text")
         self._self_contained_prompt = ChatPrompt.load("generate", "self_contained", "query")
         prompts = f"{self._prompt.digest()} {self._self_contained_prompt.digest()}"
-        identity_text = f"{prompts} {settings.temperature:g} {settings.examples}"
-        sent = f" {json.dumps(judge.parameters, sort_keys=True)}" if judge.parameters else ""
+        identity_text = f"{prompts} {settings.temperature:g} {settings.n_examples}"
+        sent = f" {json.dumps(judge.extra_body, sort_keys=True)}" if judge.extra_body else ""
         model = f"{judge.model} {judge.revision or ''}".strip()
-        self.generator_id = f"llm writer 1 {model} {identity_text} {settings.max_text_tokens}{sent}"
+        self.generator_id = f"llm writer 1 {model} {identity_text} {MAX_TEXT_TOKENS}{sent}"
 
     @cached_property
     def _client(self) -> Client:
@@ -105,10 +107,10 @@ class LlmWriter(QueryWriter):
 
     def _generation_question(self, row: Mapping[str, Any], examples: list[str]) -> Question:
         draws = np.random.default_rng(row["draw"])
-        count = min(self._settings.examples, len(examples))
+        count = min(self._settings.n_examples, len(examples))
         shown = [examples[index] for index in draws.choice(len(examples), count, replace=False)] if count else []
         passage_text = "\n".join(filter(None, [row["title"], row["heading"], row["text"]]))
-        text = cut(passage_text, self._settings.max_text_tokens)
+        text = cut(passage_text, MAX_TEXT_TOKENS)
         return _question(
             self._prompt, {"examples": "\n".join(shown), "text": text}, f"text {row['chunk_id']}", query_in
         )
@@ -127,7 +129,7 @@ class LlmWriter(QueryWriter):
         known_rows = set(np.array(keys)[entries.find(key_table).rows].tolist()) if keys else set()
         open_ = {question.key: question for question in questions if question.key not in known_rows}
         if open_:
-            request = {"model": self._judge.model, "temperature": temperature, **self._judge.parameters}
+            request = {"model": self._judge.model, "temperature": temperature, **self._judge.extra_body}
             SingleFlight(self._client, self._store, request).ask(self.generator_id, open_.values(), on_progress)
             entries.refresh()
         cached = entries.find(key_table)

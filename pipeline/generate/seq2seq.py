@@ -30,7 +30,7 @@ class Seq2SeqWriter(QueryWriter):
     def __init__(self, settings: Seq2SeqSettings) -> None:
         self._settings = settings
         identity_fields = settings.model_dump(
-            mode="json", include={"max_tokens", "query_tokens", "top_k", "dtype", "batch_size"}
+            mode="json", include={"max_seq_length", "max_new_tokens", "top_k", "dtype", "batch_size"}
         )
         self.generator_id = f"t5 1 {versioned_name(settings)} {json.dumps(identity_fields)}"
 
@@ -69,10 +69,10 @@ class Seq2SeqWriter(QueryWriter):
         import torch
 
         settings, (tokens, model) = self._settings, self._load_model
-        batch = tokens(texts, truncation=True, max_length=settings.max_tokens, padding=True, return_tensors="pt")
+        batch = tokens(texts, truncation=True, max_length=settings.max_seq_length, padding=True, return_tensors="pt")
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(draw >> 33)  # torch on CPU uses 32 bits of the seed
             drawn = model.generate(
-                **batch.to(model.device), max_new_tokens=settings.query_tokens, do_sample=True, top_k=settings.top_k
+                **batch.to(model.device), max_new_tokens=settings.max_new_tokens, do_sample=True, top_k=settings.top_k
             )
         return [" ".join(decoded.split()) for decoded in tokens.batch_decode(drawn, skip_special_tokens=True)]

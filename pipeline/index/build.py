@@ -94,7 +94,7 @@ def fill_index(  # noqa: PLR0913 (what is fitted, on what, and where that lies a
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
     hashes, numbers = texts["content_hash"], texts["number"].to_numpy()
     kind = built_kind(settings, len(numbers))
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(numbers))[: settings.sample])
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(numbers))[: settings.train_size])
     with one_thread():
         index = kind.train(source.stored_vectors.take(hashes.take(pa.array(chosen))), len(numbers))
         if spread is not here and kind.APART:

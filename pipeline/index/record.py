@@ -116,7 +116,7 @@ def _manifest(run: Run, stage: str) -> Manifest:
 def _dimensions(run: Run, settings: IndexSettings) -> int:
     """Length of the vectors that the index takes."""
     centres = run.tables(SEMANTIC_CODEBOOKS.name).read(SEMANTIC_CODEBOOKS.name, ["centre"])["centre"]
-    return min(len(centres[0]), settings.dimensions or len(centres[0]))
+    return min(len(centres[0]), settings.truncate_dim or len(centres[0]))
 
 
 def _sizes(facts: Facts, filled: Manifest) -> Facts:

@@ -25,22 +25,25 @@ Books = Sequence[Floats]
 """Each level's centres, shape (codes, dimensions)."""
 
 
+ITERATIONS = 20  # of k-means; faiss recommends 20 to 25
+
+
 def fit_codebooks(sample: Floats, settings: SemanticIdSettings, seed: int) -> list[Floats]:
     """Centres for each level.
 
     Args:
         sample: vectors to fit on, shape (n, dimensions).
-        settings: levels, codes and iterations; a level has at most n // 39 codes, and one at least.
+        settings: levels and codebook_size; a level has at most n // 39 codes, and one at least.
         seed: of the first centres.
     """
     residuals, books = sample.copy(), []
-    codes = max(1, min(settings.codes, len(sample) // POINTS))
+    codes = max(1, min(settings.codebook_size, len(sample) // POINTS))
     with one_thread():
         for level in range(settings.levels):
             kmeans = faiss().Kmeans(
                 residuals.shape[1],
                 codes,
-                niter=settings.iterations,
+                niter=ITERATIONS,
                 seed=seed + level,
                 max_points_per_centroid=1 << 30,
                 min_points_per_centroid=1,

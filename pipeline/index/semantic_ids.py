@@ -34,6 +34,9 @@ COMPARED = 20_000
 """Texts, at most, whose codes by both fits are held against one another."""
 
 
+SAMPLES_PER_CENTROID = 100  # between the 39 and 256 that faiss recommends for k-means
+
+
 def write_codebooks(
     tables: Tables,
     output: Output,
@@ -48,7 +51,7 @@ def write_codebooks(
     Args:
         tables: `indexed_texts`.
         output: takes `semantic_codebooks`.
-        settings: levels, codes, sample and iterations.
+        settings: levels and codebook_size.
         source: the vectors.
         spread: where those are made that the cache lacks.
         seed: of the samples.
@@ -60,7 +63,8 @@ def write_codebooks(
         with output.unit(f"fit {fit}", key_of(tables.content(INDEXED_TEXTS.name), fit)) as unit:
             if unit.done:
                 continue
-            sample_rows = np.sort(np.roll(order, -fit * settings.sample)[: settings.sample])
+            size = SAMPLES_PER_CENTROID * settings.codebook_size
+            sample_rows = np.sort(np.roll(order, -fit * size)[:size])
             books = residual_kmeans.fit_codebooks(
                 source.stored_vectors.take(hashes.take(pa.array(sample_rows))), settings, seed + fit
             )

@@ -52,7 +52,7 @@ class StoredVectors:
     @property
     def identity(self) -> dict[str, Any]:
         """All that can change a vector."""
-        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype, "dimensions": self.dimensions}
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.vector_dtype, "dimensions": self.dimensions}
 
     def open(self) -> Shards | None:
         """The cached vectors as they are now; None where there are none."""
@@ -60,7 +60,7 @@ class StoredVectors:
 
     def memory(self) -> EmbeddingCache:
         """The cache."""
-        return EmbeddingCache(self.cache.root, self.cache.dtype)
+        return EmbeddingCache(self.cache.root, self.cache.vector_dtype)
 
     def blocks(self, hashes: pa.ChunkedArray | pa.Array, rows: int = BLOCK) -> Iterator[tuple[int, Floats]]:
         """Place of the first, and vectors of length 1, shape (b, dimensions), in the order of the hashes.
@@ -272,13 +272,13 @@ class FileSource:
         if name.endswith(".npy"):
             if store.local is None:
                 raise InputError(f"{self.url}: a .npy file is read from this machine; give Parquet on S3")
-            yield from read_numpy(Path(self.url).expanduser(), self.vectors.cache.dtype)
+            yield from read_numpy(Path(self.url).expanduser(), self.vectors.cache.vector_dtype)
             return
         with pq.ParquetFile(store.path(name), filesystem=store.filesystem) as file:
             lacking = {"text_id", "vector"} - set(file.schema_arrow.names)
             if lacking:
                 raise InputError(f"{self.url} has no column {' and '.join(sorted(lacking))}")
-            yield from read_parquet(file.iter_batches(BLOCK), self.url, self.vectors.cache.dtype)
+            yield from read_parquet(file.iter_batches(BLOCK), self.url, self.vectors.cache.vector_dtype)
 
     def _cache_rows(self, ids: pa.Array, documents: pa.Array, vectors: Floats) -> pa.Table:
         hashes = _hashes(vectors)

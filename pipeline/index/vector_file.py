@@ -141,6 +141,6 @@ def _check_numbers(vectors: Floats, rows: VectorRows, dtype: str) -> None:
     rows.refuse(~vectors.any(axis=1), "the vector has only zeros", remedy)
     with np.errstate(over="ignore", under="ignore"):
         cached = vectors.astype(dtype)
-    wider = "set cache.dtype: float32, or scale the vectors to length 1"
-    rows.refuse(~np.isfinite(cached).all(axis=1), f"a number is too large for {dtype} (cache.dtype)", wider)
-    rows.refuse(~cached.any(axis=1), f"all numbers are 0 as {dtype} (cache.dtype)", wider)
+    wider = "set cache.vector_dtype: float32, or scale the vectors to length 1"
+    rows.refuse(~np.isfinite(cached).all(axis=1), f"a number is too large for {dtype} (cache.vector_dtype)", wider)
+    rows.refuse(~cached.any(axis=1), f"all numbers are 0 as {dtype} (cache.vector_dtype)", wider)

@@ -39,7 +39,7 @@ LOG_COLUMNS = {
     "position": ("position", "ordinal", "rank"),
     "clicked": ("clicked", "click"),
     "dwell_seconds": ("dwell_seconds",),
-    "arm": ("arm", "variant"),
+    "variant": ("arm", "variant"),
     "tenant": ("tenant",),
 }
 UBI_EVENTS = {
@@ -53,7 +53,7 @@ UBI_EVENTS = {
     "doc_id": ("event_attributes.object.object_id",),
     "position": ("event_attributes.position.ordinal",),
     "dwell_seconds": ("dwell_seconds",),
-    "arm": ("event_attributes.arm", "event_attributes.variant"),
+    "variant": ("event_attributes.arm", "event_attributes.variant"),
     "tenant": ("tenant",),
 }
 UBI_QUERIES = {
@@ -187,7 +187,7 @@ def log_columns(settings: LogColumns) -> ColumnMapping:
 
 def event_columns(settings: LogColumns) -> ColumnMapping:
     """The roles of the fields of `ubi_events`; of the settings only the tenant and what UBI has no field for count."""
-    column_names = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "arm", "tenant"})
+    column_names = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "variant", "tenant"})
     return ColumnMapping(
         "logs.columns", column_names, _of_hits(UBI_EVENTS), ("action", "timestamp"), text="query", events=True
     )

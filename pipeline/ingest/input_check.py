@@ -130,7 +130,7 @@ def try_log(
     if not earlier_days:
         require_log_format(path, files, settings.format)
     partitions, ubi = partitions_of(files, settings.format), is_ubi(files, settings.format)
-    plan_days(partitions, dates, earlier_days, settings.late_days if ubi else 0)
+    plan_days(partitions, dates, earlier_days, settings.max_late_days if ubi else 0)
     if path.startswith(REMOTE):
         return []
     intake, tried = _preview_intake("impressions", path), _both_ends(list(partitions.values()))

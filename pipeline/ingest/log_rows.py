@@ -208,7 +208,7 @@ class LogRules:
         """
         day = ((self.date or date(1970, 1, 1)) - date(1970, 1, 1)).days
         ahead = self.settings.time_zone != "UTC"
-        return day - max(self.settings.late_days, int(ahead)), day + 1
+        return day - max(self.settings.max_late_days, int(ahead)), day + 1
 
     def shift(self, *, zero: bool) -> int:
         """What is to be added to positions to count from 1; `zero` says whether any of them is 0."""
@@ -229,7 +229,8 @@ def select_usable(block: RowBlock, rules: LogRules, intake: Intake) -> pa.Table:
 
 
 def _values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array], Faults]:
-    columns = {role: block.columns.get(role, block.nulls()) for role in (*STAGED.names, "timestamp")}
+    roles = {name: name for name in (*STAGED.names, "timestamp")} | {"arm": "variant"}
+    columns = {name: block.columns.get(role, block.nulls()) for name, role in roles.items()}
     times, untimely = read_times(columns["timestamp"], rules.settings.time_zone)
     positions, unplaced = read_positions(columns["position"])
     clicks, unclear = read_clicks(columns["clicked"])

@@ -296,7 +296,7 @@ def ingest_logs(
         require_log_format(path, files, settings.format)
     partitions = partitions_of(files, settings.format)
     ubi = is_ubi(files, settings.format)
-    plans = plan_days(partitions, dates, earlier_days or {}, settings.late_days if ubi else 0)
+    plans = plan_days(partitions, dates, earlier_days or {}, settings.max_late_days if ubi else 0)
     reader = LogReader(path, output, settings, ingest, ubi=ubi)
     everything, fresh = reader.read(plans, _other_files(files, partitions))
     checked = fresh if fresh.n_own else everything
@@ -315,7 +315,7 @@ def log_sources(
         InputError: there is nothing to read, or a day has no partition.
     """
     files = without_markers(listing(path, remote=True))
-    late_days = settings.late_days if is_ubi(files, settings.format) else 0
+    late_days = settings.max_late_days if is_ubi(files, settings.format) else 0
     plans = plan_days(partitions_of(files, settings.format), dates, earlier_days, late_days)
     return {plan.name: plan.recorded if plan.is_unchanged else plan.basis for plan in plans}
 

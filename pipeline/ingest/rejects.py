@@ -154,7 +154,7 @@ class RejectKind:
 KINDS = {
     "documents": RejectKind("documents", "doc_id", "not a document format", "ingest.documents.columns"),
     "queries": RejectKind("raw_queries", "query_id", "not a query format", "ingest.queries.columns"),
-    "labels": RejectKind("manual_labels", "document", "not a label format", "evaluate.labels"),
+    "labels": RejectKind("manual_labels", "document", "not a label format", "evaluate.human_labels"),
     "impressions": RejectKind("impressions", "event_id", "not a log format", "logs.columns"),
 }
 

@@ -72,9 +72,9 @@ def calibrate(
     Raises:
         InputError: the file cannot be read, or labels no pair of the pool.
     """
-    if settings.human is None:
+    if settings.human_labels is None:
         return
-    labels = human_labels(tables, output, settings.human, tenant)
+    labels = human_labels(tables, output, settings.human_labels, tenant)
     output.write("human_labels", labels)
     with JudgingSession(output, labels.num_rows) as session:
         for tenant_name in pc.unique(labels["tenant"]).to_pylist():

@@ -19,7 +19,7 @@ class Estimate:
         prompt_tokens, completion_tokens: for `to_ask` pairs; None if the server reports no usage.
         cost: by the prices in the settings; None without prices or usage.
         seconds: at the sample's throughput; an upper bound, since the sample has few concurrent calls.
-        seconds_at_most_in_flight: if throughput scales up to `judge.max_in_flight` concurrent calls.
+        seconds_at_most_in_flight: if throughput scales up to `judge.max_concurrency` concurrent calls.
         relevant: share of relevant labels in the sample; None if no reply was readable.
     """
 

@@ -82,7 +82,7 @@ def judge_for(
         thresholds: fitted thresholds by tenant.
     """
     first, *other_builders = [member.builder(cache) for member in members(settings)]
-    weights = settings.weights or (1.0,) * (1 + len(other_builders))
+    weights = settings.panel_weights or (1.0,) * (1 + len(other_builders))
 
     def build(chunks: TenantChunks) -> Judge:
         threshold = thresholds.get(chunks.tenant, settings.cut)
@@ -100,9 +100,9 @@ def judge_for(
 def judge_identity(settings: JudgeSettings) -> dict[str, Any]:
     """All settings that can change a verdict: not the servers' addresses, limits or prices."""
     kind_identity = as_kind(settings, JudgeKind).identity
-    if settings.depth == "adaptive":
-        kind_identity |= settings.model_dump(mode="json", include={"depth", "recall", "random_share"})
+    if settings.strategy == "adaptive":
+        kind_identity |= settings.model_dump(mode="json", include={"strategy", "target_recall", "random_share"})
     if settings.panel:
         kind_identity |= {"panel": [as_kind(member, JudgeKind).identity for member in settings.panel]}
-        kind_identity |= {"vote": settings.vote, "weights": settings.weights}
+        kind_identity |= {"vote": settings.vote, "weights": settings.panel_weights}
     return kind_identity

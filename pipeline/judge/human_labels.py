@@ -105,7 +105,7 @@ def read_labels(path: Path, tenant: str) -> pa.Table:
                     rows.append(_row(row, line + 1, header, places, tenant))
                 line = reader.line_num
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {error}; judge.human takes a CSV file in UTF-8") from error
+        raise InputError(f"{path} cannot be read: {error}; judge.human_labels takes a CSV file in UTF-8") from error
     columns = zip(*rows, strict=True) if rows else [[]] * len(_GIVEN)
     return pa.table([list(column) for column in columns], schema=_GIVEN)
 

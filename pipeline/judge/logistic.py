@@ -117,7 +117,9 @@ class LogisticJudge(TrainableJudge):
         features = self._compute_features(pairs)
         is_finite = np.isfinite(features).all(axis=1)
         if len(np.unique(positive[is_finite])) < 2:
-            raise SettingsError("judge.human: all labels of a cross-validation fold are equal; label more queries")
+            raise SettingsError(
+                "judge.human_labels: all labels of a cross-validation fold are equal; label more queries"
+            )
         return LogisticJudge(
             self._name, self._measure, Logistic.fit(features[is_finite], positive[is_finite]), self._threshold
         )
@@ -147,6 +149,7 @@ class LogisticJudge(TrainableJudge):
         if self._fixed_model is None:
             raise SettingsError(
                 f"{self._name} ({self._measure.measure_id}) is untrained: provide at least {MIN_LABELS} human "
-                f"labels of the pool, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not (judge.human, or --human)"
+                f"labels of the pool, {MIN_OF_EACH} of them relevant and {MIN_OF_EACH} not (judge.human_labels, "
+                "or --human)"
             )
         return self._fixed_model

@@ -66,7 +66,7 @@ def judge(
             chunks = TenantChunks(tables, tenant)
             own = PoolJudge(judge_for(chunks), session, output)
             judges.append(own.judge)
-            if settings.depth == "full":
+            if settings.strategy == "full":
                 _all(tables, chunks, own)
             else:
                 _in_rounds(tables, chunks, own, settings, seed)
@@ -85,7 +85,7 @@ def _all(tables: Tables, chunks: TenantChunks, judge: PoolJudge) -> None:
 def _in_rounds(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings: JudgeSettings, seed: int) -> None:
     with pool_pairs(tables, chunks) as pairs:
         evidence = gather_evidence(tables, chunks, pairs)
-        rounds = JudgingRounds(evidence, recall=settings.recall, random_share=settings.random_share, seed=seed)
+        rounds = JudgingRounds(evidence, recall=settings.target_recall, random_share=settings.random_share, seed=seed)
         while len(numbers := rounds.next_pairs()):
             unit = judge.unit(pairs.take(numbers), f"{chunks.tenant}/round {rounds.number}")
             rounds.learn(numbers, labels_as_floats(judge.output.written(unit, "verdicts")["relevant"]))

@@ -39,7 +39,7 @@ class AdapterTrainer:
 
     @property
     def same_document(self) -> bool:
-        return self.adapt.same_document
+        return self.adapt.allow_same_document_negatives
 
     @property
     def temperature(self) -> float:
@@ -59,7 +59,7 @@ class AdapterTrainer:
             name = f"{point.name}, {method.setting_name} {setting:g}"
 
             def on_step(step: int, message: str, name: str = name) -> None:
-                on_progress(step, self.adapt.steps, f"{name}: {message}")
+                on_progress(step, self.adapt.max_steps, f"{name}: {message}")
 
             trial_task = replace(task, keep_last=not data.can_select)
             weights = method.fit(trial_task, setting, point.seed, on_step).best_weights

@@ -146,7 +146,7 @@ def _shards(
     query_texts = _queries(source, tenant)["text"]
     blocks = range(0, len(query_texts), QUERIES)
     if system.encode is None:
-        cache = EmbeddingCache(base.cache.root, base.cache.dtype)
+        cache = EmbeddingCache(base.cache.root, base.cache.vector_dtype)
         lists = (hash_queries(query_texts[n : n + QUERIES].to_pylist()) for n in blocks)
         ensure_cached(base.model, cache, lists, queries=True)
     shards = split_evenly(len(blocks), spread.places)

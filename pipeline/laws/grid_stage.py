@@ -74,7 +74,7 @@ def grid(  # noqa: PLR0913 (what a stage receives is its fingerprint)
             0 with several encoders (their law is undefined at 0).
     """
     contexts = [GridContext(tables, base, trainer, settings, seed) for base in bases.values()]
-    if len(contexts) > 1 and 0 in settings.sizes:
+    if len(contexts) > 1 and 0 in settings.train_sizes:
         raise SettingsError("size 0 is not allowed with several encoders: remove it, or name one encoder")
     evaluators = Evaluators()
     groups = list(_groups(contexts, evaluators.get(contexts[0])))
@@ -146,7 +146,7 @@ def _groups(contexts: Sequence[GridContext], evaluator: GridEvaluator) -> Iterat
     """
     first, data = contexts[0], evaluator.data
     settings, generated = first.settings, generated_in(first.settings)
-    max_size = max(settings.sizes, default=0)
+    max_size = max(settings.train_sizes, default=0)
     if max_size > len(data.task.train):
         raise SettingsError(f"size {max_size}: there are only {len(data.task.train)} training queries")
     if not data.can_select and first.trainer.n_settings(first.base) > 1:
@@ -157,7 +157,7 @@ def _groups(contexts: Sequence[GridContext], evaluator: GridEvaluator) -> Iterat
         )
     sizes = {
         (source, seed): _sizes(settings, source, len(evaluator.training_task(source, seed).train))
-        for source, seed in product(settings.sources, range(settings.seeds))
+        for source, seed in product(settings.label_sources, range(settings.n_seeds))
     }
     for context in contexts:
         for (source, seed), source_sizes in sizes.items():
@@ -171,9 +171,9 @@ def _sizes(settings: LawSettings, source: str, queries: int) -> list[int]:
     Raises:
         SettingsError: a configured size exceeds the source's queries.
     """
-    if max(settings.sizes, default=0) > queries:
-        raise SettingsError(f"size {max(settings.sizes)}: there are only {queries} training queries of {source}")
-    return list(settings.sizes) or default_sizes(queries)
+    if max(settings.train_sizes, default=0) > queries:
+        raise SettingsError(f"size {max(settings.train_sizes)}: there are only {queries} training queries of {source}")
+    return list(settings.train_sizes) or default_sizes(queries)
 
 
 def _costs(context: GridContext, timings: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:

@@ -65,19 +65,19 @@ class DualTowerTrainer:
         return len(self._trial_settings)
 
     def n_evaluated(self, n_validation: int) -> int:
-        return min(n_validation, self.dual.held_out)
+        return min(n_validation, self.dual.eval_queries)
 
     def train(self, data: GridData, task: Task, point: PointKey, on_progress: OnProgress) -> TrainedModel:
         """Keeps the best evaluation of all trials; the first one wins ties."""
         best: tuple[float, str, Weights | None] | None = None
         with tempfile.TemporaryDirectory(prefix="darklode-cell-") as scratch:
             triplets = write_point_triplets(data, task, point, scratch)
-            sample = validation_sample_of(data.tables, data.base.sources, self.dual.held_out, data.seed)
+            sample = validation_sample_of(data.tables, data.base.sources, self.dual.eval_queries, data.seed)
             for rate, temperature in self._trial_settings:
                 name = f"learning rate {rate:g}, τ {temperature:g}"
 
                 def on_step(step: int, message: str, name: str = name) -> None:
-                    on_progress(step, self.dual.steps, f"{point.name}, {name}: {message}")
+                    on_progress(step, self.dual.max_steps, f"{point.name}, {name}: {message}")
 
                 trial = TrialSettings(rate, temperature, point.seed, keep_last=not data.can_select)
                 history = self._run_trial(data, triplets, sample, trial, on_step)
@@ -96,7 +96,7 @@ class DualTowerTrainer:
         from darklode.pipeline.train.fit.determinism import deterministic
 
         with deterministic(trial.seed):
-            towers, stream = self._initial_towers(data), TripletStream(triplets, self.dual.batch, trial.seed)
+            towers, stream = self._initial_towers(data), TripletStream(triplets, self.dual.batch_size, trial.seed)
             return train_towers(stream, sample, towers, self.dual, trial, on_step)
 
     @contextmanager

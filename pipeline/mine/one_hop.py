@@ -163,7 +163,7 @@ class OneHop:
         settings = self.settings
         totals = materialize(connection, TOTALS, {"before": self.before, "seed": self.seed}, queries=queries)
         deviate = NormalDist().inv_cdf(1 - settings.confidence)
-        least = {"min_clicks": settings.min_clicks, "min_ratio": settings.min_ratio, "deviate": deviate}
+        least = {"min_clicks": settings.min_clicks, "min_ratio": settings.min_click_ratio, "deviate": deviate}
         clicked = materialize(connection, CLICKED, least, totals=totals)
         skipped = materialize(connection, SKIPPED, {"min_exposures": settings.min_exposures}, totals=totals)
         opened = materialize(connection, OPENED, totals=totals)
@@ -188,4 +188,4 @@ class OneHop:
 
     @property
     def _draw(self) -> dict[str, object]:
-        return {"by_day": self.settings.negatives_from == "day"}
+        return {"by_day": self.settings.negative_window == "day"}

@@ -30,6 +30,9 @@ PAIRS_STAGE = Stage(
 )
 
 
+PATCH_SHARE = 0.05  # smaller changes become a patch file: rewriting a large day every night is slower
+
+
 def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
     tables: Tables,
     output: Output,
@@ -55,7 +58,6 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
     """
     days, mark = tables.by_day("click_evidence"), output.unit_key("all", digest(tables.parts("click_prior")))
     read = digests(days)
-    share = mining.patch_share
     facts = output.earlier_facts
     earlier_pairs = output.previous_tables("mined_pairs") if facts.get("mark") == mark else None
     news = None if earlier_pairs is None else find_changed_evidence(facts["read"], read, contains)
@@ -74,7 +76,7 @@ def mined_pairs(  # noqa: PLR0913 (tables, rules, and where to run)
             )
             pairs = _pairs(connection, query_relation, replace(hop, previous=own), max_associations, mining.merge)
             write_changes(
-                connection, output, earlier_pairs, recomputed_queries=query_relation, pairs=pairs, share=share
+                connection, output, earlier_pairs, recomputed_queries=query_relation, pairs=pairs, share=PATCH_SHARE
             )
     output.facts |= {"mark": mark, "read": read}
     rows = output.rows("mined_pairs")

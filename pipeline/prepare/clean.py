@@ -28,7 +28,7 @@ REMEDIES = {
     "clean.noise": "clean.noise (false keeps all)",
     "clean.length": "clean.min_percentile and clean.max_percentile",
     "clean.duplicates": "clean.deduplicate (false keeps all)",
-    "clean.diversity": "clean.per_cluster (0 keeps all)",
+    "clean.diversity": "clean.max_per_cluster (0 keeps all)",
 }
 """The setting that loosens each step; that of the language depends on the queries."""
 

@@ -49,8 +49,8 @@ def pick_representatives(queries: pa.Table, settings: CleanSettings, seed: int, 
         texts = queries["text"].take(pa.array(rows)).to_pylist()
         vectors = QueryLsa.fit(texts, seed).encode_queries(texts)
         clusters[rows], distances = k_means(vectors, n_clusters(len(rows), settings), seed)
-        if settings.per_cluster != "auto":
-            kept_for[rows] = rows[_nearest(clusters[rows], distances, settings.per_cluster or len(rows))]
+        if settings.max_per_cluster != "auto":
+            kept_for[rows] = rows[_nearest(clusters[rows], distances, settings.max_per_cluster or len(rows))]
         representative_row = np.searchsorted(rows, kept_for[rows])
         distance[rows] = 1 - np.einsum("ij,ij->i", vectors, vectors[representative_row])
     queries = queries.append_column("cluster_id", pa.array(clusters))
@@ -69,7 +69,7 @@ def _peers(alike: NDArray[np.int64], dropped: NDArray[np.bool_]) -> NDArray[np.i
 
 def n_clusters(n: int, settings: CleanSettings) -> int:
     """How many clusters for n queries: 10·√n unless set, never more than n."""
-    n_wanted = ceil(10 * sqrt(n)) if settings.clusters == "auto" else settings.clusters
+    n_wanted = ceil(10 * sqrt(n)) if settings.n_clusters == "auto" else settings.n_clusters
     return max(1, min(n, n_wanted))
 
 

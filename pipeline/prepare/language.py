@@ -67,9 +67,9 @@ def drop_other_languages(queries: pa.Table, settings: CleanSettings, tables: Tab
     languages, scores = identify_languages(flat(queries["text"]))
     if settings.languages:
         ours = pc.is_in(languages, pa.array(settings.languages)).to_numpy(zero_copy_only=False)
-        foreign = ~ours & (_probability(queries, ours, scores, tables, settings) >= settings.language_score)
+        foreign = ~ours & (_probability(queries, ours, scores, tables, settings) >= settings.language_threshold)
     else:
-        ours, foreign = scores >= settings.language_score, np.zeros(len(scores), bool)
+        ours, foreign = scores >= settings.language_threshold, np.zeros(len(scores), bool)
     spoken = _query_languages(queries, languages, ours)
     language_columns = {"language": languages, "language_score": pa.array(scores), "spoken": spoken}
     for name, column in language_columns.items():
@@ -154,7 +154,7 @@ def _foreign_documents(tables: Tables, settings: CleanSettings) -> pa.Table:
     for batch in tables.batches("documents", ["tenant", "doc_id", "text"], BATCH_ROWS):
         languages, scores = identify_languages(flat(batch["text"]))
         ours = pc.is_in(languages, pa.array(settings.languages))
-        strange = pc.and_not(pa.array(scores >= settings.language_score), ours)
+        strange = pc.and_not(pa.array(scores >= settings.language_threshold), ours)
         documents.append(batch.select(["tenant", "doc_id"]).filter(strange))
     return pa.concat_tables(documents)
 

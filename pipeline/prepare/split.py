@@ -64,7 +64,7 @@ def split(tables: Tables, output: Output, settings: SplitSettings, *, seed: int)
         rows = np.flatnonzero(tenants == tenant)
         splits[rows] = assign(clusters[rows], settings, _seed(seed, tenant))
     rows = QUERIES.rows({name: queries[name] for name in queries.column_names} | {"split": splits})
-    generated_queries = _read_generated(settings.generated) if settings.generated else rows.slice(0, 0)
+    generated_queries = _read_generated(settings.generated_queries) if settings.generated_queries else rows.slice(0, 0)
     more = _training_queries(rows, generated_queries) if generated_queries.num_rows else generated_queries
     for name in IN_ORDER:
         split_rows = rows.filter(pa.array(splits == name))

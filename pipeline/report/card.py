@@ -36,7 +36,7 @@ one."""
 HELD_OUT = """\
 Near-duplicate queries are in the same split. `share_a_positive` counts queries with a positive that also occurs in a
 training triplet; a model may have memorized it, so evaluate these queries separately. `kind` tells whether a query of a
-log's test period is new; only `unseen` queries count as a test. `split.by` can also separate positives."""
+log's test period is new; only `unseen` queries count as a test. `split.group_by` can also separate positives."""
 
 STOPPING = """\
 Pairs were judged in order of predicted relevance until `recall` of the positives was reached with 95 % confidence.
@@ -166,7 +166,7 @@ def _tables(run: Run, tables: Tables, settings: Settings) -> Iterator[tuple[str,
     yield "Candidates by number of retrievers that found them", statistics.pool_found_by(tables), ""
     yield "Labels", statistics.labels(tables), LABELS
     yield "Label sources", statistics.label_sources(tables), "A human label replaces the judge's."
-    n_negatives = settings.triplets.negatives
+    n_negatives = settings.triplets.num_negatives
     negatives_text = f"Up to {n_negatives} negatives per positive. {TEXT_FORM[settings.triplets.text_form]}"
     yield "Triplets", statistics.triplets(tables, n_negatives), negatives_text
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
@@ -272,7 +272,7 @@ def _models_section(run: Run) -> str:
 
 
 def _mined_tables(tables: Tables, settings: Settings) -> Iterator[tuple[str, pa.Table, str]]:
-    max_associations = settings.associate.max_per_query
+    max_associations = settings.associate.max_lenders_per_query
     yield "Triplets", statistics.triplet_tiers(tables), ""
     yield "Held-out queries", statistics.held_out(tables), HELD_OUT
     yield "Share that the judge calls relevant", statistics.confirmed(tables), CONFIRMED

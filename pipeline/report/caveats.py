@@ -44,7 +44,7 @@ def caveats(tables: Tables, settings: Settings) -> list[str]:
         _uncalibrated_caveat(tables),
         _impressions_caveat(tables),
         _positives_without_triplet(tables),
-        _short_triplets(tables, settings.triplets.negatives),
+        _short_triplets(tables, settings.triplets.num_negatives),
     ]
     return [sentence for sentence in sentences if sentence]
 

@@ -75,10 +75,10 @@ cleaning = Statistic("""
     SELECT substr(step, 7) AS rule, CAST(sum(dropped) AS BIGINT) AS dropped,
            round(sum(dropped) / nullif(any_value(rows_in), 0), 3) AS share,
            CASE step WHEN 'clean.noise' THEN 'clean.noise'
-                     WHEN 'clean.language' THEN 'clean.language, clean.language_score'
+                     WHEN 'clean.language' THEN 'clean.language, clean.language_threshold'
                      WHEN 'clean.length' THEN 'clean.min_percentile, clean.max_percentile'
                      WHEN 'clean.duplicates' THEN 'clean.deduplicate'
-                     ELSE 'clean.per_cluster, clean.clusters' END AS settings
+                     ELSE 'clean.max_per_cluster, clean.n_clusters' END AS settings
     FROM funnel WHERE step LIKE 'clean.%' GROUP BY position, step ORDER BY position
 """)
 """Queries dropped by each cleaning rule, their share of the rule's input, and the settings that control the rule."""

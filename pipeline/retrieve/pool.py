@@ -22,7 +22,7 @@ CANDIDATES = f"""
 
 RULES = {
     "union": "SELECT * FROM candidates WHERE best_rank <= $depth",
-    "fused": """
+    "rrf": """
         SELECT * FROM candidates
         QUALIFY row_number() OVER (PARTITION BY tenant, query_id ORDER BY fused_score DESC, chunk_id) <= $budget
     """,
@@ -37,10 +37,10 @@ def pool(tables: Tables, output: Output, settings: PoolSettings) -> None:
     (Cormack et al. 2009, k = 60) of the full rankings.
     """
     query = f"""
-        WITH candidates AS ({CANDIDATES}), chosen AS ({RULES[settings.rule]})
+        WITH candidates AS ({CANDIDATES}), chosen AS ({RULES[settings.method]})
         SELECT * FROM chosen ORDER BY tenant, query_id, fused_score DESC, chunk_id
     """
-    values = {"depth": settings.depth} | ({"budget": settings.budget} if settings.rule == "fused" else {})
+    values = {"depth": settings.depth} | ({"budget": settings.budget} if settings.method == "rrf" else {})
     with output.row_group_writer("pool", PART_ROWS) as take:
         for rows in tables.stream(query, values, TABLE_GROUP_ROWS):
             take(POOL.rows(dict(zip(rows.column_names, rows.columns, strict=True))))

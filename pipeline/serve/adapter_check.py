@@ -75,7 +75,7 @@ class AdapterCheck:
 
     def _vectors(self) -> Iterator[CheckFinding]:
         """The index has a vector for each text, as long as the base's."""
-        cache = EmbeddingCache(self.settings.cache.root, self.settings.cache.dtype)
+        cache = EmbeddingCache(self.settings.cache.root, self.settings.cache.vector_dtype)
         shards = cache.open(self.encoder.encoder_id())
         hashes = self.index.texts.hashes()
         lacking = len(hashes) if shards is None else int((shards.find(keys_of(hashes)) < 0).sum())
@@ -121,7 +121,7 @@ class AdapterCheck:
 
     def _first_ten(self) -> Iterator[CheckFinding]:
         """Recorded queries find what they found; in an index that changed, what is still there has its score."""
-        exact = self.settings.vectors.model_copy(update={"index": "exact"})
+        exact = self.settings.vector_search.model_copy(update={"index": "exact"})
         base = NeuralBuilder("adapted", self.encoder, exact, self.settings.cache)
         queries = self._recorded_queries["queries"]
         results = self.index.top(
@@ -169,7 +169,7 @@ class AdapterCheck:
     @cached_property
     def _in_index(self) -> Floats:
         """Vectors of the recorded texts as the index has them."""
-        cache = EmbeddingCache(self.settings.cache.root, self.settings.cache.dtype)
+        cache = EmbeddingCache(self.settings.cache.root, self.settings.cache.vector_dtype)
         shards = cache.open(self.encoder.encoder_id())
         assert shards is not None
         hashes = self._hashes(self._probes)

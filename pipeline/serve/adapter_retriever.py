@@ -31,7 +31,7 @@ class AdaptedBuilder:
         Raises:
             MissingPart: the base is not on this machine, and a text has no vector.
         """
-        cache = EmbeddingCache(self.base.cache.root, self.base.cache.dtype)
+        cache = EmbeddingCache(self.base.cache.root, self.base.cache.vector_dtype)
         vectors = chunk_vectors(Deferred(self.base.encoder, self.base.cache.root), cache, corpus.hashed_chunks)
         return Neural(self.base.name, self.adapter.encode, vectors, self.base.vectors)
 

@@ -23,7 +23,7 @@ from darklode.pipeline.train.fit.batches import ShuffledRows
 from darklode.pipeline.train.fit.progress import format_loss
 from darklode.pipeline.train.fit.trial import KeepBestWeights, ReportProgress, TrainingHistory, Trial, TrialCallback
 from darklode.pipeline.train.types import OnStep
-from darklode.schemas.towers import TowerSettings
+from darklode.schemas.towers import DistillSettings
 
 N_EVALUATIONS = 20
 """Evaluations per trial, besides the one before the first step."""
@@ -81,7 +81,7 @@ def distances(teacher: Floats, student: Floats) -> Floats:
 
 def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and who is told)
     task: DistillationTask,
-    settings: TowerSettings,
+    settings: DistillSettings,
     rate: float,
     student: Student,
     seed: int,
@@ -100,18 +100,18 @@ def train_student(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and w
         checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """
     optimizer = adamw(student.parameters(), rate)
-    rates = schedule(optimizer, settings.steps)
+    rates = schedule(optimizer, settings.max_steps)
     checkpoints = Checkpoints(checkpoint_store or NoCheckpoints(), student, (optimizer, rates))
-    trial = DistillationTrial(task, settings.steps, student, on_step, checkpoints)
+    trial = DistillationTrial(task, settings.max_steps, student, on_step, checkpoints)
     trial.first_step = checkpoints.resume(trial.history, DistillationEval)
-    batches = ShuffledRows(len(task.texts), settings.batch, seed)
+    batches = ShuffledRows(len(task.texts), settings.batch_size, seed)
     batches.skip(trial.first_step)
     training = library_trainer.LibraryTraining(
         n_rows=len(task.texts),
         collator=library_trainer.QueryCollator(student.features, task.texts_at),
         loss=DistillationLoss(student, task, trial),
         batches=batches,
-        batch_setting="towers.batch",
+        batch_setting="distill.batch_size",
         optimizer=optimizer,
         schedule=rates,
         seed=seed,

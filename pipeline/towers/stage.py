@@ -15,7 +15,7 @@ from darklode.pipeline.base.types import Row
 from darklode.pipeline.train.fit.weights import as_rows, from_rows
 from darklode.schemas.adaptation_tables import ADAPTER_WEIGHTS
 from darklode.schemas.tower_tables import DISTILLATION_LOG, DISTILLATION_TRIALS, TOWER_QUERIES
-from darklode.schemas.towers import TowerSettings
+from darklode.schemas.towers import DistillSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.towers.distillation import DistillationEval, DistillationTask
@@ -34,7 +34,7 @@ N_INITIALIZATION_QUERIES = 1 << 12
 """Queries used to initialize a student's projection."""
 
 
-def distil(tables: Tables, output: Output, settings: TowerSettings, pair: TeacherPair, *, seed: int) -> None:
+def distil(tables: Tables, output: Output, settings: DistillSettings, pair: TeacherPair, *, seed: int) -> None:
     """Train a student with each learning rate; write history, distances and weights.
 
     The teacher encodes each query once, into the cache. Each trial is a resumable unit that continues from its last
@@ -76,7 +76,7 @@ def _encode_teacher(tables: Tables, output: Output, pair: TeacherPair) -> pa.Arr
 
 
 def _run_trial(
-    output: Output, task: DistillationTask, settings: TowerSettings, number: int, seed: int, state: State
+    output: Output, task: DistillationTask, settings: DistillSettings, number: int, seed: int, state: State
 ) -> None:
     from darklode.pipeline.towers.distillation import train_student
     from darklode.pipeline.train.fit.determinism import deterministic
@@ -84,7 +84,7 @@ def _run_trial(
     rate = settings.learning_rates[number]
 
     def on_step(step: int, message: str) -> None:
-        output.progress(number * settings.steps + step, len(settings.learning_rates) * settings.steps, message)
+        output.progress(number * settings.max_steps + step, len(settings.learning_rates) * settings.max_steps, message)
 
     with deterministic(seed):
         student = task.pair.open()

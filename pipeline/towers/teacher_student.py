@@ -40,7 +40,7 @@ class TeacherPair:
     def identity(self) -> dict[str, Any]:
         """Everything that can change a vector of either."""
         student = self.model.encoder_id() if self.model else f"{self.layers} layers"
-        return {"teacher": self.teacher.encoder_id(), "kept": self.cache.dtype, "begins as": student}
+        return {"teacher": self.teacher.encoder_id(), "kept": self.cache.vector_dtype, "begins as": student}
 
     @property
     def student(self) -> SentenceTransformersSettings:
@@ -54,7 +54,7 @@ class TeacherPair:
     @cached_property
     def _cached_queries(self) -> CachedQueries:
         encoder = Deferred(self.teacher, self.cache.root)
-        return CachedQueries(encoder, EmbeddingCache(self.cache.root, self.cache.dtype))
+        return CachedQueries(encoder, EmbeddingCache(self.cache.root, self.cache.vector_dtype))
 
     def open(self) -> Student:
         """The initial student in float32; a projection depends on torch's seed."""

@@ -16,7 +16,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, 
 from darklode.pipeline.base.artifacts.stage import partition_name
 from darklode.pipeline.base.relations import Relation, view
 from darklode.pipeline.mine.days import chain_fingerprints, digests
-from darklode.pipeline.mine.tiers import LOTS, tier_of
+from darklode.pipeline.mine.tiers import LOTS, MEDIAN_TIER_SHARE, SMALL_TIER_SHARE, tier_of
 from darklode.pipeline.triplets.placement import TRIPLET_ID
 from darklode.schemas.mined_tables import MINED_PAIRS
 from darklode.schemas.mining import MiningSettings
@@ -128,7 +128,7 @@ def mined_triplets(
     Args:
         tables: with `mined_verdicts`, a pair that the judge rejected makes no triplet.
         output: `triplets`, in folders `tenant-…/date-…/source-…/split-…`, and its patch.
-        settings: text length, and the tiers.
+        settings: text length.
         passages: whether a text begins with its title (`text_form`).
         apart: a positive makes triplets in one split only, that of the first query that had it.
         seed: of the tiers.
@@ -136,8 +136,8 @@ def mined_triplets(
     parameters = {
         "seed": seed,
         "lots": LOTS,
-        "small": settings.small_share,
-        "median": settings.median_share,
+        "small": SMALL_TIER_SHARE,
+        "median": MEDIAN_TIER_SHARE,
     }
     days, left_out = tables.by_day("mined_pairs"), Counter[str]()
     files = tables.with_parts("mined_pairs", tables.parts("mined_pairs"))

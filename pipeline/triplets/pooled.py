@@ -283,19 +283,19 @@ def triplets(
 def make_triplets(share: TripletShard) -> Pieces:
     """A row of counts, then the triplets of a shard in order, `BLOCK` at a time."""
     settings = share.settings
-    limits = {"negatives": settings.negatives}
+    limits = {"negatives": settings.num_negatives}
     with _open_shard(share) as connection:
         connection.execute(TEXTS)
         connection.execute(HELD, {"apart": share.apart})
         connection.execute(LABELLED, {"min_probability": settings.min_probability})
         connection.execute(RELEVANT)
         connection.execute(BARE, {"min_letters": settings.min_letters})
-        connection.execute(POSITIVES, {"margin": settings.margin, "most": settings.max_positives})
-        connection.execute(ANSWERING, {"same_document": settings.same_document})
+        connection.execute(POSITIVES, {"margin": settings.relative_margin, "most": settings.max_positives})
+        connection.execute(ANSWERING, {"same_document": settings.allow_same_document_negatives})
         for statement in (JUDGED, MINED, NEGATIVES):
             connection.execute(statement, limits)
         connection.execute(CHOSEN)
-        rows, short = _totals(connection, settings.negatives)
+        rows, short = _totals(connection, settings.num_negatives)
         yield _left_out(connection).append_column("rows", [[rows]]).append_column("short", [[short]])
         yield from _blocks(connection, rows, share.source, settings.text_form)
 

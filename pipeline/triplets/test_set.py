@@ -110,7 +110,7 @@ def test_set(
         columns = ", ".join(TABLES["mined_test"].schema.names)
         ordered = f"SELECT {columns} FROM {pairs} ORDER BY tenant, query_id, doc_id"
         output.write_answer("mined_test", connection, ordered, {})
-        drawn = {"most": settings.test_pool, "seed": hop.seed}
+        drawn = {"most": settings.test_pool_size, "seed": hop.seed}
         output.write_answer("mined_test_pool", connection, POOL.format(pairs=pairs), drawn)
     paired, pool = (sum(part.rows for part in output.parts[name]) for name in ("mined_test", "mined_test_pool"))
     output.count(FunnelStep("mined_test_pool", "documents", tables.rows("documents"), "documents in the pool", pool))

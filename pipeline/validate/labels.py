@@ -125,7 +125,7 @@ def _membership(lists: pa.ChunkedArray, names: list[str]) -> _Flags:
 
 
 def labels_csv(tables: Tables) -> str:
-    """Human labels as CSV for `judge.human`; without ties and skipped pairs.
+    """Human labels as CSV for `judge.human_labels`; without ties and skipped pairs.
 
     Args:
         tables: `reviews`.

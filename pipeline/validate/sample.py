@@ -42,7 +42,7 @@ def review_sample(tables: Tables, output: Output, settings: ReviewSettings, *, s
             names = cell_rows["tenant"].combine_chunks().dictionary_encode()
             cells = _cells(cell_rows, names)
             total = int(cells.candidates.sum())
-            chosen = stratify(cells, settings.pairs or total)
+            chosen = stratify(cells, settings.max_pairs or total)
             _plan(connection, cell_rows, cells, chosen, names.dictionary.to_pylist())
             _write(
                 connection,
@@ -105,7 +105,7 @@ def _write(
     connection: duckdb.DuckDBPyConnection, output: Output, pairs: str, seed: int, settings: ReviewSettings
 ) -> None:
     connection.execute(sql.DRAWN.format(pairs=pairs), {"seed": str(seed)})
-    for rows in pieces(connection, sql.SAMPLE, {"seed": str(seed), "shared": settings.shared}, PART_ROWS):
+    for rows in pieces(connection, sql.SAMPLE, {"seed": str(seed), "shared": settings.overlap_share}, PART_ROWS):
         output.write("review_sample", REVIEW_SAMPLE.rows(dict(zip(rows.column_names, rows.columns, strict=True))))
     rows = connection.sql(sql.STRATA, params={"verdicts": list(strata.VERDICTS)}).to_arrow_table()
     output.write("review_strata", REVIEW_STRATA.rows(dict(zip(rows.column_names, rows.columns, strict=True))))

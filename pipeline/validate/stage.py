@@ -14,8 +14,8 @@ from darklode.pipeline.base.artifacts import FunnelStep, Output, Run, Stage, Tab
 from darklode.pipeline.validate.estimates import bootstrap
 from darklode.pipeline.validate.labels import LABELS
 from darklode.pipeline.validate.metrics import Scope, scopes, validation_row
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.review_tables import DISAGREEMENTS, REVIEWER_AGREEMENT, VALIDATION
-from darklode.schemas.settings import ValidationSettings
 
 DIFFERENT = f"""
     WITH labels AS ({LABELS}), said AS (
@@ -58,7 +58,7 @@ VALIDATE = Stage(
 def validate(
     tables: Tables,
     output: Output,
-    settings: ValidationSettings,
+    settings: EvaluateSettings,
     *,
     thresholds: Mapping[str, float],
     seed: int,
@@ -79,11 +79,11 @@ def validate(
     if not tables.rows("review_strata"):
         return
     rows = [
-        validation_row(scope, _threshold(scope, thresholds), settings.bootstrap, seed + number)
+        validation_row(scope, _threshold(scope, thresholds), settings.n_resamples, seed + number)
         for number, scope in enumerate(scopes(tables))
     ]
     output.write("validation", pa.Table.from_pylist(rows, schema=VALIDATION.schema))
-    output.write("reviewer_agreement", reviewer_agreement(tables, settings.bootstrap, seed))
+    output.write("reviewer_agreement", reviewer_agreement(tables, settings.n_resamples, seed))
     output.write("disagreements", disagreements(tables))
     sampled, labelled = tables.rows("review_sample"), int(str(rows[0]["labelled"]))
     lost = {name: int(str(rows[0][name])) for name in ("tied", "skipped")}

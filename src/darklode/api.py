@@ -177,8 +177,10 @@ def build(  # noqa: PLR0913 (the options of the command)
         DarklodeError: as the command line would print it; subclasses tell kinds of errors apart.
     """
     project = read_project(_path(config), preset)
-    changes = {"clean.keep_all": True} if keep_all_queries else {}
-    resolved = _settings(project.preset, config, settings, changes | ({"judge.human": str(human)} if human else {}))
+    changes: dict[str, Any] = {"clean.keep_all": True} if keep_all_queries else {}
+    if human:
+        changes["judge.human_labels"] = str(human)
+    resolved = _settings(project.preset, config, settings, changes)
     documents, log, target = (
         _resolve_path(project, "docs", docs),
         _resolve_path(project, "queries", queries),
@@ -266,7 +268,7 @@ def evaluate(
         systems: retrievers and encoders of the settings; empty: those of the run.
         run_files: TREC run files of other systems.
         labels: human labels of pairs, for AUC.
-        settings: overrides of the run's settings, as `{"evaluate.bootstrap": 200}` or nested.
+        settings: overrides of the run's settings, as `{"evaluate.n_resamples": 200}` or nested.
 
     Raises:
         DarklodeError: as the command line would print it; subclasses tell kinds of errors apart.
@@ -277,7 +279,7 @@ def evaluate(
     arguments = {"systems": list(systems), "run_files": [str(Path(run_file).resolve()) for run_file in run_files]}
     non_empty: dict[str, Any] = {name: value for name, value in arguments.items() if value}
     if labels is not None:
-        non_empty["labels"] = str(Path(labels).resolve())
+        non_empty["human_labels"] = str(Path(labels).resolve())
     nested = [_to_nested(key, value) for key, value in {**(settings or {}), "evaluate": non_empty}.items()]
     values = reduce(merge, nested, dict[str, Any]())
     preflight.run_checks(preflight.evaluation_checks(str(out), values)).raise_errors()

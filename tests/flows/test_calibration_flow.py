@@ -70,7 +70,7 @@ def label(out: Path, file: Path, share: float) -> str:
         writer.writerow(["query_id", "chunk_id", "relevance"])
         for row in rows(out, "verdicts"):
             writer.writerow([row["query_id"], row["chunk_id"], int(row["probability"] >= cut)])
-    return f"judge.human={json.dumps(str(file))}"
+    return f"judge.human_labels={json.dumps(str(file))}"
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_changed_labels_fit_another_threshold_and_judge_anew(source: Path, tmp_p
 
 
 def llm(server: FakeChat, name: str) -> dict[str, Any]:
-    return {"kind": "llm", "model": name, "base_url": server.url, "give_up_after": 5}
+    return {"kind": "llm", "model": name, "base_url": server.url, "retry_timeout": 5}
 
 
 def test_a_panel_of_two_servers_and_a_formula(
@@ -146,7 +146,7 @@ def test_a_panel_of_two_servers_and_a_formula(
 
     for server in servers:
         server.asked.clear()
-    again = chosen(*one, f"judge.panel={json.dumps(others)}", "judge.vote=mean", "judge.weights=[1, 1, 0.5]")
+    again = chosen(*one, f"judge.panel={json.dumps(others)}", "judge.vote=mean", "judge.panel_weights=[1, 1, 0.5]")
     assert "judge" in build(out, source, again)
     assert not [pair for server in servers for pair in server.asked if "how do I rotate" in pair]
     assert rows(out, "panel_verdicts") == own

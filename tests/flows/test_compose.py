@@ -250,7 +250,7 @@ def test_a_run_by_default_is_judged_by_the_gpu_that_was_started_and_lies_on_the_
     given = read_project(file)
     settings = load_settings(given.preset, file)
     assert (settings.judge.kind, settings.judge.base_url) == ("llm", ("http://judge:8000/v1",))
-    assert (settings.judge.model, settings.judge.key_env) == (FILLED["JUDGE_MODEL"], "JUDGE_API_KEY")
+    assert (settings.judge.model, settings.judge.api_key_env) == (FILLED["JUDGE_MODEL"], "JUDGE_API_KEY")
     assert {given.paths[name] for name in ("docs", "queries", "logs")} == {"/documents"}
     assert all(given.paths[name].startswith("/artifacts/") for name in ("out", "mined"))
     mounted = [{"source": "darklode", "target": "/darklode.yaml"}]

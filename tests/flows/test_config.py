@@ -27,23 +27,28 @@ def test_every_preset_loads_and_names_its_retrievers(name: str) -> None:
 
 def test_triplets_keep_more_queries_than_the_paper_and_differ_in_nothing_else() -> None:
     more, paper = load_settings("triplets"), load_settings("devrev").clean
-    kept = {"min_percentile": 5.0, "max_percentile": 95.0, "per_cluster": 0}
+    kept = {"min_percentile": 5.0, "max_percentile": 95.0, "max_per_cluster": 0}
     assert more == load_settings().model_copy(update={"clean": load_settings().clean.model_copy(update=kept)})
-    assert (paper.min_percentile, paper.max_percentile, paper.per_cluster) == (25, 75, 1)
+    assert (paper.min_percentile, paper.max_percentile, paper.max_per_cluster) == (25, 75, 1)
 
 
 def test_the_papers_adaptation_is_followed_to_the_letter() -> None:
     paper, ours = load_settings("devrev-paper"), load_settings()
     found = {
-        "start": "base",
+        "init": "base",
         "temperature": 0.1,
-        "in_batch": False,
-        "anchor": 0.0,
+        "in_batch_negatives": False,
+        "l2_to_base": 0.0,
         "refresh_steps": 200,
         "learning_rates": (5e-6,),
     }
     assert paper == ours.model_copy(update={"adapt": ours.adapt.model_copy(update=found)})
-    assert (paper.adapt.temperature, paper.adapt.negatives, paper.adapt.draw, paper.adapt.rank) == (0.1, 16, 8, 32)
+    assert (
+        paper.adapt.temperature,
+        paper.adapt.num_negatives,
+        paper.adapt.negatives_per_step,
+        paper.adapt.lora_rank,
+    ) == (0.1, 16, 8, 32)
 
 
 def test_the_embedded_preset_has_seven_retrievers_with_bm25_first() -> None:
@@ -64,8 +69,8 @@ def test_the_file_overrides_the_preset_and_set_overrides_the_file(tmp_path: Path
         ("clean.language=null", "clean", "language", None),
         ("clean.language=fr", "clean", "language", "fr"),
         ("clean.noise=false", "clean", "noise", False),
-        ("clean.clusters=7", "clean", "clusters", 7),
-        ("clean.clusters=auto", "clean", "clusters", "auto"),
+        ("clean.n_clusters=7", "clean", "n_clusters", 7),
+        ("clean.n_clusters=auto", "clean", "n_clusters", "auto"),
         ("clean.min_percentile=12.5", "clean", "min_percentile", 12.5),
         ("pool.retrievers=[bm25, ppmi]", "pool", "retrievers", ("bm25", "ppmi")),
         (" pool.depth =3", "pool", "depth", 3),
@@ -80,7 +85,7 @@ def test_a_value_is_yaml(assignment: str, section: str, key: str, value: object)
 @pytest.mark.parametrize(
     ("assignment", "key", "value"),
     [
-        ("judge.parameters.temperature=null", "parameters", {"temperature": None}),
+        ("judge.extra_body.temperature=null", "extra_body", {"temperature": None}),
         ("judge.base_url=http://one:1/v1, http://two:2/v1", "base_url", ("http://one:1/v1", "http://two:2/v1")),
         ("judge.base_url=[https://one/v1]", "base_url", ("https://one/v1",)),
     ],
@@ -101,11 +106,17 @@ def test_a_kinds_own_key_comes_in_any_order(assignment: str, key: str, value: ob
         ([*LLM, "judge.promt=x"], "there is no setting judge.promt; did you mean judge.prompt?"),
         (["judge.promt=x"], "did you mean judge.prompt? It is one of kind llm."),
         (["judge.kind=lm"], "judge.kind: there is no kind 'lm'; did you mean llm?"),
-        (["planner.table=t.csv"], "planner.table is a setting of kind table; planner.kind is log"),
+        (["term_weighting.table=t.csv"], "term_weighting.table is a setting of kind table; term_weighting.kind is log"),
         (["encoders.e.model=m"], "encoders.e.kind: kind must be one of openai, sentence_transformers"),
         (["encoders.e={kind: openai, model: m, device: cpu}"], "encoders.e.device is a setting of kind sentence_tr"),
-        (["judge.panel=[{kind: llm, model: m, base_url: h, depth: full}]"], "there is no setting judge.panel.0.depth"),
-        (["judge.panel=[{kind: embedded, mode: text}]"], "judge.panel.0.mode is a setting of kind llm"),
+        (
+            ["judge.panel=[{kind: llm, model: m, base_url: h, strategy: full}]"],
+            "there is no setting judge.panel.0.strategy",
+        ),
+        (
+            ["judge.panel=[{kind: embedded, response_format: text}]"],
+            "judge.panel.0.response_format is a setting of kind llm",
+        ),
     ],
 )
 def test_a_key_of_another_kind_is_told_where_it_belongs(assignments: list[str], message: str) -> None:
@@ -114,28 +125,30 @@ def test_a_key_of_another_kind_is_told_where_it_belongs(assignments: list[str], 
 
 
 def test_another_kind_leaves_the_keys_of_the_one_before_behind(tmp_path: Path) -> None:
-    file = settings_file(tmp_path, "judge: {kind: cross_encoder, model: m/x, batch_size: 7, human: labels.csv}\n")
+    file = settings_file(
+        tmp_path, "judge: {kind: cross_encoder, model: m/x, batch_size: 7, human_labels: labels.csv}\n"
+    )
     chosen = load_settings(config=file, assignments=["judge.kind=embedded"]).judge
-    assert chosen.model_dump(exclude_unset=True) == {"kind": "embedded", "human": str(tmp_path / "labels.csv")}
+    assert chosen.model_dump(exclude_unset=True) == {"kind": "embedded", "human_labels": str(tmp_path / "labels.csv")}
     with pytest.raises(SettingsError, match=r"judge: kind llm needs judge\.model"):
         load_settings(config=file, assignments=["judge.kind=llm", "judge.base_url=http://h/v1"])
 
 
 def test_a_run_of_an_earlier_version_is_read() -> None:
     """Before kinds were apart, a run recorded the keys of all of them."""
-    every = {"model": "m", "base_url": ["http://h/v1"], "mode": "auto", "device": "auto", "batch_size": 32}
+    every = {"model": "m", "base_url": ["http://h/v1"], "response_format": "auto", "device": "auto", "batch_size": 32}
     planner = {"kind": "log", "refresh_days": 3, "table": None, "model": "", "base_url": "", "timeout": 60.0}
     judge = {"kind": "llm", "threshold": 0.4, **every, "panel": [{"kind": "embedded", **every}]}
-    chosen = recorded_settings(yaml.safe_dump({"judge": judge, "planner": planner, "seed": 5}).encode())
+    chosen = recorded_settings(yaml.safe_dump({"judge": judge, "term_weighting": planner, "seed": 5}).encode())
     assert chosen.judge.model_dump(exclude_unset=True) == {
         "kind": "llm",
         "threshold": 0.4,
         "model": "m",
         "base_url": ("http://h/v1",),
-        "mode": "auto",
+        "response_format": "auto",
         "panel": ({"kind": "embedded"},),
     }
-    assert (chosen.planner.refresh_days, chosen.seed) == (3, 5)
+    assert (chosen.term_weighting.refresh_days, chosen.seed) == (3, 5)
     with pytest.raises(SettingsError, match=r"there is no setting judge\.bse_url"):
         recorded_settings(b"judge: {bse_url: x}")
 
@@ -144,8 +157,8 @@ RECORDED = """
 judge:
   kind: llm
   threshold: 0.5
-  depth: full
-  human: null
+  strategy: full
+  human_labels: null
   panel:
   - kind: llm
     threshold: 0.5
@@ -153,16 +166,16 @@ judge:
     base_url:
     - http://y/v1
     max_disagreement: 0.9
-    attempts: 3
+    max_attempts: 3
   vote: majority
-  weights: []
+  panel_weights: []
   model: x
   base_url:
   - http://x/v1
-  parameters: {}
+  extra_body: {}
   max_chunk_tokens: 2048
   max_disagreement: 0.9
-  attempts: 3
+  max_attempts: 3
 """
 """Of a run that was made when there was `judge.max_disagreement`."""
 
@@ -170,13 +183,15 @@ judge:
 def test_a_run_that_recorded_a_setting_which_is_gone_is_read_and_a_file_with_it_is_told(tmp_path: Path) -> None:
     chosen = recorded_settings(RECORDED)
     (member,) = chosen.judge.panel
-    assert (chosen.judge.model_dump()["attempts"], member.model_dump()["model"]) == (3, "y")
-    with pytest.raises(SettingsError, match=r"judge\.max_disagreement is gone: the label that the model wrote stands"):
+    assert (chosen.judge.model_dump()["max_attempts"], member.model_dump()["model"]) == (3, "y")
+    with pytest.raises(
+        SettingsError, match=r"judge\.max_disagreement was removed: the label that the model wrote is kept"
+    ):
         load_settings(config=settings_file(tmp_path, RECORDED))
 
 
 def test_settings_travel_to_another_process() -> None:
-    chosen = load_settings(assignments=[*LLM, "judge.panel=[{kind: embedded}]", "planner.refresh_days=3"])
+    chosen = load_settings(assignments=[*LLM, "judge.panel=[{kind: embedded}]", "term_weighting.refresh_days=3"])
     assert pickle.loads(pickle.dumps(chosen)) == chosen
 
 
@@ -195,8 +210,8 @@ def test_a_setting_three_levels_down() -> None:
         ("qqq=1", "there is no setting qqq; known are seed, "),
         ("pool.depth=0", "pool.depth: Input should be greater than 0 (got 0)"),
         ("pool.depth=many", "pool.depth: Input should be a valid integer"),
-        ("pool.rule=best", "pool.rule: Input should be 'union' or 'fused' (got 'best')"),
-        ("clean.clusters=-2", "clean.clusters: Input should be 'auto' or Input should be greater than 0 (got -2)"),
+        ("pool.method=best", "pool.method: Input should be 'union' or 'rrf' (got 'best')"),
+        ("clean.n_clusters=-2", "clean.n_clusters: Input should be 'auto' or Input should be greater than 0 (got -2)"),
         ("clean.min_percentile=.nan", "clean.min_percentile: "),
         ("pool.retrievers=[1]", "pool.retrievers: Input should be a valid string (got 1)"),
         ("chunk.overlap=900", "chunk: overlap 900 must be smaller than size 500"),
@@ -217,8 +232,8 @@ def test_a_wrong_assignment_is_named(assignment: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("judge.base_url=ftp://one", "judge.base_url: must be addresses such as http://127.0.0.1:8000/v1"),
-        ("judge.spending_limit=3", "judge: spending_limit needs a price"),
+        ("judge.base_url=ftp://one", "judge.base_url: must be URLs such as http://127.0.0.1:8000/v1"),
+        ("judge.spending_limit=3", "judge: spending_limit needs prompt_price_per_million"),
     ],
 )
 def test_a_wrong_value_of_a_kind_is_named(assignment: str, message: str) -> None:
@@ -246,7 +261,7 @@ def test_an_address_with_a_password_or_a_key_is_refused_unseen(url: str) -> None
         ("1: 2", "there is no setting 1"),
         ("clean.language: fr", "clean.language: "),
         ("nothing: {}", "nothing: "),
-        ("audit: {bootstap: 5}", "did you mean audit.bootstrap?"),
+        ("evaluate: {n_resample: 5}", "did you mean evaluate.n_resamples?"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str) -> None:
@@ -260,7 +275,7 @@ def test_nested_values_leave_what_they_do_not_name_to_the_kind_that_they_choose(
     assert load_settings().judge.threshold == 0.25
     assert load_settings(values={"judge": llm}) == load_settings(assignments=LLM)
     assert load_settings(values={"judge": llm}).judge.threshold == 0.5
-    assert load_settings("local", values={"judge": {"human": "labels.csv"}}).judge.threshold == "fitted"
+    assert load_settings("local", values={"judge": {"human_labels": "labels.csv"}}).judge.threshold == "fitted"
     file = settings_file(tmp_path, "judge: {threshold: 0.3}\n")
     assert load_settings(config=file, values={"judge": llm}).judge.threshold == 0.3
     assert load_settings(config=file, values={"judge": {"threshold": 0.4}}).judge.threshold == 0.4
@@ -296,13 +311,13 @@ def test_paths_in_settings_are_those_of_their_file_or_of_the_command_line(
 ) -> None:
     (tmp_path / "project").mkdir()
     file = tmp_path / "project" / "x.yaml"
-    file.write_text("planner: {kind: table, table: terms.csv}\nevaluate: {labels: people.csv}\n")
+    file.write_text("term_weighting: {kind: table, table: terms.csv}\nevaluate: {human_labels: people.csv}\n")
     monkeypatch.chdir(tmp_path)
-    chosen = load_settings(config="project/x.yaml", assignments=["judge.human=labels.csv"])
+    chosen = load_settings(config="project/x.yaml", assignments=["judge.human_labels=labels.csv"])
     monkeypatch.chdir("/")
-    assert chosen.planner.model_dump()["table"] == str(tmp_path / "project" / "terms.csv")
-    assert chosen.evaluate.labels == str(tmp_path / "project" / "people.csv")
-    assert chosen.judge.human == str(tmp_path / "labels.csv")
+    assert chosen.term_weighting.model_dump()["table"] == str(tmp_path / "project" / "terms.csv")
+    assert chosen.evaluate.human_labels == str(tmp_path / "project" / "people.csv")
+    assert chosen.judge.human_labels == str(tmp_path / "labels.csv")
     assert resolve(chosen.model_dump(mode="json")) == chosen
 
 

@@ -127,7 +127,7 @@ FILES = (".faiss", ".json", ".md")
 
 
 def is_setting(name: str) -> bool:
-    """Whether it is a setting, a section, or a key within a free mapping such as judge.parameters."""
+    """Whether it is a setting, a section, or a key within a free mapping such as judge.extra_body."""
     path = re.sub(r"^(encoders|retrievers)\.(\w+)", r"\1.NAME", name)
     return any(path == key or key.startswith(f"{path}.") for key in SETTINGS) or path.rpartition(".")[0] in SETTINGS
 

@@ -59,15 +59,15 @@ TELLS = {
     f"{MINE} --out run": "run holds a benchmark (`darklode build`); choose another --out",
     # servers, models, keys
     f"{BUILD} {LLM} --set judge.base_url={NOBODY}": f"judge llm: no server answers at {NOBODY[7:]}; start it",
-    f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.key_env=NO_SUCH_KEY": "set the environment variable NO_S",
+    f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.api_key_env=NO_SUCH_KEY": "set the environment variable",
     f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.prompt=mine": "mine",
     f"{BUILD} --preset devrev": "needs a key: set the environment variable GEMINI_API_KEY",
-    f"{BUILD} --set judge.human=none.csv": "none.csv",
-    f"{BUILD} --set judge.human=q.csv": "q.csv has no column query_id, chunk_id, relevance",
+    f"{BUILD} --set judge.human_labels=none.csv": "none.csv",
+    f"{BUILD} --set judge.human_labels=q.csv": "q.csv has no column query_id, chunk_id, relevance",
     f"{BUILD} --set runner.kind=ray --set runner.address=127.0.0.1:1": "no Ray cluster answers at runner.address",
     f"{BUILD} --set cache.root=q.csv": "q.csv",
-    f"{MINE} --set planner.kind=table --set planner.table=none.csv": (
-        "/none.csv cannot be read (No such file or directory); set planner.table to"
+    f"{MINE} --set term_weighting.kind=table --set term_weighting.table=none.csv": (
+        "/none.csv cannot be read (No such file or directory); set term_weighting.table to"
     ),
     f"{MINE} --date 2026-04-01": "no partition of 2026-04-01; the nearest there are: 2026-03-01",
     # commands on runs
@@ -110,7 +110,7 @@ REFUSED = {
     f"{MINE} --from 2026-03-02 --to 2026-03-01": "the first not after the last",
     "query run 'SELECT 1' --format xml": "'xml' is not one of",
     "export run --format biers --to out": "no export format 'biers'; did you mean beir?",
-    "evaluate run --set evaluate.bootstrap=0": "evaluate.bootstrap: Input should be greater than 0",
+    "evaluate run --set evaluate.n_resamples=0": "evaluate.n_resamples: Input should be greater than 0",
     "judge export-batch": "was renamed to `darklode judge batch export`",
     "init x.yaml": "--docs is required",
     "init x.yaml --docs docs": "queries or a search log are required",
@@ -132,7 +132,7 @@ REFUSED = {
     f"{BUILD} --set judge.kind=encoder --set judge.encoder=e5": "there is no encoder e5; encoders is empty",
     f"{BUILD} --set judge.kind=lm": "there is no kind 'lm'; did you mean llm? known are cross_encoder, embedded,",
     f"{MINE} --set relevance.retrievers=[nobody]": "relevance.retrievers: unknown retriever nobody; known are",
-    f"{MINE} --set planner.kind=tables": "planner.kind: there is no kind 'tables'; did you mean table?",
+    f"{MINE} --set term_weighting.kind=tables": "term_weighting.kind: there is no kind 'tables'; did you mean table?",
 }
 """What is wrong with the command line itself or with settings, the words that help, and exit code 2."""
 

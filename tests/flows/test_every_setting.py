@@ -112,22 +112,21 @@ CHANGED: dict[Leaf, Any] = {
     ("adapt", "learning_rates"): [1e-3],
     ("adapt", "report_to"): ["tensorboard"],
     ("adapt", "sources"): ["pooled"],
-    ("adapt", "targets"): ["query"],
+    ("adapt", "target_modules"): ["query"],
     ("dual", "learning_rates"): [1e-3],
-    ("dual", "nested"): [8, 16],
+    ("dual", "matryoshka_dims"): [8, 16],
     ("dual", "report_to"): ["tensorboard"],
     ("dual", "temperatures"): [0.1],
     ("dual", "views"): ["all"],
-    ("generate", "leave_out"): ["bm25"],
-    ("laws", "sizes"): [10],
-    ("laws", "sources"): ["bm25"],
-    ("towers", "learning_rates"): [1e-3],
-    ("towers", "report_to"): ["tensorboard"],
+    ("generate", "exclude_retrievers"): ["bm25"],
+    ("laws", "train_sizes"): [10],
+    ("laws", "label_sources"): ["bm25"],
+    ("distill", "learning_rates"): [1e-3],
+    ("distill", "report_to"): ["tensorboard"],
     ("evaluate", "measures"): ["nDCG@5"],
     ("evaluate", "run_files"): ["theirs.txt"],
     ("evaluate", "systems"): ["bm25"],
     ("logs", "click_actions"): ["click", "buy"],
-    ("logs", "other_actions"): ["hover"],
     ("pool", "retrievers"): ["bm25", "character"],
     ("relevance", "retrievers"): ["ppmi"],
     ("bm25", "stemmer"): "german",
@@ -135,7 +134,7 @@ CHANGED: dict[Leaf, Any] = {
     ("logs", "time_zone"): "Europe/Berlin",
     ("mining", "test_from"): "2026-03-09",
     ("judge", "panel"): [{"kind": "embedded", "threshold": 0.4}],
-    ("judge", "human"): __file__,
+    ("judge", "human_labels"): __file__,
     ("encoders",): {"one": {"kind": "openai", "model": "small"}},
     ("retrievers",): {"one": {"kind": "bm25", "k1": 2.0}},
 }
@@ -143,9 +142,9 @@ NEEDS_MORE = {
     ("generate", "kind"): "another kind needs a server or a model",
     ("index", "kind"): "another kind has other keys",
     ("judge", "kind"): "another kind needs a model",
-    ("judge", "weights"): "needs a panel",
+    ("judge", "panel_weights"): "needs a panel",
     ("labels", "human_overrides"): "needs human labels",
-    ("planner", "kind"): "another kind needs a server or a file",
+    ("term_weighting", "kind"): "another kind needs a server or a file",
 }
 
 
@@ -229,7 +228,7 @@ def test_a_change_redoes_exactly_the_stages_that_read_it(finished: Finished) -> 
         receiving = {step.stage.name for step in steps if (step.stage, received(step)) != before[step.stage.name]}
         assert found <= receiving, f"{leaf} redoes stages that do not receive it"
         reading = {stage for stage, read in finished.reads.items() if leaf in read and stage in before}
-        if leaf == ("judge", "human"):  # no row hangs on the path, but calibration on what the file holds
+        if leaf == ("judge", "human_labels"):  # no row hangs on the path, but calibration on what the file holds
             assert found == {"calibrate"} & set(before)
         elif Effect.NO_ROW in field.metadata:
             assert not found, f"{leaf} changes no row"

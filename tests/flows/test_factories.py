@@ -36,7 +36,7 @@ def test_retrievers_come_in_the_order_named_with_all_that_can_change_their_lists
     named = identities(found)
     assert (named["ppmi"], named["bm25"]["k1"]) == ("ppmi", 0.9)
     assert named["mine"]["encoder"].startswith("openai:m@127.0.0.1:1/v1")
-    assert identities(retrievers(settings("pool.retrievers=[mine]", OPENAI, "vectors.index=hnsw"))) != {
+    assert identities(retrievers(settings("pool.retrievers=[mine]", OPENAI, "vector_search.index=hnsw"))) != {
         "mine": named["mine"]
     }
 
@@ -81,10 +81,10 @@ def test_a_ranker_is_another_with_another_judge_retriever_chunking_or_period() -
 
 def test_a_cross_encoder_ranks_beside_the_judge_that_may_check_it() -> None:
     alone = ("relevance.ranker=cross_encoder", "relevance.model=owner/name")
-    chosen = settings(*alone, "relevance.revision=abc", "relevance.max_tokens=9")
+    chosen = settings(*alone, "relevance.revision=abc", "relevance.max_seq_length=9")
     (member,) = ranking_judges(chosen)
     assert isinstance(member, CrossEncoderSettings)
-    assert (member.model, member.revision, member.max_tokens, member.device) == ("owner/name", "abc", 9, "auto")
+    assert (member.model, member.revision, member.max_seq_length, member.device) == ("owner/name", "abc", 9, "auto")
     versions = {
         ranker(settings(*alone, *given), None).identity["version"]
         for given in ((), ("relevance.model=owner/other",), ("relevance.revision=abc",), ("relevance.ranker=judge",))

@@ -37,7 +37,7 @@ def assert_undisturbed(ours: Path, theirs: Path) -> None:
 
 @pytest.mark.slow
 def test_a_build_is_killed_at_every_write(tmp_path: Path) -> None:
-    assignments = ("audit.bootstrap=50",)
+    assignments = ("evaluate.n_resamples=50",)
     settings = load_settings(assignments=assignments)
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     met = killed_at_every_write(killed, assignments=assignments)

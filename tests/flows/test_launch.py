@@ -28,7 +28,7 @@ def test_a_build_that_stands_needs_no_server(sample_run: SampleRun, nobody: Envi
     assert len(stood) == len(set(stood)) == 14
     assert all((copied / name).exists() for name in ("report.html", "README.md", "views.sql"))
 
-    shown = run_inside(build_command(copied, "--set", "audit.bootstrap=50"), nobody)
+    shown = run_inside(build_command(copied, "--set", "evaluate.n_resamples=50"), nobody)
     assert (shown.code, STANDS.findall(shown.out)) == (1, stood[:-2])
     assert shown.err.startswith("error: PREFECT_API_URL does not answer")
 
@@ -45,7 +45,7 @@ def test_a_night_without_anything_new_needs_no_server(
 @pytest.mark.slow
 def test_stages_that_stand_are_reported_once(sample_run: SampleRun, served: Environment, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(sample_run.folder, tmp_path / "run"))
-    printed = built(build_command(copied, "--set", "audit.bootstrap=50"), served)
+    printed = built(build_command(copied, "--set", "evaluate.n_resamples=50"), served)
     stood = STANDS.findall(printed)
     assert len(stood) == len(set(stood)) == 13
     assert re.search(r"^audit: bootstrap: 1000 → 50\n✓ audit ", printed, re.M)

@@ -15,10 +15,10 @@ from helpers.runs import read
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-ADAPT = {"method": "linear", "steps": 5, "learning_rates": [1e-3], "start": "base", "batch": 8}
+ADAPT = {"method": "linear", "max_steps": 5, "learning_rates": [1e-3], "init": "base", "batch_size": 8}
 
 
-DUAL = {"steps": 3, "batch": 8, "nested": "[4,8]"}
+DUAL = {"max_steps": 3, "batch_size": 8, "matryoshka_dims": "[4,8]"}
 LAWS = {"sizes": "[10,20]", "sources": "[labels,shuffled]", "seeds": 2}
 
 
@@ -30,8 +30,8 @@ def test_a_cluster_makes_the_same_points(served: Environment, tmp_path: Path) ->
     pytest.importorskip("sentence_transformers")
     source, encoder = build_with_documents(tmp_path / "run"), model_in(tmp_path).model
     for trainer in ("adapt", "towers"):
-        laws = {"trainer": trainer, "sizes": [10, 20], "sources": ["labels", "shuffled"], "seeds": 2}
-        grid = {"adapt": ADAPT, "dual": DUAL | {"nested": [4, 8]}, "laws": laws}
+        laws = {"trainer": trainer, "train_sizes": [10, 20], "label_sources": ["labels", "shuffled"], "n_seeds": 2}
+        grid = {"adapt": ADAPT, "dual": DUAL | {"matryoshka_dims": [4, 8]}, "laws": laws}
         run_laws([source.store.url], [encoder], str(tmp_path / f"{trainer} here"), grid)
     with cluster(dict(served)) as machines:
         told = of("adapt", ADAPT) | of("dual", DUAL) | of("laws", LAWS)

@@ -35,7 +35,7 @@ def chosen(*assignments: str) -> Settings:
 
 
 def learned(file: Path, *assignments: str) -> Settings:
-    return chosen("judge.kind=learned", f"judge.human={json.dumps(str(file))}", *assignments)
+    return chosen("judge.kind=learned", f"judge.human_labels={json.dumps(str(file))}", *assignments)
 
 
 def build(out: Path, source: Path, settings: Settings) -> list[str]:
@@ -97,7 +97,7 @@ def test_labels_of_a_first_build_teach_a_judge_of_the_same_run(
 
 def test_it_judges_in_rounds_too(first: Path, source: Path, labels: list[dict[str, Any]], tmp_path: Path) -> None:
     file = write(tmp_path / "labels.csv", labels)
-    build(tmp_path / "run", source, learned(file, "judge.depth=adaptive"))
+    build(tmp_path / "run", source, learned(file, "judge.strategy=adaptive"))
     (compared,) = rows(tmp_path / "run", "FROM calibration")
     assert compared["threshold"] == compared["fitted_threshold"]
     assert rows(tmp_path / "run", "FROM stopping")
@@ -119,7 +119,7 @@ def test_with_a_panel_it_is_refused_before_anything_is_built(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("judge.kind=learned", "kind learned needs judge.human"),
+        ("judge.kind=learned", "kind learned needs judge.human_labels"),
         ("judge.panel=[{kind: learned}]", "cannot be a panel's member"),
     ],
 )

@@ -32,8 +32,8 @@ def judged(out: Path, server: FakeChat, cache: Path, *more: str) -> list[str]:
         "judge.kind": "llm",
         "judge.model": server.model,
         "judge.base_url": server.url,
-        "judge.key_env": "JUDGE_KEY",
-        "judge.max_in_flight": IN_FLIGHT,
+        "judge.api_key_env": "JUDGE_KEY",
+        "judge.max_concurrency": IN_FLIGHT,
         "judge.timeout": 2,
         "pool.retrievers": "[bm25, ppmi]",
         "pool.depth": 4,
@@ -126,11 +126,11 @@ def test_with_every_verdict_in_the_ledger_neither_server_nor_key_is_needed(
     with FakeChat() as server:
         pass
     keyless = {name: value for name, value in keyed.items() if name != "JUDGE_KEY"}
-    command = judged(tmp_path / "run", server, undisturbed / "cache", "--set", "judge.give_up_after=5")
+    command = judged(tmp_path / "run", server, undisturbed / "cache", "--set", "judge.retry_timeout=5")
     built(command, keyless)
     assert tables_of(tmp_path / "run") == tables_of(undisturbed / "run")
 
-    built([*command, "--set", "judge.threshold=0.9", "--set", "judge.mode=choice"], keyless)
+    built([*command, "--set", "judge.threshold=0.9", "--set", "judge.response_format=choice"], keyless)
     (wrong,) = (
         Run(str(tmp_path / "run"))
         .tables("verdicts")
@@ -171,7 +171,7 @@ def test_an_estimate_knows_adaptive_depth_and_panels(undisturbed: Path, keyed: E
     pairs = Run(str(undisturbed / "run")).tables("pool").rows("pool")
     with FakeChat(key=KEY) as first, FakeChat(key=KEY, model="second") as second:
         member = f"{{kind: llm, model: second, base_url: '{second.url}', key_env: JUDGE_KEY}}"
-        panel = ["--set", f"judge.panel=[{member}, {{kind: embedded}}]", "--set", "judge.depth=adaptive"]
+        panel = ["--set", f"judge.panel=[{member}, {{kind: embedded}}]", "--set", "judge.strategy=adaptive"]
         shown = built([*judged(tmp_path / "run", first, tmp_path / "cache", *panel), "--estimate"], keyed)
         assert [len(server.served) - PROBES for server in (first, second)] == [50, 50]
     titles = re.findall(r"^Estimated judging: (.*)$", shown, re.M)

@@ -132,7 +132,7 @@ def test_labels_of_people_replace_the_calibration(built: Path, source: Path, cac
         writer = csv.DictWriter(lines, ["query_id", "chunk_id", "relevance"])
         writer.writeheader()
         writer.writerows(labels)
-    human = f"judge.human={json.dumps(str(file))}"
+    human = f"judge.human_labels={json.dumps(str(file))}"
     out = tmp_path / "run"
     build(out, source, chosen(cache, human))
     (compared,) = rows(out, "FROM calibration")

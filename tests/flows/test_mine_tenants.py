@@ -57,7 +57,7 @@ def mined(folder: Path, tenants: Sequence[str], seed: int, assignments: Sequence
         of_tenants = [searches(tenant, day, seed) for tenant in tenants]
         rows = sorted((row for rows in of_tenants for row in rows), key=lambda row: str(row["timestamp"]))
         write(folder / "log" / f"2026-03-{day:02d}.jsonl", rows)
-    settings = load_settings(assignments=["logs.late_days=0", "planner.refresh_days=2", *assignments])
+    settings = load_settings(assignments=["logs.max_late_days=0", "term_weighting.refresh_days=2", *assignments])
     mine_without_prefect(folder / "run", settings, logs=folder / "log", docs=folder / "docs")
     return folder / "run"
 
@@ -77,7 +77,15 @@ def of_tenant(run: Path, tenant: str) -> dict[str, bytes]:
     mostly_slow(
         [
             (1, []),
-            (2, ["click.model=coec", "click.confidence=0.05", "associate.max_per_query=1", "associate.max_lenders=2"]),
+            (
+                2,
+                [
+                    "click.model=coec",
+                    "click.confidence=0.05",
+                    "associate.max_lenders_per_query=1",
+                    "associate.max_lenders=2",
+                ],
+            ),
             (3, ["click.model=pbm", "click.confidence=0.05", "click.negatives=skipped", "relevance.ranker=none"]),
         ],
         fast=1,

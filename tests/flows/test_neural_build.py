@@ -23,8 +23,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def neural(out: Path, server: FakeOpenAI, cache: Path) -> list[str]:
     minilm = {"kind": "sentence_transformers", "model": str(models.get_model_path()), "device": "cpu"}
-    served = {"kind": "openai", "model": "any", "base_url": server.url, "key_env": "", "batch_texts": 8}
-    patience = {"timeout": 1, "give_up_after": 60, "price_per_million": 2}
+    served = {"kind": "openai", "model": "any", "base_url": server.url, "api_key_env": "", "batch_size": 8}
+    patience = {"timeout": 1, "retry_timeout": 60, "price_per_million": 2}
     chosen = {
         "encoders.minilm": minilm,
         "encoders.served": served | patience,

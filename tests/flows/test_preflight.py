@@ -74,7 +74,7 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("query,chunk\n")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.md").write_text("mine\n")
-    given = [*LLM, f"judge.base_url={nobody}", f"judge.human={tmp_path}/labels.csv", "runner.kind=ray"]
+    given = [*LLM, f"judge.base_url={nobody}", f"judge.human_labels={tmp_path}/labels.csv", "runner.kind=ray"]
     found = build_of(tmp_path, *given, "runner.address=127.0.0.1:1", docs=tmp_path / "nothing", queries=tmp_path / "no")
     said = [str(error) for error in found.errors]
     assert [
@@ -181,7 +181,7 @@ def test_the_language_of_the_queries_is_told_where_cleaning_would_drop_it(
 
 def test_a_place_that_cannot_be_written_to_is_named_and_hides_nothing(tmp_path: Path) -> None:
     """`/proc` takes no file, whoever asks; names may not be longer than 255 bytes."""
-    settings = load_settings(assignments=["cache.root=/proc/cache", f"split.generated={tmp_path}/none"])
+    settings = load_settings(assignments=["cache.root=/proc/cache", f"split.generated_queries={tmp_path}/none"])
     nowhere = str(tmp_path / "nowhere")
     found = [str(error) for error in run_checks(build_checks(nowhere, nowhere, "/proc/run", settings)).errors]
     starts = [

@@ -155,11 +155,11 @@ def test_an_earlier_versions_folder_is_not_written_to(run: Run) -> None:
 def test_settings_change_in_their_places_and_the_record_does_not(run: Run) -> None:
     write_run(run, DOCS, load_settings(assignments=["pool.depth=7"]))
     record = read_run(run)
-    changed = record.with_overrides({"audit": {"bootstrap": 50}})
-    assert (changed.audit.bootstrap, changed.pool.depth) == (50, 7)
+    changed = record.with_overrides({"evaluate": {"n_resamples": 50}})
+    assert (changed.evaluate.n_resamples, changed.pool.depth) == (50, 7)
     assert read_run(run).settings == record.settings
-    with pytest.raises(SettingsError, match=r"audit\.bootstrap"):
-        record.with_overrides({"audit": {"bootstrap": 0}})
+    with pytest.raises(SettingsError, match=r"evaluate\.n_resamples"):
+        record.with_overrides({"evaluate": {"n_resamples": 0}})
 
 
 def test_state_survives_a_new_record(run: Run) -> None:

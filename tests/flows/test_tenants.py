@@ -69,7 +69,7 @@ def given(folder: Path, rows: Rows, tenants: list[str]) -> Path:
 
 def run_of(folder: Path, seed: int, tenants: list[str], assignments: list[str]) -> Run:
     docs, queries = sources(seed)
-    given_to_all = ["audit.bootstrap=20", "chunk.size=150", "triplets.min_probability=0"]
+    given_to_all = ["evaluate.n_resamples=20", "chunk.size=150", "triplets.min_probability=0"]
     settings = load_settings(assignments=[*given_to_all, *assignments])
     places = given(folder / "docs", docs, tenants), given(folder / "queries", queries, tenants)
     build_without_prefect(folder / "run", *places, settings)
@@ -90,8 +90,8 @@ def rows_of(run: Run, table: str, tenant: str) -> pa.Table:
             (1, []),
             (2, ["clean.keep_all=true"]),
             (3, ["clean.keep_all=true", "pool.depth=3", "pool.search_depth=5"]),
-            (4, ["clean.keep_all=true", "pool.rule=fused", "pool.budget=4", "judge.threshold=0.2"]),
-            (5, ["clean.keep_all=true", "judge.depth=adaptive", "judge.threshold=0.2"]),
+            (4, ["clean.keep_all=true", "pool.method=fused", "pool.budget=4", "judge.threshold=0.2"]),
+            (5, ["clean.keep_all=true", "judge.strategy=adaptive", "judge.threshold=0.2"]),
         ],
         fast=1,
     ),

@@ -70,7 +70,7 @@ def check(words: list[str], printed: str, repository: Path) -> None:
         case "generate":
             assert " queries of default, " in printed
             assert "</html>" in (repository / words[words.index("--out") + 1] / "report.html").read_text()
-        case "build" if "split.generated=runs/generated" in words:
+        case "build" if "split.generated_queries=runs/generated" in words:
             asked = "SELECT count(*) AS n FROM queries WHERE query_id LIKE 'generated%' AND split = 'train'"
             assert query(Run(str(repository / "runs" / "second")), asked)["n"][0].as_py() > 0
         case "laws" if words[2] == "plan":

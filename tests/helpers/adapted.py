@@ -24,7 +24,7 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.fit.stage import TRAIN
 from darklode.pipeline.train.release.verdict import VERDICT
 from darklode.schemas.adaptation import AdaptSettings
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.run_inputs import AdapterInputs, BenchmarkInputs
 from darklode.schemas.settings import CacheSettings, Settings
 from darklode.schemas.tables import TABLES
@@ -132,13 +132,15 @@ def model_in(root: Path) -> SentenceTransformersSettings:
 def base_for(*runs: Run, root: Path) -> BaseEncoder:
     """The encoder to adapt, with the runs as sources."""
     sources = tuple(TrainingSource(run, number, mined=False, text_characters=100) for number, run in enumerate(runs))
-    return BaseEncoder(model_in(root), CacheSettings(root=str(root / "cache")), VectorSettings(device="cpu"), sources)
+    return BaseEncoder(
+        model_in(root), CacheSettings(root=str(root / "cache")), VectorSearchSettings(device="cpu"), sources
+    )
 
 
 def shipped_adapter(root: Path, source: Run, encoder: SentenceTransformersSettings | None = None) -> Run:
     """A trained encoder, handed over whatever its verdict was."""
     settings = settings_for(root).model_copy(
-        update={"adapt": AdaptSettings(steps=50, batch=16, learning_rates=(1e-2,))}
+        update={"adapt": AdaptSettings(max_steps=50, batch_size=16, learning_rates=(1e-2,))}
     )
     encoder = encoder or model_in(root)
     base, out = replace(base_for(source, root=root), encoder=encoder), Run(str(root / "adapter"))

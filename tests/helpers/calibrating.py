@@ -44,7 +44,7 @@ def calibrated(
     run: Run, file: Path, lines: Sequence[str], script: Script = likely, **settings: Any
 ) -> tuple[Manifest, list[ScriptedJudge]]:
     file.write_text("\n".join(lines) + "\n")
-    given, judges = JudgeSettings(human=str(file), **settings), []
+    given, judges = JudgeSettings(human_labels=str(file), **settings), []
 
     def judge_for(_chunks: object) -> ScriptedJudge:
         judges.append(ScriptedJudge(script))

@@ -14,7 +14,7 @@ OPEN = {
     "max_percentile": 100,
     "language": None,
     "deduplicate": False,
-    "per_cluster": 0,
+    "max_per_cluster": 0,
 }
 
 

@@ -16,7 +16,7 @@ from helpers.adapted import model_in
 
 COUNT, WIDTH = 1500, 32
 IDS = [f"t{number:05}" for number in range(COUNT)]
-CODED: dict[str, Any] = {"kind": "ivfpq", "bytes": 8, "queries": 60}
+CODED: dict[str, Any] = {"kind": "ivfpq", "code_size": 8, "tuning_queries": 60}
 
 
 def clustered(count: int = COUNT, seed: int = 0) -> Floats:
@@ -39,7 +39,7 @@ def settings_in(root: Path, **index: Any) -> dict[str, Any]:
     return {
         "cache": {"root": str(root / "cache")},
         "index": CODED | index,
-        "semantic_ids": {"levels": 3, "codes": 16, "iterations": 5},
+        "semantic_ids": {"levels": 3, "codebook_size": 16},
     }
 
 
@@ -65,6 +65,6 @@ def copied(folder: Path, to: Path) -> Path:
 def fitting(root: Path) -> str:
     """An exact index of 200 vectors that are as long as those of its encoder; returns its folder."""
     vectors = put_vectors(root / "short.parquet", IDS[:200], np.ascontiguousarray(clustered(200)[:, :8]))
-    settings = settings_in(root) | {"index": {"kind": "flat", "queries": 20}}
+    settings = settings_in(root) | {"index": {"kind": "flat", "tuning_queries": 20}}
     build_index(vectors, model_in(root).model, str(root / "fitting"), settings)
     return str(root / "fitting")

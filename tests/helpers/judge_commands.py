@@ -24,7 +24,7 @@ def write_source(folder: Path) -> Path:
 
 
 def judge_settings(server: FakeChat, *more: str) -> list[str]:
-    judge = {"kind": "llm", "model": "judge", "base_url": server.url, "key_env": "JUDGE_KEY", "give_up_after": 5}
+    judge = {"kind": "llm", "model": "judge", "base_url": server.url, "api_key_env": "JUDGE_KEY", "retry_timeout": 5}
     return [*(f"judge.{name}={value}" for name, value in judge.items()), *more]
 
 

@@ -12,7 +12,8 @@ from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.validate.review.journal import ReviewAnswer, current_answers
 from darklode.pipeline.validate.sample import REVIEW_SAMPLE_STAGE, review_sample
 from darklode.pipeline.validate.stage import VALIDATE, validate
-from darklode.schemas.settings import ReviewSettings, ValidationSettings
+from darklode.schemas.evaluation import EvaluateSettings
+from darklode.schemas.settings import ReviewSettings
 from darklode.schemas.tables import POOL, QUERIES, VERDICTS
 from helpers.runs import execute, put, read
 
@@ -83,7 +84,7 @@ def honest(made: Pairs, keys: Sequence[Key], reviewer: str = "ann") -> list[Revi
 
 
 def validated(run: Run, thresholds: Mapping[str, float] | None = None, seed: int = 13) -> Manifest:
-    settings = ValidationSettings(bootstrap=200)
+    settings = EvaluateSettings(n_resamples=200)
     return execute(
         run, VALIDATE, lambda tables, output: validate(tables, output, settings, thresholds=thresholds or {}, seed=seed)
     )

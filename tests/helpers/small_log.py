@@ -5,11 +5,13 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from unittest.mock import patch
 
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Tables
 from darklode.pipeline.base.sharding import Spread, here
+from darklode.pipeline.mine import pairs
 from darklode.pipeline.mine.evidence import EVIDENCE, LOG_QUERIES_STAGE, evidence, log_queries
 from darklode.pipeline.mine.one_hop import OneHop
 from darklode.pipeline.mine.pairs import PAIRS_STAGE, mined_pairs
@@ -169,10 +171,19 @@ def mine(
     learn(run, hop, spread)
     manifest = run.manifest(EVIDENCE)
     assert manifest is not None
-    contains, mining = manifest.facts["contains"], MiningSettings(merge=merge, patch_share=patch_share)
+    contains = manifest.facts["contains"]
 
     def pair(tables: Tables, output: Output) -> None:
-        mined_pairs(tables, output, hop, mining, max_associations=most, contains=contains, spread=spread)
+        with patch.object(pairs, "PATCH_SHARE", patch_share):
+            mined_pairs(
+                tables,
+                output,
+                hop,
+                MiningSettings(merge=merge),
+                max_associations=most,
+                contains=contains,
+                spread=spread,
+            )
 
     execute(run, PAIRS_STAGE, pair)
     execute(

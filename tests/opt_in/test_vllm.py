@@ -97,8 +97,8 @@ def judge_of(model: dict[str, Any]) -> Callable[..., LlmJudge]:
 
 
 def judge_settings(name: str) -> dict[str, Any]:
-    key = {"key_env": KEY} if KEY in os.environ else {}
-    return {"kind": "llm", "model": name, "base_url": (URL,), "give_up_after": 60.0, "max_in_flight": 8} | key
+    key = {"api_key_env": KEY} if KEY in os.environ else {}
+    return {"kind": "llm", "model": name, "base_url": (URL,), "retry_timeout": 60.0, "max_concurrency": 8} | key
 
 
 def pairs_of(queries: Sequence[str] = QUERIES, chunks: Sequence[str] = CHUNKS) -> pa.Table:
@@ -178,7 +178,7 @@ def wait_until(done: Callable[[], bool], reason: str) -> None:
 @pytest.mark.parametrize("mode", ["choice", "json"])
 @pytest.mark.parametrize("prompt", ["binary", "graded"])
 def test_a_verdict_is_what_its_reply_says(judge_of: Callable[..., LlmJudge], mode: str, prompt: str) -> None:
-    judge, pairs = judge_of(mode=mode, prompt=prompt), pairs_of()
+    judge, pairs = judge_of(response_format=mode, prompt=prompt), pairs_of()
     assert f":{prompt}-1:{mode}+logprobs:" in judge.judge_id
     grades = judge.template.prompt.head.labels
     for said in ask(judge, pairs):
@@ -193,7 +193,7 @@ def test_a_verdict_is_what_its_reply_says(judge_of: Callable[..., LlmJudge], mod
 
 @pytest.mark.parametrize("prompt", ["binary", "graded"])
 def test_the_probabilities_of_the_labels_sum_to_one(judge_of: Callable[..., LlmJudge], prompt: str) -> None:
-    template = judge_of(mode="choice", prompt=prompt).template
+    template = judge_of(response_format="choice", prompt=prompt).template
     user, _ = template.fit_pair(PairText(QUERIES[0], None, None, CHUNKS[0]), 2048)
     tokens, labels = completion(template.body(user))["choices"][0]["logprobs"]["content"], template.prompt.labels
     likely = {one["token"]: math.exp(one["logprob"]) for one in tokens[0]["top_logprobs"] if one["logprob"] > -100}
@@ -209,11 +209,11 @@ def test_model_and_strictest_form_are_found_without_being_named(
 ) -> None:
     serving = "" if model["root"] == model["id"] else f"={model['root']}"
     assert judge_of().judge_id.startswith(f"llm-1:{model['id']}{serving}:binary-1:choice+logprobs:")
-    assert judge_of(trust_name=True).judge_id.startswith(f"llm-1:{model['id']}:binary-1:")
+    assert judge_of(trust_model_name=True).judge_id.startswith(f"llm-1:{model['id']}:binary-1:")
 
 
 def test_a_rationale_comes_before_its_label(judge_of: Callable[..., LlmJudge]) -> None:
-    judge = judge_of(rationale=True, parameters={"response_format": short_rationale()})
+    judge = judge_of(rationale=True, extra_body={"response_format": short_rationale()})
     assert ":json+logprobs+rationale:" in judge.judge_id
     for said in ask(judge, pairs_of(QUERIES[:1])):
         assert said["error"] is None, said
@@ -223,7 +223,7 @@ def test_a_rationale_comes_before_its_label(judge_of: Callable[..., LlmJudge]) -
 
 @pytest.mark.skipif(not THINKING, reason="set DARKLODE_VLLM_THINKING to parameters with which the model thinks")
 def test_a_model_that_thinks_has_the_probability_of_its_label(judge_of: Callable[..., LlmJudge]) -> None:
-    template = judge_of(mode="choice", parameters=json.loads(THINKING)).template
+    template = judge_of(response_format="choice", extra_body=json.loads(THINKING)).template
     assert template.form.logprobs
     user, _ = template.fit_pair(PairText(QUERIES[0], None, None, CHUNKS[0]), 2048)
     for _ in range(20):
@@ -273,7 +273,7 @@ def test_an_unknown_model_is_named(judge_of: Callable[..., LlmJudge]) -> None:
 def test_a_form_that_the_server_ignores_is_not_taken(judge_of: Callable[..., LlmJudge]) -> None:
     ignored = {"structured_outputs": None, "guided_choice": ["yes", "no"]}  # vLLM before 0.12 obeyed it
     with pytest.raises(DarklodeError, match=r"choice; last attempt: it answered '.+': the reply"):
-        judge_of(mode="choice", parameters=ignored).judge_id  # noqa: B018
+        judge_of(response_format="choice", extra_body=ignored).judge_id  # noqa: B018
 
 
 def test_the_prefix_cache_serves_what_pairs_share(judge_of: Callable[..., LlmJudge]) -> None:

@@ -9,22 +9,22 @@ from pydantic import ValidationError
 from darklode.schemas.settings import Settings
 
 LLM = {"kind": "llm", "model": "m", "base_url": "http://127.0.0.1:1/v1"}
-FITTED = {"threshold": "fitted", "human": "labels.csv"}
+FITTED = {"threshold": "fitted", "human_labels": "labels.csv"}
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"weights": [1, 1]}, "weights must name 1 numbers"),
-        ({"weights": [0, 0], "panel": [LLM]}, "and one above 0"),
-        ({"panel": [LLM | {"threshold": "fitted"}]}, "give members of the panel a number"),
-        ({"threshold": "fitted"}, "threshold fitted needs judge.human"),
-        (FITTED | {"panel": [LLM]}, "threshold fitted needs judge.vote mean"),
-        (LLM | {"spending_limit": 1}, "spending_limit needs a price"),
-        (LLM | {"token_limit": 9, "parameters": {"max_tokens": None}}, "replies of a limited length"),
-        (LLM | {"token_limit": 9, "parameters": {"max_tokens": "many"}}, "replies of a limited length"),
-        (LLM | {"token_limit": 9, "parameters": {"max_tokens": 0}}, "replies of a limited length"),
-        (LLM | {"token_limit": 9, "parameters": {"max_tokens": 9.5}}, "replies of a limited length"),
+        ({"panel_weights": [1, 1]}, "panel_weights needs 1 numbers"),
+        ({"panel_weights": [0, 0], "panel": [LLM]}, "at least one of them above 0"),
+        ({"panel": [LLM | {"threshold": "fitted"}]}, "set a number for the members of the panel"),
+        ({"threshold": "fitted"}, "threshold fitted needs judge.human_labels"),
+        (FITTED | {"panel": [LLM]}, "threshold fitted needs judge.vote=mean"),
+        (LLM | {"spending_limit": 1}, "spending_limit needs prompt_price_per_million"),
+        (LLM | {"token_limit": 9, "extra_body": {"max_tokens": None}}, "need a maximum reply length"),
+        (LLM | {"token_limit": 9, "extra_body": {"max_tokens": "many"}}, "need a maximum reply length"),
+        (LLM | {"token_limit": 9, "extra_body": {"max_tokens": 0}}, "need a maximum reply length"),
+        (LLM | {"token_limit": 9, "extra_body": {"max_tokens": 9.5}}, "need a maximum reply length"),
     ],
 )
 def test_judges_that_contradict_themselves_are_refused(given: dict[str, Any], message: str) -> None:
@@ -35,11 +35,11 @@ def test_judges_that_contradict_themselves_are_refused(given: dict[str, Any], me
 @pytest.mark.parametrize(
     "given",
     [
-        {"weights": [0, 1], "panel": [LLM]},
+        {"panel_weights": [0, 1], "panel": [LLM]},
         FITTED | {"panel": [LLM], "vote": "mean"},
         LLM | {"spending_limit": 1, "prompt_price_per_million": 0.1},
-        LLM | {"token_limit": 9, "parameters": {"max_tokens": None, "max_completion_tokens": 50}},
-        LLM | {"parameters": {"max_tokens": None}},
+        LLM | {"token_limit": 9, "extra_body": {"max_tokens": None, "max_completion_tokens": 50}},
+        LLM | {"extra_body": {"max_tokens": None}},
     ],
 )
 def test_what_just_agrees_is_taken(given: dict[str, Any]) -> None:

@@ -13,12 +13,12 @@ from darklode.schemas.judging import JUDGES, JudgeSettings
 from darklode.schemas.kinds import KindGroup, KindSection, OfKind, UnknownKind, kind_of, nearest, section_in
 from darklode.schemas.pooling import RETRIEVERS
 from darklode.schemas.section import Section
-from darklode.schemas.settings import PLANNERS, Settings
+from darklode.schemas.settings import TERM_WEIGHTINGS, Settings
 
 
 def test_own_kinds_are_the_files_of_the_folder_and_finding_them_loads_none() -> None:
     sys.modules.pop("darklode.pipeline.mine.term_weighting.kinds.table", None)
-    assert PLANNERS.own_kinds() == ["llm", "log", "table"]
+    assert TERM_WEIGHTINGS.own_kinds() == ["llm", "log", "table"]
     assert "darklode.pipeline.mine.term_weighting.kinds.table" not in sys.modules
 
 
@@ -77,13 +77,13 @@ class Parts(Section):
 def test_the_default_kind_is_that_of_the_section() -> None:
     judge = Parts().judge
     assert (judge.kind, type(judge) is JudgeSettings) == ("embedded", False)
-    assert judge.depth == JudgeSettings().depth
+    assert judge.strategy == JudgeSettings().strategy
 
 
 def test_a_kinds_own_keys_stand_beside_those_of_its_place() -> None:
-    given = {"kind": "cross_encoder", "model": "a/b", "batch_size": 7, "depth": "adaptive"}
+    given = {"kind": "cross_encoder", "model": "a/b", "batch_size": 7, "strategy": "adaptive"}
     judge: Any = Parts.model_validate({"judge": given}).judge
-    assert (judge.batch_size, judge.depth) == (7, "adaptive")
+    assert (judge.batch_size, judge.strategy) == (7, "adaptive")
     assert judge.model_dump(exclude_unset=True) == given
     with pytest.raises(ValidationError, match="extra"):
         Parts.model_validate({"judge": {"kind": "embedded", "batch_size": 7}})
@@ -92,7 +92,7 @@ def test_a_kinds_own_keys_stand_beside_those_of_its_place() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (3, "must be a section with a kind"),
+        (3, "must be a section with a key `kind`"),
         ({"kind": ["llm"]}, "kind must be one of"),
         ({"kind": "no"}, "no kind 'no'"),
     ],

@@ -26,17 +26,17 @@ def test_the_first_day_of_the_test_period_is_a_date() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"mining": {"median_share": 1.1}},
-        {"admission": {"limit": 0}},
-        {"mining": {"test_pool": -1}},
+        {"mining": {"verify_share": 1.1}},
+        {"admission": {"max_robust_z": 0}},
+        {"mining": {"test_pool_size": -1}},
         {"click": {"model": "dbn"}},
         {"click": {"min_clicks": 0}},
         {"click": {"min_dwell_seconds": 0}},
         {"logs": {"first_position": 2}},
-        {"logs": {"late_days": -1}},
+        {"logs": {"max_late_days": -1}},
         {"associate": {"th_click": -0.1}},
         {"relevance": {"ranker": "bm25"}},
-        {"planner": {"refresh_days": -1}},
+        {"term_weighting": {"refresh_days": -1}},
     ],
 )
 def test_values_out_of_bounds_are_refused(given: dict[str, Any]) -> None:

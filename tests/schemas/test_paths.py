@@ -10,24 +10,24 @@ from darklode.schemas.paths import PathField, resolve_paths, to_absolute
 from darklode.schemas.setting_names import keys
 from darklode.schemas.settings import Settings
 
-SAYS_PATH = re.compile(r"\b(files? of|CSV|local folder|a folder|folder or s3)\b")
+SAYS_PATH = re.compile(r"\b(files? of|CSV|local folder|a folder|folder or s3|folder of)\b", re.I)
 
 
 def test_every_setting_that_speaks_of_files_or_folders_is_marked() -> None:
     marked = {key.path for key in keys() if any(isinstance(one, PathField) for one in key.field.metadata)}
     said = {key.path for key in keys() if SAYS_PATH.search(key.field.description or "")}
     assert said == marked
-    assert {"judge.human", "cache.root", "planner.table", "evaluate.run_files", "judge.model"} <= marked
+    assert {"judge.human_labels", "cache.root", "term_weighting.table", "evaluate.run_files", "judge.model"} <= marked
 
 
 @pytest.mark.parametrize(
     ("values", "whole"),
     [
         (
-            {"planner": {"kind": "table", "table": "terms.csv"}},
-            {"planner": {"kind": "table", "table": "BASE/terms.csv"}},
+            {"term_weighting": {"kind": "table", "table": "terms.csv"}},
+            {"term_weighting": {"kind": "table", "table": "BASE/terms.csv"}},
         ),
-        ({"judge": {"human": "../labels.csv"}}, {"judge": {"human": "BASE/../labels.csv"}}),
+        ({"judge": {"human_labels": "../labels.csv"}}, {"judge": {"human_labels": "BASE/../labels.csv"}}),
         ({"evaluate": {"run_files": ["a.run", "/b.run"]}}, {"evaluate": {"run_files": ["BASE/a.run", "/b.run"]}}),
         ({"cache": {"root": "s3://bucket/cache"}}, {"cache": {"root": "s3://bucket/cache"}}),
         (
@@ -62,7 +62,7 @@ def test_a_relative_path_begins_at_its_base(values: dict[str, Any], whole: dict[
         {"encoders": {"e": {"kind": "sentence_transformers", "model": "BAAI/bge-m3"}}},
         {"judge": {"kind": "llm", "prompt": "binary"}},
         {"judge": {"kind": "no such kind", "model": "e5"}},
-        {"judge": "embedded", "evaluate": {"labels": None, "run_files": 3}, "unknown": {"x": "y"}},
+        {"judge": "embedded", "evaluate": {"human_labels": None, "run_files": 3}, "unknown": {"x": "y"}},
         {"encoders": ["e"], "cache": {"root": ""}},
     ],
     ids=str,

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from darklode.schemas.setting_names import (
+    REMOVED,
+    RENAMED,
+    RENAMED_SECTIONS,
     iterate_leaves,
     keys,
     kinds,
@@ -29,7 +32,7 @@ def test_a_kinds_own_keys_name_it_and_those_of_all_kinds_name_none() -> None:
     found = {(key.path, key.kind) for key in keys()}
     assert {("judge.threshold", ""), ("judge.prompt", "llm"), ("judge.batch_size", "cross_encoder")} <= found
     assert ("judge.threshold", "llm") not in found
-    assert ("planner.table", "table") in found
+    assert ("term_weighting.table", "table") in found
 
 
 def test_the_sections_that_are_of_a_kind() -> None:
@@ -39,7 +42,7 @@ def test_the_sections_that_are_of_a_kind() -> None:
         "judge",
         "index",
         "generate",
-        "planner",
+        "term_weighting",
     ]
 
 
@@ -80,17 +83,19 @@ def test_sections_merge_and_values_replace() -> None:
 
 
 def test_another_kind_takes_only_the_keys_of_all_kinds_along() -> None:
-    base = {"judge": LLM | {"threshold": 0.3, "parameters": {"temperature": 0, "seed": 1}}}
+    base = {"judge": LLM | {"threshold": 0.3, "extra_body": {"temperature": 0, "seed": 1}}}
     assert merge(base, {"judge": {"kind": "embedded"}}) == {"judge": {"kind": "embedded", "threshold": 0.3}}
-    same = merge(base, {"judge": {"parameters": {"seed": 2}}})["judge"]
-    assert same == base["judge"] | {"parameters": {"temperature": 0, "seed": 2}}
+    same = merge(base, {"judge": {"extra_body": {"seed": 2}}})["judge"]
+    assert same == base["judge"] | {"extra_body": {"temperature": 0, "seed": 2}}
 
 
 def test_named_sections_merge_name_by_name() -> None:
-    base = {"encoders": {"a": {"kind": "openai", "model": "m", "in_flight": 2}, "b": {"kind": "openai", "model": "n"}}}
+    base = {
+        "encoders": {"a": {"kind": "openai", "model": "m", "max_concurrency": 2}, "b": {"kind": "openai", "model": "n"}}
+    }
     over = {"encoders": {"a": {"model": "o"}, "b": {"kind": "sentence_transformers"}, "c": {"kind": "openai"}}}
     assert merge(base, over)["encoders"] == {
-        "a": {"kind": "openai", "model": "o", "in_flight": 2},
+        "a": {"kind": "openai", "model": "o", "max_concurrency": 2},
         "b": {"kind": "sentence_transformers", "model": "n"},
         "c": {"kind": "openai"},
     }
@@ -99,8 +104,8 @@ def test_named_sections_merge_name_by_name() -> None:
 def test_keys_of_other_kinds_that_an_earlier_version_recorded_are_dropped() -> None:
     recorded = {"judge": LLM | {"device": "auto", "panel": [{"kind": "embedded", "model": "m"}]}, "seed": 5}
     assert without_former_keys(recorded) == {"judge": LLM | {"panel": [{"kind": "embedded"}]}, "seed": 5}
-    unknown = without_former_keys({"planner": {"kind": "log", "tabel": "x"}})
-    assert unknown == {"planner": {"kind": "log", "tabel": "x"}}, "a name that no kind has is not passed over"
+    unknown = without_former_keys({"term_weighting": {"kind": "log", "tabel": "x"}})
+    assert unknown == {"term_weighting": {"kind": "log", "tabel": "x"}}, "a name that no kind has is not passed over"
 
 
 def test_keys_that_no_kind_has_any_more_are_dropped_from_what_was_recorded() -> None:
@@ -108,10 +113,37 @@ def test_keys_that_no_kind_has_any_more_are_dropped_from_what_was_recorded() -> 
     recorded = {"judge": former | {"panel": [former, {"kind": "embedded"}]}}
     assert without_former_keys(recorded) == {"judge": LLM | {"panel": [LLM, {"kind": "embedded"}]}}
     (told, of_member) = unknown_keys(recorded)
-    assert told.message.startswith("judge.max_disagreement is gone: the label that the model wrote stands")
-    assert of_member.message.startswith("judge.panel.0.max_disagreement is gone: ")
+    assert told.message.startswith("judge.max_disagreement was removed: the label that the model wrote is kept")
+    assert of_member.message.startswith("judge.panel.0.max_disagreement was removed: ")
 
 
 def test_leaves_have_dotted_names() -> None:
     values = {"seed": 1, "pool": {"retrievers": ["bm25"], "depth": 3}, "encoders": {}}
     assert list(iterate_leaves(values)) == [("seed", 1), ("pool.retrievers", ["bm25"]), ("pool.depth", 3)]
+
+
+def test_renamed_settings_exist_under_their_new_names() -> None:
+    known = set(known_keys())
+    assert {new.partition(" ")[0] for new in RENAMED.values()} <= known
+    assert set(RENAMED_SECTIONS.values()) <= set(Settings.model_fields)
+    assert not (set(REMOVED) | set(RENAMED_SECTIONS)) & (known | set(Settings.model_fields))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"adapt": {"draw": 4}}, "adapt.draw was renamed: it is now adapt.negatives_per_step"),
+        ({"planner": {"refresh_days": 3}}, "planner.refresh_days was renamed: it is now term_weighting.refresh_days"),
+        ({"towers": {"layers": 3}}, "towers.layers was renamed: it is now distill.student_layers"),
+        ({"audit": {"bootstrap": 9}}, "audit.bootstrap was renamed: it is now evaluate.n_resamples"),
+        ({"judge": LLM | {"mode": "json"}}, "judge.mode was renamed: it is now judge.response_format"),
+        (
+            {"encoders": {"e": {"kind": "openai", "model": "m", "in_flight": 2}}},
+            "encoders.e.in_flight was renamed: it is now encoders.NAME.max_concurrency",
+        ),
+        ({"semantic_ids": {"iterations": 9}}, "semantic_ids.iterations was removed: k-means runs 20 iterations"),
+    ],
+)
+def test_a_former_name_is_an_error_that_names_the_new_one(values: dict[str, Any], message: str) -> None:
+    (unknown,) = unknown_keys(values)
+    assert unknown.message == message

@@ -45,7 +45,7 @@ def test_every_setting_says_what_it_means() -> None:
     [
         ({"clean": {"min_percentile": 75}}, "min_percentile 75.0 must be below max_percentile 75"),
         ({"chunk": {"overlap": 500}}, "overlap 500 must be smaller than size 500"),
-        ({"labels": {"human_overrides": True}}, "labels.human_overrides needs judge.human"),
+        ({"labels": {"human_overrides": True}}, "labels.human_overrides needs judge.human_labels"),
     ],
 )
 def test_settings_that_contradict_one_another_are_refused(given: dict[str, Any], message: str) -> None:
@@ -58,7 +58,7 @@ def test_settings_that_contradict_one_another_are_refused(given: dict[str, Any],
     [
         {"clean": {"min_percentile": 74.9}},
         {"chunk": {"overlap": 499}},
-        {"labels": {"human_overrides": True}, "judge": {"human": "labels.csv"}},
+        {"labels": {"human_overrides": True}, "judge": {"human_labels": "labels.csv"}},
     ],
 )
 def test_what_just_agrees_is_taken(given: dict[str, Any]) -> None:

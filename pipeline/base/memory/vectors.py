@@ -163,7 +163,7 @@ class EmbeddingCache:
         if layout is None:
             return None
         if layout.dtype != self.dtype:
-            raise ArtifactError(_mismatch(layout, f"dtype {self.dtype}", "set cache.dtype to it"))
+            raise ArtifactError(_mismatch(layout, f"dtype {self.dtype}", "set cache.vector_dtype to it"))
         lengths: list[float] = []
 
         def read(name: str) -> Keys:
@@ -198,7 +198,9 @@ class EmbeddingCache:
         if layout is None:
             self.parts.register(encoder_id, dimensions=dimensions, dtype=self.dtype)
         elif layout != requested_layout:
-            raise ArtifactError(_mismatch(layout, f"{dimensions} numbers, {self.dtype}", "set cache.dtype to it"))
+            raise ArtifactError(
+                _mismatch(layout, f"{dimensions} numbers, {self.dtype}", "set cache.vector_dtype to it")
+            )
         return VectorWriter(self.parts, requested_layout)
 
     def usage(self) -> pa.Table:

@@ -119,13 +119,13 @@ def _not_had(settings: Settings, reason: str) -> MissingPart:
 
 
 def _limit(model: Any, settings: Settings) -> None:
-    if not settings.max_tokens:
+    if not settings.max_seq_length:
         return
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
     max_positions = getattr(config, "max_position_embeddings", None)
-    if isinstance(max_positions, int) and settings.max_tokens > max_positions:
-        raise SettingsError(f"max_tokens {settings.max_tokens}: {settings.model} reads at most {max_positions}")
-    model.max_seq_length = settings.max_tokens
+    if isinstance(max_positions, int) and settings.max_seq_length > max_positions:
+        raise SettingsError(f"max_tokens {settings.max_seq_length}: {settings.model} reads at most {max_positions}")
+    model.max_seq_length = settings.max_seq_length
 
 
 def _refuse_own_code(settings: Settings, model: ModelFolder | None) -> None:

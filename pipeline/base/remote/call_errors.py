@@ -152,7 +152,7 @@ def _end(response: Response, message: str, key_env: str, section: str) -> Darklo
     """The error behind a status after which no call can succeed."""
     status = response.status
     if status in {401, 403, 407}:
-        key_name = f"the key in {key_env}" if key_env else f"a call without a key ({section}.key_env is empty)"
+        key_name = f"the key in {key_env}" if key_env else f"a call without a key ({section}.api_key_env is empty)"
         return MissingPart(f"refused {key_name}, status {status}: check the key and what it may use")
     if status == 404:
         return MissingPart(f"answered 404: check {section}.model and base_url. It said: {message}")

@@ -274,7 +274,7 @@ class Session:
         seconds = min(endpoint.give_up_after, failure.patience)
         seconds_left = since + seconds - time.monotonic()
         if seconds_left <= 0:
-            setting = f" ({endpoint.section}.give_up_after)" if seconds == endpoint.give_up_after else ""
+            setting = f" ({endpoint.section}.retry_timeout)" if seconds == endpoint.give_up_after else ""
             raise DarklodeError(
                 f"{endpoint.model} at {replica.where} {failure.reason}; the call for {call.name} has failed for "
                 f"{seconds:g} s{setting}, while others may have been answered. What was answered is kept: run again to "

@@ -106,7 +106,7 @@ def address(base_url: str, key_env: str) -> str:
     if holds_secret(base_url):
         raise SettingsError(
             "base_url must not hold a user name, password or query: put the key into the environment variable that "
-            f"key_env names ({key_env or 'none now'})"
+            f"api_key_env names ({key_env or 'none now'})"
         )
     parts = host_and_path(base_url)
     if parts is None:

@@ -212,7 +212,7 @@ class Replicas:
         if self._seconds_left() <= 0:
             reasons = "; ".join(f"{replica.where} {replica.reason}" for replica in self.all)
             raise DarklodeError(
-                f"{reasons}. No answer for {self._give_up_after:g} s ({self._section}.give_up_after). What was "
+                f"{reasons}. No answer for {self._give_up_after:g} s ({self._section}.retry_timeout). What was "
                 "answered before is kept: run again to go on from there"
             )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LlmWriterKind(LlmWriterSettings, GeneratorKind):
-    """The model of `judge.kind: llm`; servers, key, prices and limits are the judge's."""
+    """The language model of `judge.kind: llm`, with the judge's servers, API key, prices and limits."""
 
     def writer(self, settings: Settings) -> LlmWriter:
         """Build the writer.

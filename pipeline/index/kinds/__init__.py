@@ -98,20 +98,20 @@ class IvfKind(IndexKind):
     BITS: ClassVar[int]
     QUICKER: ClassVar[int]
 
-    bytes: int = Field(16, gt=0, description="of a vector's code")
-    projected: int = Field(128, gt=0, description="dimensions that vectors are projected to before they are coded")
+    code_size: int = Field(16, gt=0, description="Bytes of a vector's product-quantiser code (faiss: code_size).")
+    projection_dim: int = Field(128, gt=0, description="Dimensions that vectors are projected to before quantisation.")
 
     @abstractmethod
     def codes(self, sample: int) -> str:
         """The part of faiss' factory string that says what the codes are."""
 
     def train(self, sample: Floats, total: int) -> Any:
-        library, width, parts = faiss(), sample.shape[1], self.bytes * 8 // self.BITS
+        library, width, parts = faiss(), sample.shape[1], self.code_size * 8 // self.BITS
         if width < parts:
             raise SettingsError(
-                f"index.bytes {self.bytes}: vectors of {width} numbers cannot have codes of {parts} parts"
+                f"index.code_size {self.code_size}: vectors of {width} numbers cannot have codes of {parts} parts"
             )
-        output_dim = min(width, self.projected) // parts * parts or parts
+        output_dim = min(width, self.projection_dim) // parts * parts or parts
         turn = library.LinearTransform(width, output_dim, False)
         library.copy_array_to_vector(_directions(sample, output_dim).ravel(), turn.A)
         turn.is_trained = True

@@ -10,7 +10,7 @@ from darklode.pipeline.index.kinds import IndexKind
 
 
 class Flat(IndexKind):
-    """All vectors as they are, each looked at."""
+    """Exact search over uncompressed vectors."""
 
     kind: Literal["flat"] = "flat"
 

@@ -13,18 +13,18 @@ from darklode.pipeline.index.kinds import IndexKind
 
 
 class Hnsw(IndexKind):
-    """A graph of near vectors; those that go stay in it, and are left out when it is searched."""
+    """An HNSW graph. Deleted vectors stay in the graph and are filtered from results."""
 
     FORGETS: ClassVar[bool] = False
 
     kind: Literal["hnsw"] = "hnsw"
-    links: int = Field(32, ge=2, le=128, description="of a vector (M; Malkov and Yashunin: 5 to 48)")
-    construction: int = Field(200, gt=0, description="candidates that links are chosen from (efConstruction)")
+    hnsw_m: int = Field(32, ge=2, le=128, description="M, links per vector (Malkov and Yashunin: 5 to 48).")
+    ef_construction: int = Field(200, gt=0, description="efConstruction, candidates per insertion.")
 
     def train(self, sample: Floats, total: int) -> Any:  # noqa: ARG002 (a graph is not fitted)
         library = faiss()
-        graph = library.IndexHNSWFlat(sample.shape[1], self.links, library.METRIC_INNER_PRODUCT)
-        graph.hnsw.efConstruction = self.construction
+        graph = library.IndexHNSWFlat(sample.shape[1], self.hnsw_m, library.METRIC_INNER_PRODUCT)
+        graph.hnsw.efConstruction = self.ef_construction
         return library.IndexIDMap2(graph)
 
     def search_efforts(self, _index: Any) -> list[int]:

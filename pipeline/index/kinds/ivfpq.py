@@ -11,7 +11,7 @@ from darklode.pipeline.index.kinds import IvfKind
 
 
 class Ivfpq(IvfKind):
-    """Cells, and codes of some bytes for what a vector differs from its cell's centre in."""
+    """Inverted file with product-quantised residuals, 8 bits per sub-quantiser."""
 
     BITS: ClassVar[int] = 8
     QUICKER: ClassVar[int] = 30
@@ -23,7 +23,7 @@ class Ivfpq(IvfKind):
 
         No polysemous training: faiss does it unless told not to, for minutes, and it is for another way to search.
         """
-        return f"PQ{self.bytes}x{min(self.BITS, (sample // POINTS).bit_length() - 1)}np"
+        return f"PQ{self.code_size}x{min(self.BITS, (sample // POINTS).bit_length() - 1)}np"
 
     def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
         cells = faiss().extract_index_ivf(index)

@@ -13,10 +13,9 @@ from darklode.pipeline.index.kinds import IvfKind
 
 
 class IvfpqFastscan(IvfKind):
-    """Cells, and twice as many codes of half a byte for what a vector differs from its cell's centre in: the quickest.
+    """Inverted file with product-quantised residuals, 4 bits per sub-quantiser, scanned with SIMD: the fastest kind.
 
-    faiss (1.15) takes vectors out, but spoils the codes of those that are added afterwards: what went is left out of
-    searches instead.
+    Deleted vectors are filtered from results, because faiss 1.15 corrupts the codes of vectors added after a removal.
     """
 
     FORGETS: ClassVar[bool] = False
@@ -27,7 +26,7 @@ class IvfpqFastscan(IvfKind):
 
     def codes(self, sample: int) -> str:  # noqa: ARG002 (16 centres never lack vectors here)
         """See `CelledKind`. Without `r` faiss would code whole vectors, and find less."""
-        return f"PQ{2 * self.bytes}x4fsr"
+        return f"PQ{2 * self.code_size}x4fsr"
 
     def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
         """See `IndexKind`: lists of plain codes are laid out in blocks of 32 when all are there."""

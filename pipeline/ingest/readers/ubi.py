@@ -31,6 +31,14 @@ class UbiFiles:
     earlier: Sequence[InputFile] = field(default=())
 
 
+NO_CLICKS = (
+    *("global_click", "search", "on_search", "view_search_results", "type_filter", "brand_filter"),
+    *("product_sort", "product_hover", "item_hover", "add_to_cart", "purchase", "product_purchase"),
+    *("declined_product", "page_load", "page_exit", "404_redirect", "login", "logout"),
+)
+"""Actions of UBI's specification and its demonstration data that are no clicks; others are reported as unknown."""
+
+
 def read_ubi(files: UbiFiles, rules: LogRules, intake: Intake, staging: LogStaging) -> None:
     """Stage a partition's impressions and clicks, and the lists of those searches that have no impression.
 
@@ -42,7 +50,7 @@ def read_ubi(files: UbiFiles, rules: LogRules, intake: Intake, staging: LogStagi
     own = list(_searches(files.searches, rules, intake))
     with intake.paused():
         earlier = list(_searches(files.earlier, rules, intake))
-    texts, other_actions = _QueryTexts([*own, *earlier]), _OtherActions(rules.settings.other_actions)
+    texts, other_actions = _QueryTexts([*own, *earlier]), _OtherActions(NO_CLICKS)
     columns = event_columns(rules.settings.columns)
     for file in files.events:
         for block in read_tabular(file, None, columns, intake, rules.ingest.max_row_bytes):
@@ -100,7 +108,7 @@ def _impressions(
 
 
 class _OtherActions:
-    """The actions that are neither impressions nor clicks; the first hundred are told apart, and who knows them."""
+    """Reject reasons of the actions that are neither impressions nor clicks; the first hundred are named."""
 
     def __init__(self, ignored: Sequence[str]) -> None:
         self._ignored_actions = {action.lower() for action in ignored}
@@ -111,9 +119,7 @@ class _OtherActions:
         for action in actions.filter(pa.array(bad)).unique().drop_null().to_pylist():
             if action not in self._reasons and len(self._reasons) < MOST_NAMES:
                 name = without_personal_data(pa.array([action]))[0].as_py()[:NAME_CHARACTERS]
-                unknown = (
-                    "" if action in self._ignored_actions else ", as far as logs.click_actions and other_actions know"
-                )
+                unknown = "" if action in self._ignored_actions else ", as far as logs.click_actions knows"
                 self._reasons[action] = f"action {name} {NEITHER}{unknown}"
         codes = pc.index_in(actions, pa.array(self._reasons, pa.string()))
         reason_masks = [(reason, mask(pc.equal(codes, at))) for at, reason in enumerate(self._reasons.values())]

@@ -24,25 +24,19 @@ from darklode.pipeline.judge.port import ReplyBatch, StreamingJudge, replies_of
 from darklode.pipeline.retrieve.encoders.port import identity
 from darklode.schemas.paths import FolderOrName
 from darklode.schemas.pooling import LocalModel
-from darklode.schemas.section import NoRow
 from darklode.schemas.settings import CacheSettings
+from darklode.schemas.shared import LocalModelSection, ModelPath
 
 _BATCHES_AT_ONCE = 8  # batches per reply group, which is written to the ledger together
 _DECIMALS = 4
 """Decimals of scores that do not depend on the other pairs of a batch."""
 
 
-class CrossEncoderSettings(LedgerKind):
+class CrossEncoderSettings(LocalModelSection, LedgerKind):
     """A cross-encoder on this machine's GPU or CPU."""
 
     kind: Literal["cross_encoder"] = "cross_encoder"
-    model: FolderOrName[str] = Field("", description="name on the Hugging Face Hub, or a local folder")
-    revision: str | None = Field(None, description="commit or tag on the Hub")
-    device: NoRow[str] = Field("auto", description="auto (every GPU, else the CPU), cpu, cuda or cuda:N")
-    batch_size: NoRow[int] = Field(32, gt=0, description="pairs per forward pass")
-    max_tokens: int | None = Field(
-        None, gt=0, description="maximum length; longer pairs are cut; null: the model's limit"
-    )
+    model: FolderOrName[str] = Field("", description=ModelPath)
 
     @model_validator(mode="after")
     def _requires_model(self) -> Self:
@@ -53,7 +47,7 @@ class CrossEncoderSettings(LedgerKind):
     @property
     def local(self) -> LocalModel:
         """The settings that load the model."""
-        return LocalModel(**self.model_dump(include={"model", "revision", "device", "batch_size", "max_tokens"}))
+        return LocalModel(**self.model_dump(include={"model", *LocalModelSection.model_fields}))
 
     def source(self, _cache_settings: CacheSettings) -> CrossEncoderJudge:
         return CrossEncoderJudge(self)
@@ -104,7 +98,7 @@ class CrossEncoderJudge(StreamingJudge):
         except MissingPart:
             assert self._model
             name = versioned_name(self._settings)
-        tokens = self._settings.max_tokens or "all"
+        tokens = self._settings.max_seq_length or "all"
         return identity("cross_encoder", name, tokens=tokens, dtype=self._settings.dtype, threshold=self._threshold)
 
     async def stream(self, pairs: pa.Table) -> AsyncIterator[ReplyBatch]:

@@ -17,7 +17,7 @@ class EmbeddedSettings(JudgeKind):
     kind: Literal["embedded"] = "embedded"
     threshold: Share | Literal["fitted"] = Field(
         0.25,
-        description="minimum probability of a relevant pair, low, since few candidates are; fitted: as elsewhere",
+        description="Minimum probability of a relevant label; low, because the scorer gives few candidates more.",
     )
 
     def builder(self, _cache_settings: CacheSettings) -> Builder:

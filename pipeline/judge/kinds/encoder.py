@@ -22,7 +22,7 @@ class EncoderJudgeSettings(JudgeKind):
     LEARNS: ClassVar[bool] = True
 
     kind: Literal["encoder"] = "encoder"
-    encoder: str = Field("", description="name of an encoder in `encoders`")
+    encoder: str = Field("", description="Name of the encoder in `encoders`.")
     _encoder: EncoderKind | None = PrivateAttr(None)
     _vector_dtype: str = PrivateAttr("")
 
@@ -32,7 +32,7 @@ class EncoderJudgeSettings(JudgeKind):
         """With human labels, fit the threshold by default: if positives are rare, calibrated probabilities seldom reach
         0.5.
         """
-        if isinstance(value, Mapping) and value.get("human") is not None and not value.get("panel"):
+        if isinstance(value, Mapping) and value.get("human_labels") is not None and not value.get("panel"):
             return {"threshold": "fitted", **value}
         return value
 
@@ -46,7 +46,7 @@ class EncoderJudgeSettings(JudgeKind):
         """A copy with the encoder's settings and the vectors' precision."""
         resolved = self.model_copy()
         resolved._encoder = self._find_encoder(settings.encoders)
-        resolved._vector_dtype = settings.cache.dtype
+        resolved._vector_dtype = settings.cache.vector_dtype
         return resolved
 
     def _find_encoder(self, encoders: Mapping[str, EncoderSettings]) -> EncoderKind:
@@ -68,7 +68,7 @@ class EncoderJudgeSettings(JudgeKind):
         from darklode.pipeline.retrieve.encoders.deferred import Deferred
 
         encoder = Deferred(self._resolved_encoder, cache_settings.root)
-        cosine = Cosine(encoder, EmbeddingCache(cache_settings.root, cache_settings.dtype))
+        cosine = Cosine(encoder, EmbeddingCache(cache_settings.root, cache_settings.vector_dtype))
         model = calibration(encoder.encoder_id)
         return lambda _chunks, threshold: LogisticJudge("encoder-1", cosine, model, threshold)
 

@@ -28,8 +28,10 @@ class LearnedSettings(JudgeKind):
         """Require human labels; fit the threshold to them unless a number is set."""
         if not isinstance(value, Mapping):
             return value
-        if value.get("human") is None:
-            raise ValueError("kind learned needs judge.human, a CSV of human labels; it cannot be a panel member")
+        if value.get("human_labels") is None:
+            raise ValueError(
+                "kind learned needs judge.human_labels, a CSV of human labels; it cannot be a panel member"
+            )
         if value.get("panel"):
             raise ValueError("kind learned cannot have a judge.panel: panels are not trained")
         return {"threshold": "fitted", **value}

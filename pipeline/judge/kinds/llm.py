@@ -30,14 +30,14 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
     @property
     def max_workers(self) -> int:
         """Each worker has at least one call in flight."""
-        return self.max_in_flight
+        return self.max_concurrency
 
     def portion(self, cache_settings: CacheSettings, share: float, at_once: int) -> Self:
         """With a share of the concurrent calls and of the remaining limits."""
         from darklode.pipeline.base.remote.budget import SpendingBook
         from darklode.pipeline.judge.llm.judge import endpoint_of
 
-        portion_settings = self.model_copy(update={"max_in_flight": max(1, self.max_in_flight // at_once)})
+        portion_settings = self.model_copy(update={"max_concurrency": max(1, self.max_concurrency // at_once)})
         used, cost = SpendingBook(cache_settings.root, endpoint_of(self).account).total()
         tokens = None if self.token_limit is None else int(max(0, self.token_limit - sum(used)) * share)
         money = None if self.spending_limit is None else max(0.0, self.spending_limit - cost) * share
@@ -45,7 +45,7 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
         return portion_settings
 
     def max_attempts_in_all(self) -> int:
-        return self.attempts
+        return self.max_attempts
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
         from darklode.pipeline.base.remote.endpoint import lacks_server
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
-        missing = lacks_server(self.base_url, self.key_env, self.model)
+        missing = lacks_server(self.base_url, self.api_key_env, self.model)
         try:
             load_prompt(self.prompt)
         except DarklodeError as error:

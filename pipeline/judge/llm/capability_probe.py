@@ -69,8 +69,9 @@ async def probe(
             return template
         reason = reading
     raise DarklodeError(
-        f"the model gives no label in any output format of judge.mode {settings.mode}; last attempt: {reason}. Try "
-        "another model, or judge.parameters (a reasoning model needs more max_tokens, or reasoning turned off)"
+        "the model gives no label in any output format of judge.response_format "
+        f"{settings.response_format}; last attempt: {reason}. Try another model, or judge.extra_body (a reasoning "
+        "model needs more max_tokens, or reasoning turned off)"
     )
 
 
@@ -93,7 +94,7 @@ def _no_probability_warning(form: OutputFormat, settings: LlmSettings, reason: s
 
 def forms(settings: LlmSettings) -> Iterator[OutputFormat]:
     """Output formats from strictest to loosest, each with log-probabilities first."""
-    modes = ("choice", "json", "text") if settings.mode == "auto" else (settings.mode,)
+    modes = ("choice", "json", "text") if settings.response_format == "auto" else (settings.response_format,)
     for mode in modes:
         if mode != "choice" or not settings.rationale:
             for logprobs in (True, False):
@@ -147,12 +148,12 @@ class ProbeRequest:
             f"{subject} first reply was truncated at max_tokens {max_tokens}; with a higher limit it took "
             f"{'an unknown number of' if took is None else f'{took:,}'} tokens"
         )
-        if thinks and not {"max_tokens", "max_completion_tokens"} & settings.parameters.keys():
+        if thinks and not {"max_tokens", "max_completion_tokens"} & settings.extra_body.keys():
             raise DarklodeError(
-                f"{message}. Raise the limit, e.g. judge.parameters={{max_tokens: {_MAX_TOKENS_RETRIES[0]}}}, or turn "
-                "reasoning off, e.g. judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
+                f"{message}. Raise the limit, e.g. judge.extra_body={{max_tokens: {_MAX_TOKENS_RETRIES[0]}}}, or turn "
+                "reasoning off, e.g. judge.extra_body={chat_template_kwargs: {enable_thinking: false}}"
             )
-        return f"{message}. Longer replies become null: raise judge.parameters.max_tokens"
+        return f"{message}. Longer replies become null: raise judge.extra_body.max_tokens"
 
     async def _examine(self) -> LlmReading | str:
         """As `result`, without retries: an off-topic task reveals an unconstrained server, then the example."""
@@ -226,7 +227,7 @@ class ProbeRequest:
         except Refused as error:
             settings = self._template.settings
             raise DarklodeError(
-                f"{settings.model} refuses even a plain call, {error}: check judge.model and judge.parameters"
+                f"{settings.model} refuses even a plain call, {error}: check judge.model and judge.extra_body"
             ) from None
 
 
@@ -256,5 +257,5 @@ def _reasoning_cost(settings: LlmSettings, reading: LlmReading) -> str:
         message += f"; {tokens * price / 1000:,.2f} for 1,000 pairs" if price else ""
     return (
         f"{message}. Every pair costs these tokens and this time; many models answer directly with "
-        "judge.parameters={chat_template_kwargs: {enable_thinking: false}}"
+        "judge.extra_body={chat_template_kwargs: {enable_thinking: false}}"
     )

@@ -37,13 +37,13 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
     """
     sample, to_ask = draw(iterate_unjudged(tables, ledger, source.judge_id, source.previous_version), SAMPLE, seed)
     began = time.perf_counter()
-    replies = asyncio.run(LedgerJudge(source, ledger, settings.attempts).judge(sample)) if sample.num_rows else None
+    replies = asyncio.run(LedgerJudge(source, ledger, settings.max_attempts).judge(sample)) if sample.num_rows else None
     seconds = time.perf_counter() - began
     if replies is None:
         return Estimate(settings.model, tables.rows("pool"), 0, 0, 0, 0, 0.0, 0.0, 0.0, None)
     factor = to_ask / sample.num_rows
     prompt, completion = (_scale_tokens(replies[name], factor) for name in ("prompt_tokens", "completion_tokens"))
-    at_once = min(sample.num_rows, settings.max_in_flight)
+    at_once = min(sample.num_rows, settings.max_concurrency)
     return Estimate(
         settings.model,
         tables.rows("pool"),
@@ -53,7 +53,7 @@ def estimate(tables: Tables, source: LlmJudge, ledger: Ledger, settings: LlmSett
         completion,
         _cost([prompt, completion], settings),
         seconds * factor,
-        seconds * factor * at_once / settings.max_in_flight,
+        seconds * factor * at_once / settings.max_concurrency,
         pc.mean(replies["relevant"].cast(pa.float64())).as_py(),
     )
 

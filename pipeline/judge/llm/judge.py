@@ -122,7 +122,7 @@ class LlmJudge(StreamingJudge):
         if name and (unnamed := self._template_in_ledger("")):
             self._say(
                 f"{self._settings.model} is served as {name}, so all pairs are judged again. The ledger has verdicts "
-                f"of {unnamed.judge_id}, whose served model is unknown: to reuse them, set judge.trust_name"
+                f"of {unnamed.judge_id}, whose served model is unknown: to reuse them, set judge.trust_model_name"
             )
         probed = self._run_in_thread(lambda session: probe(self._settings, self._prompt, session, self._say))
         self._is_probed = True
@@ -191,7 +191,7 @@ class LlmJudge(StreamingJudge):
         if self._is_probed:
             return
         form = template.form
-        same = self._settings.model_copy(update={"mode": form.mode})
+        same = self._settings.model_copy(update={"response_format": form.mode})
         probed = await probe(same, self._prompt, session, self._say)
         if probed.served != template.served:
             raise DarklodeError(
@@ -213,10 +213,10 @@ def endpoint_of(settings: LlmSettings) -> Endpoint:
         model=settings.model,
         base_urls=settings.base_url,
         path="/chat/completions",
-        key_env=settings.key_env,
-        max_in_flight=settings.max_in_flight,
+        key_env=settings.api_key_env,
+        max_in_flight=settings.max_concurrency,
         timeout=settings.timeout,
-        give_up_after=settings.give_up_after,
+        give_up_after=settings.retry_timeout,
         prompt_price=settings.prompt_price_per_million,
         completion_price=settings.completion_price_per_million,
         spending_limit=settings.spending_limit,
@@ -264,7 +264,7 @@ class Cases:
         """
         case = self._case(row)
         body, estimate, earlier = self._template.body(case.user), self._template.estimate(case.user), None
-        for attempt in range(self._settings.attempts):
+        for attempt in range(self._settings.max_attempts):
             self._counters.asked_again += attempt > 0
             reading = await self._reply(case, body, estimate, lane)
             if earlier:
@@ -301,7 +301,7 @@ class Cases:
             return self._refusal_reading(case, error)
 
     async def _ask(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> LlmReading:
-        tries: dict[type[Passing], int] = {Indigestible: self._settings.attempts}
+        tries: dict[type[Passing], int] = {Indigestible: self._settings.max_attempts}
         completion = await lane.call(chat_call(body, estimate, case.name, tries))
         self._refusals = 0
         reading = read(completion, self._template)
@@ -316,7 +316,7 @@ class Cases:
                 "Earlier replies are kept; check the server, then run again"
             )
         reason = f"the server {error}" if error.failure else f"the server refused the pair, {error}"
-        tried = {"attempts": self._settings.attempts} if error.failure else {}
+        tried = {"attempts": self._settings.max_attempts} if error.failure else {}
         return LlmReading(tried | {"error": reason}, is_refused=True)
 
 

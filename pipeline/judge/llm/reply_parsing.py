@@ -84,10 +84,10 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
         template: the judge.
 
     Raises:
-        DarklodeError: the reply names another model, and `judge.trust_name` is not set.
+        DarklodeError: the reply names another model, and `judge.trust_model_name` is not set.
     """
     other = other_model(completion, template.settings)
-    if other and not template.settings.trust_name:
+    if other and not template.settings.trust_model_name:
         raise DarklodeError(other)
     choice, prompt = completion["choices"][0], template.prompt
     content = choice["message"].get("content")

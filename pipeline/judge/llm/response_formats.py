@@ -192,7 +192,7 @@ class RequestTemplate:
         settings = self.settings
         basis = [
             *(VERSION, revision, settings.model, settings.revision, self.prompt.digest, str(self.form)),
-            *(settings.parameters, settings.max_chunk_tokens, ESTIMATE),
+            *(settings.extra_body, settings.max_chunk_tokens, ESTIMATE),
             *filter(None, [self.served]),
         ]
         digest = hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
@@ -220,7 +220,7 @@ class RequestTemplate:
 
     def plain_body(self, user: str) -> bytes:
         """Request body for a text alone, without system prompt and output format."""
-        body = fields({"model": self.settings.model, "max_tokens": LABEL_TOKENS}, self.settings.parameters)
+        body = fields({"model": self.settings.model, "max_tokens": LABEL_TOKENS}, self.settings.extra_body)
         return json.dumps({"messages": [{"role": "user", "content": user}]} | body).encode()
 
     def body_again(self, user: str, raw_reply: str | None) -> bytes:
@@ -256,7 +256,7 @@ class RequestTemplate:
     @cached_property
     def _request(self) -> dict[str, Any]:
         default = {"model": self.settings.model} | self.form.parameters(self.prompt.labels)
-        return fields(default, self.settings.parameters)
+        return fields(default, self.settings.extra_body)
 
     @cached_property
     def _split_body(self) -> tuple[bytes, bytes]:

@@ -15,20 +15,21 @@ from darklode.pipeline.judge.llm.settings import LlmSettings
 async def served_identity(settings: LlmSettings, session: Session) -> str | None:
     """The `root` and `revision` that the servers' `/models` report for `judge.model`.
 
-    Empty if that is the name itself, if no server reports it, or with `judge.trust_name`; None if no server answers.
+    Empty if that is the name itself, if no server reports it, or with `judge.trust_model_name`; None if no server
+    answers.
 
     Raises:
         DarklodeError: the servers serve different models.
     """
-    if settings.trust_name:
+    if settings.trust_model_name:
         return ""
     shown = [_model_identity(response, settings) for response in await session.look("/models") if response]
     identities = sorted({name for name in shown if name is not None})
     if len(identities) > 1:
         each = ", ".join(name or "not reported" for name in identities)
         raise DarklodeError(
-            f"the servers of {settings.model} serve different models: {each}. Serve one model, or set judge.trust_name "
-            "if these are the same model"
+            f"the servers of {settings.model} serve different models: {each}. Serve one model, or set "
+            "judge.trust_model_name if these are the same model"
         )
     return identities[0] if identities else None
 
@@ -60,5 +61,5 @@ def other_model(completion: Mapping[str, Any], settings: LlmSettings) -> str:
         return ""
     return (
         f"{settings.model} was requested, but {by!r} answered. Set judge.model to the model that answers, or set "
-        "judge.trust_name if both names are the same model"
+        "judge.trust_model_name if both names are the same model"
     )

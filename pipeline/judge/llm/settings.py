@@ -4,42 +4,47 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from darklode.pipeline.base.remote.endpoint import Portion
 from darklode.schemas.judging import ChatServer, MemberSettings
 from darklode.schemas.paths import PathField
 from darklode.schemas.section import NoRow, holds_secret, host_and_path
+from darklode.schemas.shared import ExtraBody, PromptName, ServerUrl
 
 
 class LlmSettings(ChatServer, MemberSettings):
     """Settings of the kind `llm`."""
 
     kind: Literal["llm"] = "llm"
-    revision: str | None = Field(None, description="your name for the served weights; part of judge_id")
-    trust_name: bool = Field(
+    revision: str | None = Field(
+        None, description="Your label for the served weights, part of judge_id. Change it to judge every pair again."
+    )
+    trust_model_name: bool = Field(
         False,
-        description="trust judge.model: the model that a server reports is not part of judge_id, and a reply under "
-        "another model's name is only a warning",
+        description="Identify the judge by `model` alone: what the server reports is no part of judge_id, and a reply "
+        "from another model causes a warning instead of an error.",
     )
     base_url: NoRow[tuple[str, ...]] = Field(
         (),
-        description="URL of an OpenAI-compatible server; several (a list, or comma-separated) are replicas",
+        description=ServerUrl,
     )
     prompt: Annotated[str, PathField(or_name=True, names=("binary", "graded"))] = Field(
-        "binary", description="binary, graded, or a folder like those in prompts/judge"
+        "binary", description=PromptName
     )
-    mode: Literal["auto", "choice", "json", "text"] = Field(
-        "auto", description="output format of labels; auto: the strictest that the server obeys"
+    response_format: Literal["auto", "choice", "json", "text"] = Field(
+        "auto",
+        description="How the label is constrained: choice (guided choice), json (JSON schema), text (not at all). "
+        "auto: the first of these that the server supports.",
     )
-    rationale: bool = Field(False, description="request a reason before the label (JSON; many more tokens)")
-    parameters: dict[str, JsonValue] = Field(
-        {}, description="sent with every request, e.g. chat_template_kwargs; null removes a default"
+    rationale: bool = Field(
+        False, description="Ask for a rationale before the label: needs json, and many more tokens."
     )
+    extra_body: ExtraBody = Field({})
     max_chunk_tokens: int = Field(
-        2048, gt=0, description="maximum chunk length; longer chunks are cut (by a conservative estimate)"
+        2048, gt=0, description="Truncate chunks to this many tokens (estimated, rounded up)."
     )
-    attempts: int = Field(3, gt=0, description="maximum replies per pair until one is readable")
+    max_attempts: int = Field(3, gt=0, description="Maximum number of requests per pair until a reply is readable.")
     _portion: Portion | None = PrivateAttr(None)
 
     @field_validator("base_url", mode="before")
@@ -53,7 +58,8 @@ class LlmSettings(ChatServer, MemberSettings):
         for url in urls:
             if holds_secret(url):
                 raise ValueError(
-                    "must not contain a user name, password or query; name the key's environment variable in key_env"
+                    "must not hold a user name, password or query: put the key into an environment variable and name "
+                    "that in api_key_env"
                 )
             if host_and_path(url) is None:
                 raise ValueError("must be URLs such as http://127.0.0.1:8000/v1")
@@ -71,11 +77,12 @@ class LlmSettings(ChatServer, MemberSettings):
     def _requires_bounded_replies(self) -> Self:
         if self.spending_limit is None and self.token_limit is None:
             return self
-        sent = {"max_tokens": 1} | self.parameters
+        sent = {"max_tokens": 1} | self.extra_body
         caps = [sent.get(name) for name in ("max_tokens", "max_completion_tokens") if sent.get(name) is not None]
         if not caps or not all(type(cap) is int and cap > 0 for cap in caps):
             raise ValueError(
-                "a limit needs bounded replies: parameters.max_tokens or max_completion_tokens must be at least 1"
+                "spending_limit and token_limit need a maximum reply length: set extra_body.max_tokens or "
+                "extra_body.max_completion_tokens to a positive number"
             )
         return self
 

@@ -117,13 +117,17 @@ def _judge(
     output.write("day_measures", measures.cast(TABLES["day_measures"].schema))
     connection.register("measures", measures)
     reasons: dict[str, list[str]] = {}
-    for row in connection.sql(FAR, params={"limit": settings.limit}).to_arrow_table().to_pylist():
+    for row in connection.sql(FAR, params={"limit": settings.max_robust_z}).to_arrow_table().to_pylist():
         reasons.setdefault(row["tenant"], []).append(reason(row))
     rows = []
     for row in connection.sql(SEEN).to_arrow_table().to_pylist():
         tenant_reasons, decision = reasons.get(row["tenant"], []), history.verdict(day, row["tenant"])
         if row["rows"] or tenant_reasons or decision:
-            state = _state(bool(row["rows"]) or day in history.read, bool(tenant_reasons) and settings.hold, decision)
+            state = _state(
+                bool(row["rows"]) or day in history.read,
+                bool(tenant_reasons) and settings.hold_anomalous_days,
+                decision,
+            )
             decision_columns = {"decided": decision.at, "because": decision.because} if decision else {}
             rows.append(
                 row | {"date": date.fromisoformat(day), "state": state, "reasons": tenant_reasons} | decision_columns

@@ -17,7 +17,7 @@ from darklode.pipeline.judge.port import Judge
 from darklode.pipeline.judge.session import JudgingSession, label_counts
 from darklode.pipeline.mine.relevance.document_scores import JudgedDocuments
 from darklode.pipeline.mine.relevance.ranker import OpenTenant, OpenTenants, Ranker
-from darklode.pipeline.mine.tiers import LOTS, TIERS, tier_of
+from darklode.pipeline.mine.tiers import LOTS, MEDIAN_TIER_SHARE, SMALL_TIER_SHARE, TIERS, tier_of
 from darklode.schemas.mined_tables import MINED_VERDICTS
 from darklode.schemas.mining import MiningSettings
 
@@ -86,7 +86,7 @@ def verify(
     Args:
         tables: holds `mined_pairs`, `log_queries` and `chunks`.
         output: `mined_verdicts`; its facts count the labels of positives.
-        settings: the share, and the tiers.
+        settings: the share.
         judge_for: builds a tenant's judge.
         seed: of the sample and the tiers.
 
@@ -115,7 +115,7 @@ def _drawn_pairs(
     connection: duckdb.DuckDBPyConnection, settings: MiningSettings, seed: int
 ) -> tuple[Iterator[tuple[str, str, pa.Table]], int]:
     """Blocks of sampled pairs (tenant, name, pairs), and the number of pairs."""
-    tiers = {"small": settings.small_share, "median": settings.median_share, "lots": LOTS}
+    tiers = {"small": SMALL_TIER_SHARE, "median": MEDIAN_TIER_SHARE, "lots": LOTS}
     connection.execute(_PAIRS, {"seed": str(seed)} | tiers)
     if settings.verify_share is None:
         connection.execute(_CHOSEN.format(drawn=_SAMPLE, block=_BLOCK["sample"]), {"most": DRAWN})

@@ -87,9 +87,9 @@ class LlmTermWeighter(TermWeighter):
         self._prompt = prompt or term_weighting_prompt()
         self._tokens = Tokenizer(every_word=True)
         self._client, self._store = Client(_endpoint(settings)), KeyedStore(root, PLANS)
-        request = {"model": settings.model, "temperature": 0, **settings.parameters}
+        request = {"model": settings.model, "temperature": 0, **settings.extra_body}
         self._asking = SingleFlight(self._client, self._store, request)
-        sent = f" {json.dumps(settings.parameters, sort_keys=True)}" if settings.parameters else ""
+        sent = f" {json.dumps(settings.extra_body, sort_keys=True)}" if settings.extra_body else ""
         self.version, earlier = (
             f"llm planner 1 {settings.model} {self._prompt.digest(revision)}{sent}" for revision in (REVISION, 1)
         )
@@ -158,12 +158,12 @@ def _hash_texts(texts: pa.Array | pa.ChunkedArray) -> pa.Table:
 
 def _endpoint(settings: LlmTermWeighterSettings) -> Endpoint:
     return Endpoint(
-        section="planner",
+        section="term_weighting",
         model=settings.model,
         base_urls=(settings.base_url,),
         path="/chat/completions",
-        key_env=settings.key_env,
-        max_in_flight=settings.max_in_flight,
+        key_env=settings.api_key_env,
+        max_in_flight=settings.max_concurrency,
         timeout=settings.timeout,
-        give_up_after=settings.give_up_after,
+        give_up_after=settings.retry_timeout,
     )

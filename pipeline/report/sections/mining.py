@@ -94,9 +94,9 @@ SECTION = FigureSection(
         Figure(
             "associations",
             "Associations",
-            "Queries with associated queries, and how many; associations beyond the cap (associate.max_per_query) "
-            "are not used.",
-            lambda source: statistics.lenders(source.tables, source.settings.associate.max_per_query),
+            "Queries with associated queries, and how many; associations beyond "
+            "associate.max_lenders_per_query are not used.",
+            lambda source: statistics.lenders(source.tables, source.settings.associate.max_lenders_per_query),
             needs=("associations",),
         ),
         Figure(

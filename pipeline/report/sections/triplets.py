@@ -158,15 +158,15 @@ SECTION = FigureSection(
         Figure(
             "triplets",
             "Triplets by split and source",
-            "short rows have fewer hard negatives than triplets.negatives; missing negatives is their total shortfall.",
-            lambda source: statistics.triplets(source.tables, source.settings.triplets.negatives),
+            "short rows have fewer hard negatives than triplets.num_negatives; missing negatives: total shortfall.",
+            lambda source: statistics.triplets(source.tables, source.settings.triplets.num_negatives),
             needs=("triplets", "qrels"),
             wide=True,
         ),
         Figure(
             "held-out",
             "Held-out queries that share a positive with training",
-            "A model may have memorized these positives: evaluate such queries separately. split.by can separate "
+            "A model may have memorized these positives: evaluate such queries separately. split.group_by can separate "
             "positives.",
             lambda source: statistics.held_out(source.tables),
             needs=("held_out",),

@@ -104,13 +104,13 @@ class OpenAIEncoder:
     async def _batches(self, texts: Sequence[str], queries: bool, ids: Sequence[str] | None) -> AsyncGenerator[Vectors]:
         settings = self._settings
         prompt = settings.query_prompt if queries else settings.document_prompt
-        parameters = settings.query_parameters if queries else settings.document_parameters
+        parameters = settings.query_extra_body if queries else settings.document_extra_body
 
         async def work(batch: TokenBatch, lane: Lane) -> Vectors:
             names = [ids[position] if ids else repr(texts[position][:60]) for position in batch.places]
             return batch.places, await self._embed(lane, batch, parameters, names)
 
-        batches = fill(texts, prompt, settings.max_tokens, settings.batch_texts, settings.batch_tokens)
+        batches = fill(texts, prompt, settings.max_input_tokens, settings.batch_size, settings.max_batch_tokens)
         async with (
             self._client.session() as session,
             aclosing(session.results(([batch] for batch in batches), work)) as results,
@@ -166,10 +166,10 @@ def _endpoint(settings: OpenAISettings) -> Endpoint:
         model=settings.model,
         base_urls=(settings.base_url,),
         path="/embeddings",
-        key_env=settings.key_env,
-        max_in_flight=settings.in_flight,
+        key_env=settings.api_key_env,
+        max_in_flight=settings.max_concurrency,
         timeout=settings.timeout,
-        give_up_after=settings.give_up_after,
+        give_up_after=settings.retry_timeout,
         requests_per_minute=settings.requests_per_minute,
         prompt_price=settings.price_per_million,
         spending_limit=settings.spending_limit,

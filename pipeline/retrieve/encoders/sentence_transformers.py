@@ -74,9 +74,9 @@ class SentenceTransformersEncoder:
         self._pool: Any = None
         self.encoder_id = settings.encoder_id()
         has = encode_texts(self._model, settings, ["dimensions"], queries=False).shape[1]
-        if settings.dimensions and settings.dimensions > has:
-            raise SettingsError(f"dimensions {settings.dimensions}: {settings.model} has only {has}")
-        self.dimensions = settings.dimensions or has
+        if settings.truncate_dim and settings.truncate_dim > has:
+            raise SettingsError(f"dimensions {settings.truncate_dim}: {settings.model} has only {has}")
+        self.dimensions = settings.truncate_dim or has
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors, shape (len(texts), dimensions), in the order of the texts."""

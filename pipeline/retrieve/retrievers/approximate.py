@@ -14,7 +14,7 @@ from darklode.pipeline.retrieve.retrievers.blocks import Vectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.retrieve.retrievers.port import Hits
 from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys, score_pairs
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 
 _BLOCK_ROWS = 1 << 16
 _TRAINING_ROWS = 1 << 18
@@ -50,7 +50,7 @@ class Approximate:
         MissingPart: faiss is not installed.
     """
 
-    def __init__(self, vectors: Vectors, settings: VectorSettings) -> None:
+    def __init__(self, vectors: Vectors, settings: VectorSearchSettings) -> None:
         self._faiss = _faiss()
         self._vectors, self._settings = vectors, settings
         self._index = self._hnsw() if settings.index == "hnsw" else self._ivf()
@@ -120,5 +120,5 @@ def _faiss() -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         raise MissingPart(
-            "vectors.index is hnsw or ivf, and faiss is not installed: pip install faiss-cpu, or set it to exact"
+            "vector_search.index is hnsw or ivf, and faiss is not installed: pip install faiss-cpu, or set it to exact"
         ) from error

@@ -30,7 +30,7 @@ from darklode.pipeline.retrieve.retrievers.topk import (
     score_pairs,
     stack_hits,
 )
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 
 _CELLS = 1 << 21
 """Scores made at a time: 8 MB stay in a processor's cache or near it."""
@@ -196,7 +196,7 @@ _SURVIVOR_BYTES = 256
 
 
 def exact_search(
-    queries: NDArray[np.float32], vectors: Vectors | NDArray[Any], depth: int, settings: VectorSettings
+    queries: NDArray[np.float32], vectors: Vectors | NDArray[Any], depth: int, settings: VectorSearchSettings
 ) -> Hits:
     """The `depth` best chunks of each query by inner product, equal scores by ascending chunk row.
 
@@ -215,7 +215,7 @@ def exact_search(
     source: Vectors = ArrayVectors(vectors) if isinstance(vectors, np.ndarray) else vectors
     queries = _check_queries(queries, source)
     k = min(depth, source.n_chunks)
-    step = max(1, settings.memory_mb * 2**20 // 2 // (_SURVIVOR_BYTES * max(1, k)))
+    step = max(1, settings.max_memory_mb * 2**20 // 2 // (_SURVIVOR_BYTES * max(1, k)))
     blocks = [_search(queries[at : at + step], source, k, settings) for at in range(0, len(queries), step)]
     return stack_hits(blocks, k)
 
@@ -233,7 +233,7 @@ def _check_queries(queries: NDArray[np.float32], vectors: Vectors) -> NDArray[np
     return queries
 
 
-def _search(queries: NDArray[np.float32], vectors: Vectors, k: int, settings: VectorSettings) -> Hits:
+def _search(queries: NDArray[np.float32], vectors: Vectors, k: int, settings: VectorSearchSettings) -> Hits:
     rows = np.full((len(queries), k), -1, dtype=np.int64)
     scores = np.full((len(queries), k), np.nan, dtype=np.float32)
     non_empty = np.flatnonzero(queries.any(axis=1))
@@ -244,19 +244,19 @@ def _search(queries: NDArray[np.float32], vectors: Vectors, k: int, settings: Ve
 
 
 def _best(
-    queries: NDArray[np.float32], vectors: Vectors, k: int, settings: VectorSettings
+    queries: NDArray[np.float32], vectors: Vectors, k: int, settings: VectorSearchSettings
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     device = gpu(settings)
     if device is None:
-        return search_cpu(queries, vectors, k, settings.memory_mb * 2**20)
+        return search_cpu(queries, vectors, k, settings.max_memory_mb * 2**20)
     torch_search: Any = importlib.import_module(
         "darklode.pipeline.retrieve.retrievers.torch_search"
     )  # torch is slow and optional
-    scores, rows = torch_search.search_torch(queries, vectors, k, device, settings.gpu_memory_mb * 2**20)
+    scores, rows = torch_search.search_torch(queries, vectors, k, device, settings.max_gpu_memory_mb * 2**20)
     return scores, rows
 
 
-def gpu(settings: VectorSettings) -> str | None:
+def gpu(settings: VectorSearchSettings) -> str | None:
     """The GPU that the settings lead to on this machine, or None for the CPU.
 
     Raises:
@@ -267,7 +267,9 @@ def gpu(settings: VectorSettings) -> str | None:
     if importlib.util.find_spec("torch") and importlib.import_module("torch").cuda.is_available():
         return "cuda"
     if settings.device == "cuda":
-        raise MissingPart("vectors.device is cuda, and torch sees no GPU; install torch for CUDA, or set it to auto")
+        raise MissingPart(
+            "vector_search.device is cuda, and torch sees no GPU; install torch for CUDA, or set it to auto"
+        )
     return None
 
 

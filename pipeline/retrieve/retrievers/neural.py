@@ -21,7 +21,7 @@ from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus, HashedChunks
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -40,7 +40,7 @@ class Neural(Retriever):
         MissingPart: the settings name an approximate index and faiss is not installed.
     """
 
-    def __init__(self, name: str, encode: Encode, vectors: CachedVectors, settings: VectorSettings) -> None:
+    def __init__(self, name: str, encode: Encode, vectors: CachedVectors, settings: VectorSearchSettings) -> None:
         self.name = name
         self._encode, self._vectors, self._settings = encode, vectors, settings
         self._approximate = None if settings.index == "exact" else Approximate(vectors, settings)
@@ -71,7 +71,7 @@ class NeuralBuilder:
 
     name: str
     encoder: EncoderKind
-    vectors: VectorSettings
+    vectors: VectorSearchSettings
     cache: CacheSettings
 
     def __call__(self, corpus: Corpus) -> Retriever:
@@ -80,7 +80,10 @@ class NeuralBuilder:
         Raises:
             MissingPart: a package, key, model or GPU is missing.
         """
-        encoder, cache = Deferred(self.encoder, self.cache.root), EmbeddingCache(self.cache.root, self.cache.dtype)
+        encoder, cache = (
+            Deferred(self.encoder, self.cache.root),
+            EmbeddingCache(self.cache.root, self.cache.vector_dtype),
+        )
         vectors = chunk_vectors(encoder, cache, corpus.hashed_chunks)
         return Neural(self.name, CachedQueries(encoder, cache), vectors, self.vectors)
 
@@ -92,7 +95,7 @@ class NeuralBuilder:
     @property
     def identity(self) -> dict[str, Any]:
         """All that can change its lists besides texts and depth."""
-        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype, "index": self.vectors.index}
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.vector_dtype, "index": self.vectors.index}
 
 
 def chunk_vectors(encoder: ModelEncoder, cache: EmbeddingCache, chunks: HashedChunks) -> CachedVectors:

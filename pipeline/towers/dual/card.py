@@ -45,7 +45,7 @@ def card(run: Run, settings: Settings, inputs: DualInputs, sources: list[str]) -
         inputs: the initial encoder.
         sources: the training runs, as given.
     """
-    tables, nested = run.tables(), settings.dual.nested
+    tables, nested = run.tables(), settings.dual.matryoshka_dims
     manifest = run.manifest(TRIPLETS)
     facts = manifest.facts if manifest else {}
     counts = ", ".join(f"{value:,} {name}" for name, value in facts.items())

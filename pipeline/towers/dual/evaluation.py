@@ -69,4 +69,4 @@ def rank_test_queries(
 
 def read_as(encoder: SentenceTransformersSettings, folder: str) -> SentenceTransformersSettings:
     """Settings for towers in a folder, with the initial encoder's prompts and maximum length."""
-    return encoder.model_copy(update={"model": folder, "revision": None, "dimensions": None, "dtype": "float32"})
+    return encoder.model_copy(update={"model": folder, "revision": None, "truncate_dim": None, "dtype": "float32"})

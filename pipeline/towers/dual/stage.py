@@ -96,17 +96,17 @@ def train_both(
     Raises:
         ArtifactError: no validation query has a positive.
     """
-    validation_sample = validation_sample_of(tables, inputs.sources, dual.held_out, seed)
+    validation_sample = validation_sample_of(tables, inputs.sources, dual.eval_queries, seed)
     basis = key_of(*(tables.content(name) for name in READS), inputs.identity)
     tried = list(product(dual.learning_rates, dual.temperatures))
     for number, (rate, temperature) in enumerate(tried):
         trial_name = f"{number}: {rate} {temperature}", key_of(basis, rate, temperature)
         with output.unit(*trial_name) as unit:
             if not unit.done:
-                done = number * dual.steps
+                done = number * dual.max_steps
 
                 def on_step(step: int, message: str, done: int = done) -> None:
-                    output.progress(done + step, len(tried) * dual.steps, message)
+                    output.progress(done + step, len(tried) * dual.max_steps, message)
 
                 towers, trial = (dual, adapt, inputs), TrialSettings(rate, temperature, seed)
                 state = output.state(*trial_name)
@@ -124,7 +124,7 @@ def follow_leader(run: Run, dual: DualSettings, adapt: AdaptSettings, inputs: Du
     """
     for number, state in distributed.work_items():
         tables = run.tables(*READS)
-        validation_sample = validation_sample_of(tables, inputs.sources, dual.held_out, seed)
+        validation_sample = validation_sample_of(tables, inputs.sources, dual.eval_queries, seed)
         rate, temperature = list(product(dual.learning_rates, dual.temperatures))[number]
         trial = TrialSettings(rate, temperature, seed)
         towers = (dual, adapt, inputs)
@@ -155,7 +155,7 @@ def run_trial(
 
     dual, adapt, inputs = towers
     with deterministic(trial.seed):
-        pair, stream = initial_towers(tables, dual, adapt, inputs), TripletStream(tables, dual.batch, trial.seed)
+        pair, stream = initial_towers(tables, dual, adapt, inputs), TripletStream(tables, dual.batch_size, trial.seed)
         return train_towers(stream, validation_sample, pair, dual, trial, on_step, state)
 
 

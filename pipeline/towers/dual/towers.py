@@ -92,11 +92,11 @@ class DualTowers:
         from sentence_transformers import SentenceTransformer
 
         loaded = self._load_tower(name)
-        if name == "query" and dual.layers:
-            keep_layers(loaded[TRANSFORMER].auto_model, dual.layers)
-        n_pooled, dimensions = self._pool(loaded, ["dimensions"], queries=True).shape[1], dual.nested[-1]
+        if name == "query" and dual.query_tower_layers:
+            keep_layers(loaded[TRANSFORMER].auto_model, dual.query_tower_layers)
+        n_pooled, dimensions = self._pool(loaded, ["dimensions"], queries=True).shape[1], dual.matryoshka_dims[-1]
         if dimensions > n_pooled:
-            raise SettingsError(f"dual.nested {dimensions}: {self.settings.model} has only {n_pooled} numbers")
+            raise SettingsError(f"dual.matryoshka_dims {dimensions}: {self.settings.model} has only {n_pooled} numbers")
         projection = modules().Dense(n_pooled, dimensions, bias=False, activation_function=nn.Identity())
         parts = [loaded[TRANSFORMER], loaded[POOLING], projection]
         tower: Any = SentenceTransformer(modules=parts, device=str(loaded.device))
@@ -146,7 +146,7 @@ class DualTowers:
             queries: without prompt.
         """
         with torch.no_grad():
-            encoder = self._load_tower("query") if self._dual.layers else self.query
+            encoder = self._load_tower("query") if self._dual.query_tower_layers else self.query
             query_vectors = self._pool(encoder, queries, queries=True)
             unit_vectors = unit(np.concatenate([self._pool(self.document, texts, queries=False), query_vectors]))
             _, directions = np.linalg.eigh(unit_vectors.T @ unit_vectors)
@@ -158,7 +158,7 @@ class DualTowers:
             )
             self.trained["document.projection"].copy_(torch.from_numpy(projection.astype(np.float32)))
             like = projection
-            if self._dual.layers:
+            if self._dual.query_tower_layers:
                 like = fit_linear_map(self._pool(self.query, queries, queries=True), unit(query_vectors @ projection.T))
             self.trained["query.projection"].copy_(torch.from_numpy(like.astype(np.float32)))
 

@@ -87,12 +87,12 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
         on_step: progress callback.
         checkpoint_store: continues from its checkpoint; None: no checkpoints.
     """
-    if dual.checkpointing:
+    if dual.gradient_checkpointing:
         towers.enable_gradient_checkpointing()
     optimizer = adamw(towers.parameters(), trial_settings.rate)
-    rates = schedule(optimizer, dual.steps)
+    rates = schedule(optimizer, dual.max_steps)
     checkpoints = Checkpoints(checkpoint_store or NoCheckpoints(), towers, (optimizer, rates))
-    trial = DualTrial(sample, towers, dual.steps, on_step, checkpoints, keep_last=trial_settings.keep_last)
+    trial = DualTrial(sample, towers, dual.max_steps, on_step, checkpoints, keep_last=trial_settings.keep_last)
     trial.first_step = checkpoints.resume(trial.history, DualEval)
     stream.skip(trial.first_step)
     training = library_trainer.LibraryTraining(
@@ -100,7 +100,7 @@ def train_towers(  # noqa: PLR0913, PLR0917 (what learns, from what, how, and wh
         collator=DualCollator(stream, towers),
         loss=DualLoss(towers.model, stream, dual, trial_settings.temperature, trial.losses),
         batches=stream,
-        batch_setting="dual.batch",
+        batch_setting="dual.batch_size",
         optimizer=optimizer,
         schedule=rates,
         seed=trial_settings.seed,
@@ -155,11 +155,11 @@ class DualLoss(nn.Module):
         with torch.autocast(queries.device.type, enabled=False):
             batch = self._gather_batch(queries.float(), documents.float(), has_view, labels)
             parts = (
-                contrastive(batch, self._dual.nested, self._temperature),
-                hard_margin(batch, self._dual.nested, self._dual.margin),
+                contrastive(batch, self._dual.matryoshka_dims, self._temperature),
+                hard_margin(batch, self._dual.matryoshka_dims, self._dual.triplet_margin),
             )
         self._losses.append(torch.stack([part.detach() for part in parts]))
-        return parts[0] + self._dual.margin_weight * parts[1]
+        return parts[0] + self._dual.margin_loss_weight * parts[1]
 
     def _gather_batch(self, queries: Tensor, documents: Tensor, has_view: Tensor, labels: Tensor) -> ContrastiveBatch:
         n, slots = len(queries), gather(labels).tolist()

@@ -22,7 +22,7 @@ from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.pipeline.train.data.vectors import FrozenIndex
 from darklode.pipeline.train.types import Layers
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings
 
 
@@ -57,7 +57,7 @@ class BaseEncoder:
 
     encoder: EncoderKind
     cache: CacheSettings
-    search: VectorSettings
+    search: VectorSearchSettings
     sources: tuple[TrainingSource, ...]
     start: InitialHead | None = None
 
@@ -70,11 +70,11 @@ class BaseEncoder:
     def identity(self) -> dict[str, Any]:
         """Everything that can change a vector."""
         begun = {"begun with": self.start.weights} if self.start else {}
-        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.dtype} | begun
+        return {"encoder": self.encoder.encoder_id(), "kept": self.cache.vector_dtype} | begun
 
     def queries(self, texts: Sequence[str]) -> Floats:
         """Base vectors of queries, shape (len(texts), dimensions)."""
-        cache = EmbeddingCache(self.cache.root, self.cache.dtype)
+        cache = EmbeddingCache(self.cache.root, self.cache.vector_dtype)
         return CachedQueries(self.model, cache)(texts)
 
     def open(self, tables: Tables) -> FrozenIndex:
@@ -83,7 +83,7 @@ class BaseEncoder:
 
     def index_of_texts(self, texts: pa.Table) -> FrozenIndex:
         """Open the vectors of rows of `adaptation_texts`; missing ones are encoded first."""
-        encoder, cache = self.model, EmbeddingCache(self.cache.root, self.cache.dtype)
+        encoder, cache = self.model, EmbeddingCache(self.cache.root, self.cache.vector_dtype)
         tenant = texts["tenant"][0].as_py()
         shards = cache.open(encoder.encoder_id)
         if shards is None or (shards.find(keys_of(texts["content_hash"])) < 0).any():

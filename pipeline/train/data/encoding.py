@@ -60,7 +60,7 @@ def prefetch_vectors(encoding: Encoding, hashes: pa.ChunkedArray, spread: Spread
         hashes: of the texts.
         spread: where the encoding runs.
     """
-    shards = EmbeddingCache(encoding.cache.root, encoding.cache.dtype).open(encoding.encoder.encoder_id())
+    shards = EmbeddingCache(encoding.cache.root, encoding.cache.vector_dtype).open(encoding.encoder.encoder_id())
     if shards is not None and (shards.find(keys_of(hashes)) >= 0).all():
         return
     starts = range(0, len(hashes), SHARD_ROWS)
@@ -72,7 +72,7 @@ def prefetch_vectors(encoding: Encoding, hashes: pa.ChunkedArray, spread: Spread
 
 def encode(shard: Encoding) -> Pieces:
     """Encode the missing texts of a shard; there is no result besides the cache."""
-    cache = EmbeddingCache(shard.cache.root, shard.cache.dtype)
+    cache = EmbeddingCache(shard.cache.root, shard.cache.vector_dtype)
     ensure_cached(Deferred(shard.encoder, shard.cache.root), cache, _own_texts(shard))
     yield from ()
 

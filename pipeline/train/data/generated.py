@@ -64,4 +64,4 @@ class GeneratedQueries:
 
 def generated_in(cells: LawSettings) -> dict[str, GeneratedQueries]:
     """The label sources of a grid that are folders of generated queries."""
-    return {name: GeneratedQueries(Run(name)) for name in cells.sources if name not in OWN_SOURCES}
+    return {name: GeneratedQueries(Run(name)) for name in cells.label_sources if name not in OWN_SOURCES}

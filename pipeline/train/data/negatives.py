@@ -74,13 +74,13 @@ def mine_negatives(task: Task, vectors: Floats, settings: AdaptSettings) -> Nega
         pairs = slice(start, start + _PAIRS)
         query_rows, right = task.pair_query[pairs], task.frozen.take(task.pair_position[pairs])
         positive_scores = np.einsum("ij,ij->i", vectors[query_rows].astype(np.float64), right.astype(np.float64))
-        below = scores[query_rows] < (positive_scores - np.abs(positive_scores) * settings.margin)[:, None]
+        below = scores[query_rows] < (positive_scores - np.abs(positive_scores) * settings.relative_margin)[:, None]
         blocks.append(
             _take_first(
                 positions[query_rows],
                 judged[query_rows],
                 ~bad[query_rows] & (judged[query_rows] | below),
-                settings.negatives,
+                settings.num_negatives,
             )
         )
     return Negatives(*(np.concatenate(column) for column in zip(*blocks, strict=True)))

@@ -121,7 +121,7 @@ class UnjudgedJudges:
         }
         if phrases:
             raise MissingPart(
-                *(f"{phrase}; --set adapt.judge_holes=0 disables the judge" for phrase in sorted(phrases))
+                *(f"{phrase}; --set adapt.unjudged_budget=0 disables the judge" for phrase in sorted(phrases))
             )
 
     def judge(self, number: int, tenant: str) -> Judge:
@@ -238,5 +238,5 @@ def format_unjudged(run: Run, judges: UnjudgedJudges, budget: int) -> str:
     expected = min(budget, round(2 * DEPTH * (1 - row["value"]) * row["tests"]))
     if not expected or not judges.runs_by_judge(row["tenant"]):
         return ""
-    limit = f"{budget:,} at most (adapt.judge_holes)"
+    limit = f"{budget:,} at most (adapt.unjudged_budget)"
     return f" Before the test is measured about {expected:,} pairs go to the judge, {limit}."

@@ -17,7 +17,7 @@ from darklode.pipeline.retrieve.encoders.caching import CachedQueries
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors, Vectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.train.data.nearest import nearest
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 
 MAX_CACHED_BYTES = 1 << 28
 """Maximum bytes of text vectors kept in memory while an encoder is trained; larger sets stay memory-mapped."""
@@ -36,7 +36,7 @@ class FrozenIndex:
     """
 
     def __init__(
-        self, indexes: Sequence[CachedVectors], texts: pa.Table, encode: CachedQueries, settings: VectorSettings
+        self, indexes: Sequence[CachedVectors], texts: pa.Table, encode: CachedQueries, settings: VectorSearchSettings
     ) -> None:
         self._indexes, self._settings, self.encode = indexes, settings, encode
         self._searched: Sequence[Vectors] = indexes

@@ -55,7 +55,7 @@ def compare(
     from darklode.pipeline.train.fit.baselines import Bm25Baseline, baselines, reference_systems
 
     frozen = base.open(tables)
-    task = Task.from_tables(tables, frozen, same_document=settings.same_document)
+    task = Task.from_tables(tables, frozen, same_document=settings.allow_same_document_negatives)
     queries = QuerySet.from_tables(tables, frozen, "test")
     if not len(queries):
         raise ArtifactError("no test query has a positive, so methods cannot be compared")
@@ -122,7 +122,7 @@ class _SeededBaseline:
         name = f"{self.baseline.name}, seed {self.seed}, {where}{method.setting_name} {setting:g}"
 
         def on_step(step: int, message: str) -> None:
-            self.output.progress(step, self.baseline.settings.steps, f"{name}: {message}")
+            self.output.progress(step, self.baseline.settings.max_steps, f"{name}: {message}")
 
         return method.fit(task, setting, self.seed, on_step).best_weights
 

@@ -65,7 +65,7 @@ class AdaptationTrial(Trial[EvalPoint]):
             EarlyStopping(collapse_reason),
             ReportProgress(on_step, format_history),
         ]
-        super().__init__(settings.steps, EVALUATION_STEPS, model, callbacks, keep_last=task.keep_last)
+        super().__init__(settings.max_steps, EVALUATION_STEPS, model, callbacks, keep_last=task.keep_last)
         self.task, self.settings = task, settings
         self._random = np.random.default_rng([seed, 1])
         self._negatives: Negatives | None = None
@@ -97,8 +97,8 @@ class AdaptationTrial(Trial[EvalPoint]):
     def candidates(self, pairs: Ints) -> Ints:
         """Positions of each pair's positive and of its drawn negatives; −1 is empty."""
         assert self._negatives is not None
-        slots = np.tile(np.arange(self.settings.negatives), (len(pairs), 1))
-        slots = self._random.permuted(slots, axis=1)[:, : self.settings.draw]
+        slots = np.tile(np.arange(self.settings.num_negatives), (len(pairs), 1))
+        slots = self._random.permuted(slots, axis=1)[:, : self.settings.negatives_per_step]
         negatives = np.take_along_axis(self._negatives.positions[pairs], slots, axis=1)
         return np.concatenate([self.task.pair_position[pairs], negatives.reshape(-1)])
 
@@ -106,7 +106,7 @@ class AdaptationTrial(Trial[EvalPoint]):
         """The loss inputs for some pairs."""
         assert self._anchor is not None
         task, settings, query = self.task, self.settings, self.task.pair_query[pairs]
-        allowed = allowed_candidates(task.labels, query, candidates, in_batch=settings.in_batch)
+        allowed = allowed_candidates(task.labels, query, candidates, in_batch=settings.in_batch_negatives)
         target = None
         if settings.soft_targets and task.probabilities:
             target = target_distribution(task.probabilities, query, candidates, allowed)

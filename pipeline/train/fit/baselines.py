@@ -92,7 +92,7 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Baselin
     ]
     first = next((baseline for baseline in candidates if baseline.is_random), None)
     if first:
-        fixed = first.settings.model_copy(update={"refresh_steps": settings.steps})
+        fixed = first.settings.model_copy(update={"refresh_steps": settings.max_steps})
         candidates += [
             replace(first, name=f"{first.name}, negatives never refreshed", settings=fixed),
             replace(first, name=f"{first.name}{BM25}", labels=lambda task, _: bm25.training_pairs(task)),
@@ -100,7 +100,7 @@ def baselines(settings: AdaptSettings, methods: Sequence[str], bm25: Bm25Baselin
             replace(first, name=f"{first.name}{SHUFFLED}", labels=shuffle_labels),
         ]
     if JOINT in methods:
-        full_settings = settings.model_copy(update={"method": "full", "start": "base"})
+        full_settings = settings.model_copy(update={"method": "full", "init": "base"})
         candidates.append(Baseline(JOINT, full_settings, lambda task, _: task, method=_joint))
     return candidates
 

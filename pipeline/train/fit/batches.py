@@ -64,13 +64,13 @@ class ShuffledRows:
 
 
 class PairSampler:
-    """Batches of pairs without replacement: all pairs, or one random pair of each query (`adapt.pairs`)."""
+    """Batches of pairs without replacement: all, or one random pair per query (`adapt.positives_per_query`)."""
 
     def __init__(self, task: Task, settings: AdaptSettings, seed: int) -> None:
         queries, self._starts, self._counts = np.unique(task.pair_query, return_index=True, return_counts=True)
-        self._one_pair_per_query = settings.pairs == "one"
+        self._one_pair_per_query = settings.positives_per_query == "one"
         n = len(queries) if self._one_pair_per_query else len(task.pair_query)
-        self._rows = ShuffledRows(n, settings.batch, seed)
+        self._rows = ShuffledRows(n, settings.batch_size, seed)
         self.size = self._rows.size
 
     def next(self) -> Ints:

@@ -27,7 +27,8 @@ def require_unsharded() -> None:
         if os.environ.get(name, "").lower() == "true":
             raise SettingsError(
                 f"{kind} is configured in accelerate: each process needs both towers in full; set "
-                "distributed_type MULTI_GPU or MULTI_CPU, and for less memory dual.method lora and dual.checkpointing"
+                "distributed_type MULTI_GPU or MULTI_CPU, and for less memory dual.method lora and "
+                "dual.gradient_checkpointing"
             )
 
 

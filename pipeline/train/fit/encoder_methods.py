@@ -52,7 +52,7 @@ class EncoderMethod:
     def fit(self, task: Task, setting: float, seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         from darklode.pipeline.train.fit.encoder_trainer import train_encoder
 
-        weight = self._start(task) if self._settings.start == "whitened" else None
+        weight = self._start(task) if self._settings.init == "whitened" else None
         with deterministic(seed):
             encoder = self._open()
             encoder.start = None if weight is None else torch.from_numpy(weight)

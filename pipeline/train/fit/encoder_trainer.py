@@ -71,9 +71,9 @@ def fit_encoder(loss: QueryLoss, rate: float, seed: int) -> TrainingHistory[Eval
         ),
         loss=loss,
         batches=PairSampler(task, settings, seed),
-        batch_setting="adapt.batch",
+        batch_setting="adapt.batch_size",
         optimizer=optimizer,
-        schedule=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.steps),
+        schedule=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.max_steps),
         seed=seed,
         report_to=settings.report_to,
     )

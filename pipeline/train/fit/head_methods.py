@@ -52,7 +52,7 @@ class HeadMethod:
             return current_trainer()(
                 StackedTrial(task, setting, seed, on_step, self._base.start.layers), self._settings
             )
-        begins = self._settings.start == "whitened" and self._settings.method == "linear"
+        begins = self._settings.init == "whitened" and self._settings.method == "linear"
         weight = self._start(task) if begins else None
         start = None if weight is None else Head.mapping(weight).weights()
         return current_trainer()(StackedTrial(task, setting, seed, on_step, start, anchored=True), self._settings)
@@ -104,7 +104,7 @@ class ClosedFormMethod(HeadMethod):
     def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""
         solution = self._solved(task)[setting]
-        on_step(self._settings.steps, "solved")
+        on_step(self._settings.max_steps, "solved")
         return TrainingHistory(best_weights=name_tensors(solution))
 
     def _solutions(self, task: Task) -> dict[float, Layers]:
@@ -129,5 +129,5 @@ class WhiteningMethod(HeadMethod):
     def fit(self, task: Task, setting: float, _seed: int, on_step: OnStep) -> TrainingHistory[EvalPoint]:
         """Deterministic; the seed is unused."""
         whitening = self._maps(task)[setting]
-        on_step(self._settings.steps, "solved")
+        on_step(self._settings.max_steps, "solved")
         return TrainingHistory(best_weights=Head.mapping(whitening).state())

@@ -74,4 +74,4 @@ def batch_loss(
     else:
         positives = torch.arange(rows.start, rows.stop, device=adapted.device)
         losses = info_nce(adapted, vectors, positives, allowed, settings.temperature)
-    return losses + settings.anchor * squared_shift(adapted, anchor)
+    return losses + settings.l2_to_base * squared_shift(adapted, anchor)

@@ -45,7 +45,7 @@ def train(tables: Tables, output: Output, settings: AdaptSettings, base: BaseEnc
     from darklode.pipeline.train.data.dataset import Task
     from darklode.pipeline.train.fit.model_selection import folds
 
-    task = Task.from_tables(tables, base.open(tables), same_document=settings.same_document)
+    task = Task.from_tables(tables, base.open(tables), same_document=settings.allow_same_document_negatives)
     basis = key_of(*(tables.content(name) for name in READS), base.identity)
     trials, parts = _Trials(task, output, settings, base, basis, seed), folds(task, seed)
     if parts:
@@ -109,7 +109,7 @@ class _Trials:
             scores = average_folds(
                 [[ValidationScore(*values) for values in fold_facts["reached"]] for fold_facts in fold_rows]
             )
-            row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.steps, "folds": len(parts)}
+            row = {"trial": number, "setting": f"{setting:g}", "step": self.settings.max_steps, "folds": len(parts)}
             self.output.write(TRAINING_LOG.name, _log(number, _mean([fold_facts["looks"] for fold_facts in fold_rows])))
             self.output.write(ADAPTATION_TRIALS.name, _trials(row, scores))
             bests.append(best_score(scores))
@@ -143,7 +143,7 @@ class _Trials:
 
     def _progress(self, method: Method, number: int, done: int, trials: int, where: str = "") -> OnStep:
         """Progress callback of a trial; `done` of `trials` trials came before it."""
-        steps, setting = self.settings.steps, method.hyperparameters[number]
+        steps, setting = self.settings.max_steps, method.hyperparameters[number]
 
         def on_step(step: int, message: str) -> None:
             name = f"{where}{method.setting_name} {setting:g}"

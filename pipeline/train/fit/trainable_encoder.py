@@ -86,14 +86,14 @@ def add_lora(model: nn.Module, adapt: AdaptSettings) -> Any:
     names = [
         name for name, module in model.named_modules() if isinstance(module, nn.Linear) and name.startswith(inside)
     ]
-    target_names = [name for name in names if not adapt.targets or name.endswith(adapt.targets)]
+    target_names = [name for name in names if not adapt.target_modules or name.endswith(adapt.target_modules)]
     if not target_names:
         ends = sorted({name.rpartition(".")[2] for name in names})
         raise SettingsError(
-            f"adapt.targets {', '.join(adapt.targets)}: layers of this encoder end in {', '.join(ends)}"
+            f"adapt.target_modules {', '.join(adapt.target_modules)}: layers of this encoder end in {', '.join(ends)}"
         )
     config = LoraConfig(
-        r=adapt.rank, lora_alpha=adapt.alpha or adapt.rank, lora_dropout=0.0, target_modules=target_names
+        r=adapt.lora_rank, lora_alpha=adapt.lora_alpha or adapt.lora_rank, lora_dropout=0.0, target_modules=target_names
     )
     return LoraModel(model, {"default": config}, "default")
 
@@ -133,7 +133,7 @@ class TrainableEncoder:
 
     def unit(self, vectors: Tensor) -> Tensor:
         """The model's vectors, truncated, mapped by the start weights if there are any, and normalized."""
-        truncated = vectors[:, : self._settings.dimensions].float()
+        truncated = vectors[:, : self._settings.truncate_dim].float()
         return functional.normalize(
             truncated if self.start is None else truncated @ self.start.T.to(truncated.device), dim=1
         )

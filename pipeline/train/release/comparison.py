@@ -53,7 +53,9 @@ def comparison(tables: Tables, output: Output, settings: EvaluateSettings, *, se
     labels = tables.read("test_labels")
     values = {name: _mean(list(runs)) for name, runs in _measure_systems(tables, output, queries, labels)}
     bounds = upper_bounds(labels, ids, MEASURES)
-    chance = ResamplingSettings(settings.bootstrap, settings.flips, seed, tests=(len(values) - 1) * len(TESTED))
+    chance = ResamplingSettings(
+        settings.n_resamples, settings.permutations, seed, tests=(len(values) - 1) * len(TESTED)
+    )
     control = next((runs for name, (runs, _) in values.items() if name.endswith(SHUFFLED)), None)
     for part, chosen in queries.parts().items():
         _, groups = np.unique(queries.groups[chosen], return_inverse=True)

@@ -131,8 +131,8 @@ def assemble_model(loaded: Any, settings: SentenceTransformersSettings, layers: 
     """The model with truncation, normalization and head as plain layers; its prompt becomes part of the model."""
     from sentence_transformers import SentenceTransformer
 
-    n_dimensions = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.dimensions else 0
-    cut = [(np.eye(settings.dimensions, n_dimensions, dtype=np.float32), None)] if settings.dimensions else []
+    n_dimensions = loaded.encode(["dimensions"], show_progress_bar=False).shape[1] if settings.truncate_dim else 0
+    cut = [(np.eye(settings.truncate_dim, n_dimensions, dtype=np.float32), None)] if settings.truncate_dim else []
     normalize = modules().Normalize
     parts = [*loaded, *(_dense(*linear, last=True) for linear in cut), normalize()]
     for number, (weight, bias) in enumerate(layers):

@@ -99,8 +99,8 @@ def identity(settings: SentenceTransformersSettings) -> Facts:
         "pooling": pooling(located.folder),
         "query prompt": settings.query_prompt,
         "document prompt": settings.document_prompt,
-        "tokens": settings.max_tokens or "all",
-        "cut": settings.dimensions or "none",
+        "tokens": settings.max_seq_length or "all",
+        "cut": settings.truncate_dim or "none",
         "precision": settings.dtype,
         "settings": settings.model_dump(mode="json"),
     }

@@ -184,7 +184,7 @@ def open_review_pairs(tables: Tables, *, show_judge: bool) -> Iterator[ReviewPai
 
 def _check(pairs: pa.Table, url: str) -> None:
     if not pairs.num_rows:
-        raise ArtifactError(f"the sample of {url} is empty; raise review.query_share or review.pairs")
+        raise ArtifactError(f"the sample of {url} is empty; raise review.query_share or review.max_pairs")
     for name, text in (("query_id", "query"), ("chunk_id", "text")):
         lost = pairs[name].filter(pc.is_null(pairs[text]))
         if len(lost):

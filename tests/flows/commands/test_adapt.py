@@ -15,7 +15,7 @@ def test_the_base_is_handed_over_with_exit_code_3_and_the_parts_shown(tmp_path: 
     build_to_adapt(tmp_path / "run")
     model = model_in(tmp_path).model
     command = [DARKLODE, "adapt", str(tmp_path / "run"), "--encoder", model, "--out", str(tmp_path / "out")]
-    quick = ["--method", "linear", "--set", "adapt.steps=50", "--set", "adapt.learning_rates=[0.0003]"]
+    quick = ["--method", "linear", "--set", "adapt.max_steps=50", "--set", "adapt.learning_rates=[0.0003]"]
     tried = run_inside([*command, *quick, "--dry-run"], served)
     assert (tried.code, tried.err) == (0, "")
     assert "15 test queries in 15 clusters decide: a lift of about 0.303 or more" in " ".join(tried.out.split())

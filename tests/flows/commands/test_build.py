@@ -75,7 +75,7 @@ def test_a_second_build_stands_and_rewrites_nothing(copied: Path, served: Enviro
 @pytest.mark.slow
 def test_a_terminal_shows_bars(copied: Path, served: Environment) -> None:
     ours, theirs = pty.openpty()
-    command = build_command(copied, "--set", "audit.bootstrap=50")
+    command = build_command(copied, "--set", "evaluate.n_resamples=50")
     environment = dict(served) | {"TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(command, env=environment, stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)

@@ -42,6 +42,6 @@ def test_an_unknown_source_and_a_folder_without_a_run_are_refused(tmp_path: Path
 
 def test_who_is_to_be_trained_has_no_say() -> None:
     settings = Settings.model_validate(
-        {"pool": {"retrievers": ["bm25", "character"]}, "generate": {"leave_out": ["character"]}}
+        {"pool": {"retrievers": ["bm25", "character"]}, "generate": {"exclude_retrievers": ["character"]}}
     )
     assert list(retrievers(settings)) == ["bm25"]

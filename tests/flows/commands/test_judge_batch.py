@@ -104,23 +104,23 @@ def test_without_a_server_a_form_that_is_named_is_taken_and_said(
 ) -> None:
     out, calls = tmp_path / "run", tmp_path / "calls.jsonl"
     build(out, source, [])
-    nobody = [*judge_settings(server), "judge.base_url=http://127.0.0.1:9/v1", "judge.give_up_after=0.5"]
+    nobody = [*judge_settings(server), "judge.base_url=http://127.0.0.1:9/v1", "judge.retry_timeout=0.5"]
     shown = call("judge", "batch", "export", out, calls, *options(nobody))
     assert (shown.code, calls.exists()) == (1, False)
-    assert "--set judge.mode=choice" in shown.err
-    shown = call("judge", "batch", "export", out, calls, *options([*nobody, "judge.mode=choice"]))
+    assert "--set judge.response_format=choice" in shown.err
+    shown = call("judge", "batch", "export", out, calls, *options([*nobody, "judge.response_format=choice"]))
     assert (shown.code, shown.err) == (0, "")
     assert "ask for choice+logprobs unchecked" in shown.out
     answers = tmp_path / "answers.jsonl"
     n = service(calls, answers, server)
-    call("judge", "batch", "fetch", out, answers, *options([*nobody, "judge.mode=choice"]))
+    call("judge", "batch", "fetch", out, answers, *options([*nobody, "judge.response_format=choice"]))
     server.asked.clear()
-    build(out, source, judge_settings(server, "judge.mode=choice"))
+    build(out, source, judge_settings(server, "judge.response_format=choice"))
     assert n > 20
     assert sum(count for pair, count in server.asked.items() if "reset password" in pair) == 0
 
-    shown = call("judge", "batch", "fetch", out, answers, *options([*nobody, "judge.mode=json"]))
-    assert f"{n} lines of another judge (did prompt, model or judge.mode change" in shown.out
+    shown = call("judge", "batch", "fetch", out, answers, *options([*nobody, "judge.response_format=json"]))
+    assert f"{n} lines of another judge (did prompt, model or judge.response_format change" in shown.out
 
 
 def test_batch_files_are_for_language_models(call: Call, source: Path, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_batch_files_are_for_language_models(call: Call, source: Path, tmp_path:
 def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
     call: Call, source: Path, tmp_path: Path, hosted: FakeBatches
 ) -> None:
-    out, judge = tmp_path / "run", options(judge_settings(hosted, "judge.mode=json"))
+    out, judge = tmp_path / "run", options(judge_settings(hosted, "judge.response_format=json"))
     build(out, source, [])
     pool = Run(str(out)).tables("pool").rows("pool")
     assert "nothing of llm-1:judge:" in call("judge", "batch", "status", out, *judge).out
@@ -160,7 +160,7 @@ def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
     assert "batch-1: completed: 2 verdicts\n" in call("judge", "batch", "fetch", out, *judge).out
 
     hosted.asked.clear()
-    build(out, source, judge_settings(hosted, "judge.mode=json"))
+    build(out, source, judge_settings(hosted, "judge.response_format=json"))
     assert hosted.asked == Counter(), "the build needs no server any more"
     assert Run(str(out)).tables("verdicts").read("verdicts")["relevant"].null_count == 0
     assert KEY.encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
@@ -170,7 +170,7 @@ def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
 def test_a_submission_that_is_killed_while_the_service_begins_is_found_again(
     call: Call, source: Path, tmp_path: Path, hosted: FakeBatches
 ) -> None:
-    out, judge = tmp_path / "run", options(judge_settings(hosted, "judge.mode=json", "judge.timeout=60"))
+    out, judge = tmp_path / "run", options(judge_settings(hosted, "judge.response_format=json", "judge.timeout=60"))
     build(out, source, [])
     hosted.fault = lambda method, path: "hang" if (method, path) == ("POST", "/v1/batches") else None
     process = subprocess.Popen([DARKLODE, "judge", "batch", "submit", str(out), *judge])

@@ -205,11 +205,11 @@ def test_what_is_wrong_is_said(call: Call, run: Run, options: tuple[str, ...], r
 def test_a_sample_is_drawn_where_there_is_none(call: Call, run: Run, tmp_path: Path) -> None:
     review_run(run.store.url)
     (tmp_path / "run" / "manifests" / "review_sample.json").unlink()
-    options = ("--set", "review.query_share=1", "--set", "review.pairs=7", "--reviewer", "Ann")
+    options = ("--set", "review.query_share=1", "--set", "review.max_pairs=7", "--reviewer", "Ann")
     shown = call("review", run.store.url, "--export-sheet", tmp_path / "sheet.csv", *options)
     assert (shown.code, "7 pairs for Ann" in shown.out) == (0, True), shown
     assert run.tables("review_sample").rows("review_sample") == 7
-    assert read_run(run).settings.review.pairs == 7  # which validation then reads
+    assert read_run(run).settings.review.max_pairs == 7  # which validation then reads
 
 
 def test_a_run_without_verdicts_and_no_run(call: Call, run: Run, tmp_path: Path) -> None:

@@ -34,10 +34,10 @@ def call(*words: str) -> BaseException | None:
 
 def test_options_become_settings_and_arguments(given: list[tuple[Any, ...]], tmp_path: Path) -> None:
     words = ["runs/a", "runs/b", "--encoder", "e", "--out", "o", "--teacher", "t", "--layers", "2"]
-    assert isinstance(call(*words, "--queries", "x.txt", "--queries", "y.txt", "--set", "towers.steps=5"), Asked)
+    assert isinstance(call(*words, "--queries", "x.txt", "--queries", "y.txt", "--set", "distill.max_steps=5"), Asked)
     ((runs, encoder, out, settings, teacher, queries, stage),) = given
     assert (runs, encoder, out, teacher, queries) == (["runs/a", "runs/b"], "e", "o", "t", ("x.txt", "y.txt"))
-    assert (settings, stage) == ({"towers": {"steps": 5, "layers": 2}}, 2)
+    assert (settings, stage) == ({"distill": {"max_steps": 5, "student_layers": 2}}, 2)
 
 
 def test_stage_1_learns_from_triplets_alone(given: list[tuple[Any, ...]]) -> None:
@@ -45,7 +45,7 @@ def test_stage_1_learns_from_triplets_alone(given: list[tuple[Any, ...]]) -> Non
     assert isinstance(call(*words), Asked)
     assert given.pop()[-1] == 1
     assert isinstance(call(*words, "--layers", "2"), Asked)
-    assert given.pop()[3] == {"dual": {"layers": 2}}
+    assert given.pop()[3] == {"dual": {"query_tower_layers": 2}}
     for more in (["--teacher", "t"], ["--student", "m"], ["--queries", "x.txt"]):
         assert isinstance(call(*words, *more), CommandLineError)
     assert given == []

@@ -15,7 +15,7 @@ from darklode.schemas.run_inputs import BenchmarkInputs
 from darklode.schemas.settings import Settings
 from helpers.adapted import build_to_adapt, model_in, settings_for
 
-QUICK: dict[str, Any] = {"adapt": {"steps": 50, "batch": 16, "learning_rates": [3e-4]}}
+QUICK: dict[str, Any] = {"adapt": {"max_steps": 50, "batch_size": 16, "learning_rates": [3e-4]}}
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +89,14 @@ def test_a_judge_without_its_key_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tenants: bool
 ) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    judge = {"kind": "llm", "model": "any", "base_url": "http://127.0.0.1:9/v1", "key_env": "NO_SUCH_KEY"}
+    judge = {"kind": "llm", "model": "any", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "NO_SUCH_KEY"}
     source, model, out = build_to_adapt(tmp_path / "run"), model_in(tmp_path).model, str(tmp_path / "out")
     settings = settings_for(tmp_path).model_dump(mode="json") | {"judge": judge}
     write_run(source, BenchmarkInputs(docs="docs", queries="queries"), Settings.model_validate(settings))
     adapt = adapt_tenants if tenants else adapt_encoder
-    with pytest.raises(MissingPart, match=r"judge llm: .*NO_SUCH_KEY.*--set adapt\.judge_holes=0"):
+    with pytest.raises(MissingPart, match=r"judge llm: .*NO_SUCH_KEY.*--set adapt\.unjudged_budget=0"):
         adapt([source.store.url], model, out, settings=QUICK)
     assert not {"adapter_weights", "adapted_tenants"} & {path.name for path in (tmp_path / "out/tables").glob("*")}
     with suppress(NoLift):
-        adapt([source.store.url], model, out, settings={"adapt": QUICK["adapt"] | {"judge_holes": 0}})
+        adapt([source.store.url], model, out, settings={"adapt": QUICK["adapt"] | {"unjudged_budget": 0}})
     assert (tmp_path / "out/tables" / ("adapted_tenants" if tenants else "adapter_weights")).exists()

@@ -19,7 +19,7 @@ from helpers.adapted import model_in, of_tenants
 from helpers.runs import put, read
 
 SIDES = {"train": 24, "validation": 12, "test": 12}
-QUICK = {"adapt": {"steps": 20, "batch": 16, "learning_rates": [1e-2]}}
+QUICK = {"adapt": {"max_steps": 20, "batch_size": 16, "learning_rates": [1e-2]}}
 WORDS = {"acme": "", "../b": "gupa", "empty": "rogi"}
 
 

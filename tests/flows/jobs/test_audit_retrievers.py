@@ -13,7 +13,7 @@ pytestmark = pytest.mark.server
 
 def test_an_audit_with_other_settings(call: Call, copied: Path, served: Environment) -> None:
     before = tables_of(copied)
-    done = run_inside([DARKLODE, "audit", str(copied), "--set", "audit.bootstrap=50"], served)
+    done = run_inside([DARKLODE, "audit", str(copied), "--set", "evaluate.n_resamples=50"], served)
     assert (done.code, done.err) == (0, "")
     assert "audit: bootstrap: 1000 → 50\n✓ audit " in done.out
     assert re.search(r"^bm25 +[01]\.\d{3} ", done.out, re.M)

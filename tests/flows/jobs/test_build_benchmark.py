@@ -12,7 +12,7 @@ from darklode.flows.config import load_settings
 from helpers.commands import STAGES, SampleRun, build_without_prefect, tables_of
 from helpers.runs import PYTHONPATH, SAMPLE
 
-SETTINGS = load_settings(assignments=["audit.bootstrap=100"])
+SETTINGS = load_settings(assignments=["evaluate.n_resamples=100"])
 BUILD = """
 import sys
 from darklode.flows.config import load_settings
@@ -101,7 +101,7 @@ def test_a_setting_redoes_its_own_stage_and_those_whose_input_changed(
     built_once: Path, inputs: Path, tmp_path: Path
 ) -> None:
     run = Path(shutil.copytree(built_once, tmp_path / "run"))
-    other = load_settings(assignments=["audit.bootstrap=100", "triplets.negatives=3"])
+    other = load_settings(assignments=["evaluate.n_resamples=100", "triplets.num_negatives=3"])
     assert build_without_prefect(run, inputs, inputs, other) == ["triplets", "held_out"]
     assert build_without_prefect(run, inputs, inputs, SETTINGS) == ["triplets", "held_out"]
     assert tables_of(run) == tables_of(built_once)

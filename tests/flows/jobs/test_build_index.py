@@ -147,7 +147,7 @@ def test_an_update_that_was_killed_goes_on_to_the_same_bytes(
 
 
 def test_a_build_and_its_adapted_queries(shipped: Path, tmp_path: Path) -> None:
-    arguments = (str(shipped / "run"), "tiny", str(tmp_path / "index"), {"index": {"queries": 20}})
+    arguments = (str(shipped / "run"), "tiny", str(tmp_path / "index"), {"index": {"tuning_queries": 20}})
     build_index(*arguments, adapter=str(shipped / "adapter"))
     facts = json.loads((tmp_path / "index" / "index.json").read_text())
     assert set(facts["recall"]) == {"base", "adapted"}

@@ -18,7 +18,7 @@ from helpers.adapted import build_to_adapt, model_in, settings_for
 from helpers.fake_chat import FakeChat, Request
 from helpers.runs import read
 
-QUICK: dict[str, Any] = {"adapt": {"steps": 50, "batch": 16, "learning_rates": [3e-4], "judge_holes": 0}}
+QUICK: dict[str, Any] = {"adapt": {"max_steps": 50, "batch_size": 16, "learning_rates": [3e-4], "unjudged_budget": 0}}
 BUDGET = 90
 TRAINED = (
     "linear",
@@ -63,7 +63,7 @@ def test_holes_of_all_systems_go_to_the_runs_own_judge_and_nothing_is_trained_ag
         write_run(source, BenchmarkInputs(docs="docs", queries="queries"), Settings.model_validate(settings))
 
         def compared(budget: int, out: str = "out") -> Run:
-            changed = {"adapt": QUICK["adapt"] | {"judge_holes": budget}}
+            changed = {"adapt": QUICK["adapt"] | {"unjudged_budget": budget}}
             compare_adapters([source.store.url], model_in(tmp_path).model, str(tmp_path / out), changed, methods, 1)
             return Run(str(tmp_path / out))
 
@@ -91,7 +91,7 @@ def test_holes_of_all_systems_go_to_the_runs_own_judge_and_nothing_is_trained_ag
         assert all(after[one] > before[one] for one in ("base", "BM25", "closed_form", "whitened"))
         compared(BUDGET, "again")
         assert server.requests - asked < BUDGET / 3, "the ledger knows what could be read"
-    with pytest.raises(MissingPart, match=r"judge llm: no server answers at .*adapt\.judge_holes=0"):
+    with pytest.raises(MissingPart, match=r"judge llm: no server answers at .*adapt\.unjudged_budget=0"):
         compared(BUDGET, "away")
     assert not (tmp_path / "away" / "tables" / "comparison_lists").exists(), "before anything is trained"
 

@@ -19,7 +19,7 @@ from helpers.runs import PYTHONPATH
 
 pytestmark = pytest.mark.server
 
-QUICK = {"bootstrap": 50, "flips": 200}
+QUICK = {"n_resamples": 50, "permutations": 200}
 TWO = {"evaluate": QUICK | {"systems": ["bm25", "ppmi"]}}
 OURS = ("test_", "evaluation")
 
@@ -30,7 +30,16 @@ def ours(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_a_build_is_measured_and_then_stands(copied: Path, served: Environment) -> None:
-    options = ["--system", "bm25", "--system", "ppmi", "--set", "evaluate.bootstrap=50", "--set", "evaluate.flips=200"]
+    options = [
+        "--system",
+        "bm25",
+        "--system",
+        "ppmi",
+        "--set",
+        "evaluate.n_resamples=50",
+        "--set",
+        "evaluate.permutations=200",
+    ]
     done = run_inside([DARKLODE, "evaluate", str(copied), *options], served)
     assert (done.code, done.err) == (0, "")
     assert "✓ test_rankings" in done.out
@@ -95,7 +104,7 @@ def test_a_log_without_a_later_period_says_what_to_do(mined_run: SampleRun, tmp_
 def test_the_judge_looks_at_a_log_where_it_is_asked_to(tmp_path: Path, served: Environment) -> None:
     folder = tmp_path / "run"
     built(mine_command(folder, "--test-from", "2026-03-09"), served, run_inside)
-    options = [DARKLODE, "evaluate", str(folder), "--json", "--system", "bm25", "--set", "evaluate.bootstrap=50"]
+    options = [DARKLODE, "evaluate", str(folder), "--json", "--system", "bm25", "--set", "evaluate.n_resamples=50"]
     found = json.loads(run_inside(options, served).out)
     assert not any("irrelevant" in row["measure"] for row in found["online"])
     asked = run_inside([*options, "--set", "evaluate.judged_searches=5"], served)

@@ -25,7 +25,7 @@ from helpers.report_runs import figures, parsed, rows_of, text_of
 from helpers.runs import put
 
 QUICK = {
-    "generate": {"kind": "ict", "texts": 60, "round_trip": 3},
+    "generate": {"kind": "ict", "max_texts": 60, "round_trip_depth": 3},
     "clean": {"language": None},
     "pool": {"retrievers": ["bm25", "character"]},
     "triplets": {"min_probability": 0.0},
@@ -122,7 +122,7 @@ def test_a_build_has_them_among_its_train_queries(root: Path) -> None:
     run, out = Run(str(root / "build")), str(root / "out")
     asked = Run(str(root / "run")).tables("queries").read("queries").drop_columns("split")
     put(run, "cleaned_queries", asked.cast(TABLES["cleaned_queries"].schema))
-    steps = build_benchmark.steps(".", ".", load_settings(values={"split": {"generated": out}}))
+    steps = build_benchmark.steps(".", ".", load_settings(values={"split": {"generated_queries": out}}))
     (step,) = (one for one in steps if one.stage is SPLIT)
     run.execute(step.plan(run), step.execute)
     rows = run.tables().sql("SELECT query_id, split FROM queries WHERE query_id LIKE 'generated%' ORDER BY query_id")
@@ -138,9 +138,9 @@ def test_a_build_has_them_among_its_train_queries(root: Path) -> None:
 def test_what_cannot_be_is_refused(root: Path) -> None:
     with pytest.raises(ArtifactError, match=r"holds a benchmark \(`darklode build`\)"):
         generate_queries(str(root / "run"), str(root / "run"), QUICK)
-    with pytest.raises(SettingsError, match=r"generate\.leave_out: arctic is not in pool"):
-        generate_queries(str(root / "run"), str(root / "no"), {**QUICK, "generate": {"leave_out": ["arctic"]}})
+    with pytest.raises(SettingsError, match=r"generate\.exclude_retrievers: arctic is not in pool"):
+        generate_queries(str(root / "run"), str(root / "no"), {**QUICK, "generate": {"exclude_retrievers": ["arctic"]}})
     with pytest.raises(SettingsError, match="leaves no retriever"):
         generate_queries(
-            str(root / "run"), str(root / "no"), {**QUICK, "generate": {"leave_out": ["bm25", "character"]}}
+            str(root / "run"), str(root / "no"), {**QUICK, "generate": {"exclude_retrievers": ["bm25", "character"]}}
         )

@@ -72,8 +72,8 @@ def test_nights_end_like_one_run_over_all_days(once: Once, tmp_path: Path, order
 
 
 OTHERS = {
-    "places and skips": ["click.model=coec", "click.min_ratio=1.5", "click.negatives=skipped"],
-    "a ranker": ["relevance.ranker=judge", "mining.merge=all", "click.negatives_from=period"],
+    "places and skips": ["click.model=coec", "click.min_click_ratio=1.5", "click.negatives=skipped"],
+    "a ranker": ["relevance.ranker=judge", "mining.merge=all", "click.negative_window=period"],
     "a test period": ["mining.test_from=2026-03-08"],
 }
 

@@ -73,7 +73,7 @@ def given(root: Path, days: Iterable[int]) -> None:
 
 def settings_file(root: Path) -> Path:
     """As somebody's `nightly.yaml`; the guard's two queries are on the training side."""
-    adapt = {"steps": 50, "batch": 16, "learning_rates": [3e-3], "tenant": TENANT}
+    adapt = {"max_steps": 50, "batch_size": 16, "learning_rates": [3e-3], "tenant": TENANT}
     settings = {"cache": {"root": "cache"}, "adapt": adapt, "relevance": {"ranker": "none"}}
     file = root / "nightly.yaml"
     file.write_text(json.dumps(settings | {"paths": {"logs": "log", "docs": "docs", "mined": "mined"}}))

@@ -33,10 +33,12 @@ QUERIES = """
 def test_options_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[tuple[Any, ...]] = []
     monkeypatch.setattr(launch, "launch", lambda body, _reporter, *args: kept.append((body, *args)))
-    words = "laws run runs/a --encoder e --out o --size 0 --size 100 --source ict --seeds 2 --set adapt.steps=5".split()
+    words = (
+        "laws run runs/a --encoder e --out o --size 0 --size 100 --source ict --seeds 2 --set adapt.max_steps=5".split()
+    )
     assert CliRunner().invoke(app, words).exit_code == 0
-    laws = {"sizes": [0, 100], "sources": ["ict"], "seeds": 2}
-    assert kept == [(run_laws.run_laws, ["runs/a"], ["e"], "o", {"adapt": {"steps": 5}, "laws": laws})]
+    laws = {"train_sizes": [0, 100], "label_sources": ["ict"], "n_seeds": 2}
+    assert kept == [(run_laws.run_laws, ["runs/a"], ["e"], "o", {"adapt": {"max_steps": 5}, "laws": laws})]
     Settings.model_validate(kept[0][4])
 
 
@@ -62,8 +64,8 @@ def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     source = build_to_adapt(tmp_path / "run")
     model_in(tmp_path)
-    adapt = {"method": "linear", "steps": 5, "learning_rates": [1e-3], "start": "base", "batch": 8}
-    settings: dict[str, Any] = {"adapt": adapt, "laws": {"sizes": [10, 20, 40], "seeds": 1}}
+    adapt = {"method": "linear", "max_steps": 5, "learning_rates": [1e-3], "init": "base", "batch_size": 8}
+    settings: dict[str, Any] = {"adapt": adapt, "laws": {"train_sizes": [10, 20, 40], "n_seeds": 1}}
     with pytest.raises(SettingsError, match="there are 39 queries"):
         run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
     settings["laws"] = {"sources": ["people"]}
@@ -85,8 +87,8 @@ def test_towers_are_a_trainer(tmp_path: Path) -> None:
     """Texts show their topics to towers, and the page says what was trained."""
     pytest.importorskip("sentence_transformers")
     source, model = build_with_documents(tmp_path / "run"), model_in(tmp_path).model
-    dual = {"steps": 2, "batch": 8, "nested": [4, 8]}
-    settings: dict[str, Any] = {"dual": dual, "laws": {"trainer": "towers", "sizes": [10, 20], "seeds": 1}}
+    dual = {"max_steps": 2, "batch_size": 8, "matryoshka_dims": [4, 8]}
+    settings: dict[str, Any] = {"dual": dual, "laws": {"trainer": "towers", "train_sizes": [10, 20], "n_seeds": 1}}
     run_laws.run_laws([source.store.url], [model], str(tmp_path / "laws"), settings)
     out = Run(str(tmp_path / "laws"))
     assert {row["trainer"] for row in read(out, "law_points")} == {"towers"}

@@ -22,7 +22,15 @@ from helpers.dual import build_with_documents
 from helpers.environment import with_paths
 from helpers.tiny_bert import tiny_bert
 
-QUICK = {"dual": {"layers": 1, "nested": [4, 8], "steps": 4, "batch": 8, "learning_rates": [1e-3]}}
+QUICK = {
+    "dual": {
+        "query_tower_layers": 1,
+        "matryoshka_dims": [4, 8],
+        "max_steps": 4,
+        "batch_size": 8,
+        "learning_rates": [1e-3],
+    }
+}
 
 
 @pytest.mark.slow
@@ -41,7 +49,7 @@ def test_both_towers_then_they_stand_and_the_query_tower_is_distilled(tmp_path: 
     layers = [json.loads(one.read_text()).get("num_hidden_layers") for one in (out / "towers").rglob("config.json")]
     assert sorted(filter(None, layers)) == [1, 2], "the query tower is the smaller one"
     searched_by(str(out), run[0])
-    quick = {"towers": {"layers": 1, "steps": 4, "batch": 8}}
+    quick = {"distill": {"student_layers": 1, "max_steps": 4, "batch_size": 8}}
     assert "it retains " in train_towers(run, str(out / "towers"), str(tmp_path / "student"), quick)
     assert not (tmp_path / "student" / "query_encoder" / "router_config.json").exists()
 

@@ -11,7 +11,7 @@ from darklode.pipeline.base.errors import ArtifactError, DoesNotFit, SettingsErr
 from darklode.pipeline.train.release.adapter import Adapter
 from helpers.adapted import TENANT, build_to_adapt, model_in, shipped_adapter
 
-QUICK = {"towers": {"layers": 1, "steps": 20, "batch": 16, "learning_rates": [1e-3]}}
+QUICK = {"distill": {"student_layers": 1, "max_steps": 20, "batch_size": 16, "learning_rates": [1e-3]}}
 
 
 @pytest.fixture(scope="module")
@@ -60,4 +60,4 @@ def test_what_cannot_be_is_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"holds a benchmark \(`darklode build`\)"):
         train_towers(run, model, str(root / "run"), QUICK)
     with pytest.raises(SettingsError, match=r"layers 9: the model has only 1 layers"):
-        train_towers(run, model, str(tmp_path / "out"), {"towers": QUICK["towers"] | {"layers": 9}})
+        train_towers(run, model, str(tmp_path / "out"), {"distill": QUICK["distill"] | {"student_layers": 9}})

@@ -28,7 +28,7 @@ def step(run: Run, name: str, *assignments: str) -> Step:
     [
         ((), Settings().judge.threshold),
         (("judge.threshold=0.3",), 0.3),
-        (("judge.threshold=fitted", "judge.human=l.csv"), "fitted"),
+        (("judge.threshold=fitted", "judge.human_labels=l.csv"), "fitted"),
         ((PANEL,), None),
         ((PANEL, "judge.vote=mean"), Settings().judge.threshold),
     ],
@@ -42,19 +42,19 @@ def test_the_judges_threshold_is_part_of_the_validation_where_it_decides(
 
 def test_tables_that_only_some_judges_write_are_read_only_then(run: Run) -> None:
     assert "unjudged" not in step(run, "review_sample").stage.reads
-    assert "unjudged" in step(run, "review_sample", "judge.depth=adaptive").stage.reads
+    assert "unjudged" in step(run, "review_sample", "judge.strategy=adaptive").stage.reads
     assert "calibration" not in step(run, "validate").stage.reads
-    assert "calibration" in step(run, "validate", "judge.threshold=fitted", "judge.human=l.csv").stage.reads
+    assert "calibration" in step(run, "validate", "judge.threshold=fitted", "judge.human_labels=l.csv").stage.reads
 
 
 def test_a_sample_is_drawn_once_for_the_same_settings(run: Run) -> None:
     put_run(run, pairs({"a": 10}))
-    draw_sample(run, settings("review.pairs=20"))
+    draw_sample(run, settings("review.max_pairs=20"))
     first = read(run, "review_sample")
     manifest = run.manifests()["review_sample"]
-    draw_sample(run, settings("review.pairs=20", "review.show_judge=true"))
+    draw_sample(run, settings("review.max_pairs=20", "review.show_judge=true"))
     assert run.manifests()["review_sample"] == manifest
-    draw_sample(run, settings("review.pairs=10"))
+    draw_sample(run, settings("review.max_pairs=10"))
     assert (len(first), len(read(run, "review_sample"))) == (20, 10)
 
 

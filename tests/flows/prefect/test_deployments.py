@@ -232,7 +232,7 @@ def test_a_second_build_is_shown_as_cached(site: Site, finished: Finished) -> No
 
 def test_an_audit_shows_what_it_measured(site: Site, finished: Finished) -> None:
     out, *_ = finished
-    audit = site.inside("audit-retrievers/local", out=out, settings={"audit": {"bootstrap": 50}})
+    audit = site.inside("audit-retrievers/local", out=out, settings={"evaluate": {"n_resamples": 50}})
     assert audit["state"]["name"] == "Completed"
     assert site.tasks(audit)["audit"] == "Completed"
     measured = Run(out).tables("audit_retrievers").read("audit_retrievers").to_pylist()
@@ -263,7 +263,7 @@ def test_a_flow_without_its_source_fails(site: Site, tmp_path: Path, deployment:
 
 @pytest.mark.slow
 def test_a_worker_names_all_that_is_in_the_way_and_logs_no_traceback(site: Site, tmp_path: Path) -> None:
-    wrong = {"docs": "nowhere", "queries": "elsewhere", "settings": {"judge": {"human": "lost.csv"}}}
+    wrong = {"docs": "nowhere", "queries": "elsewhere", "settings": {"judge": {"human_labels": "lost.csv"}}}
     _, failed = site.run("build-benchmark/local", out=str(tmp_path / "run"), **wrong)
     assert failed["state"]["name"] == "Failed"
     said = failed["state"]["message"].splitlines()

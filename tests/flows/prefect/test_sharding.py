@@ -98,7 +98,7 @@ def test_a_cluster_makes_the_same_tables(spread: Spread, sample_run: SampleRun) 
 
 def asking(server: FakeChat, cache: str | Path) -> list[str]:
     """The options of a judge behind a server."""
-    chosen = {"kind": "llm", "model": server.model, "base_url": server.url, "max_in_flight": IN_FLIGHT}
+    chosen = {"kind": "llm", "model": server.model, "base_url": server.url, "max_concurrency": IN_FLIGHT}
     given = {f"judge.{key}": value for key, value in chosen.items()}
     given |= {"pool.retrievers": "[bm25, ppmi]", "pool.depth": 8, "cache.root": cache}
     return [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
@@ -197,7 +197,7 @@ class Writes(FakeChat):
 
 
 GENERATING = {
-    "generate": {"kind": "llm", "round_trip": 3},
+    "generate": {"kind": "llm", "round_trip_depth": 3},
     "clean": {"language": None},
     "pool": {"retrievers": ["bm25", "character"]},
 }
@@ -211,7 +211,7 @@ def test_queries_are_written_on_a_cluster_and_none_is_paid_for_twice(
     source, out = build_to_adapt(tmp_path / "run").store.url, "s3://cluster/runs/generated"
     monkeypatch.setattr(generation, "AT_ONCE", 32)
     with Writes() as server:
-        judge = {"kind": "llm", "model": server.model, "base_url": server.url, "max_in_flight": IN_FLIGHT}
+        judge = {"kind": "llm", "model": server.model, "base_url": server.url, "max_concurrency": IN_FLIGHT}
         generate_queries(source, str(tmp_path / "here"), GENERATING | {"judge": judge})
     with Writes(latency=0.05) as server:
         given = GENERATING | {"judge": judge | {"base_url": server.url}, "cache": {"root": "s3://cluster/written"}}

@@ -27,7 +27,7 @@ QUERY = f"how {word(7)}"
 def folder(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of the build that the adapter was made from."""
     out = tmp_path_factory.mktemp("served") / "index"
-    build_index(str(shipped / "run"), "tiny", str(out), {"index": {"queries": 20}})
+    build_index(str(shipped / "run"), "tiny", str(out), {"index": {"tuning_queries": 20}})
     return out
 
 

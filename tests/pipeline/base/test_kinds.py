@@ -13,7 +13,7 @@ from darklode.schemas.settings import Settings
 def test_what_settings_name_is_of_its_port() -> None:
     settings = Settings()
     assert as_kind(settings.judge, JudgeKind) is settings.judge
-    assert as_kind(settings.planner, TermWeighterKind) is settings.planner
+    assert as_kind(settings.term_weighting, TermWeighterKind) is settings.term_weighting
 
 
 def test_what_another_package_registered_under_a_name_must_be_of_the_port() -> None:

@@ -114,7 +114,7 @@ def measured(run: Run) -> None:
     systems = {"bm25": Bm25Kind(), "blind": Bm25Kind(stemmer=None, k1=0.0, b=0.0)}
     names = {name: one.identity for name, one in systems.items()}
     execute(run, SCORES, lambda tables, output: manual_scores(tables, output, systems=systems, identities=names))
-    given = EvaluateSettings(bootstrap=100)
+    given = EvaluateSettings(n_resamples=100)
     execute(run, AUC, lambda tables, output: auc(tables, output, given, systems=list(systems), seed=1))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from darklode.pipeline.base.artifacts import Manifest, Run
 from darklode.pipeline.evaluate.audit import AUDIT, audit
-from darklode.schemas.evaluation import AuditSettings
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.tables import QRELS, RANKINGS
 from helpers.runs import execute, put, read
 
@@ -32,7 +32,7 @@ def audited(run: Run, lists: Lists, labels: Labels, depth: int = 2, bootstrap: i
     ]
     put(run, "rankings", pa.Table.from_pylist(ranked, schema=RANKINGS.schema))
     put(run, "qrels", pa.Table.from_pylist(judged, schema=QRELS.schema))
-    chosen = AuditSettings(bootstrap=bootstrap)
+    chosen = EvaluateSettings(n_resamples=bootstrap)
     return execute(run, AUDIT, lambda tables, output: audit(tables, output, chosen, depth=depth, seed=seed))
 
 

@@ -16,7 +16,7 @@ CRANFIELD = SHARED / "collections" / "cranfield"
 @pytest.mark.slow
 @pytest.mark.skipif(not CRANFIELD.exists(), reason="the shared collections are not beside the repository")
 def test_figures_are_those_of_ir_measures_on_the_collections_own_files(tmp_path: Path) -> None:
-    run, settings = collection_run(CRANFIELD, tmp_path / "run"), EvaluateSettings(bootstrap=20, flips=100)
+    run, settings = collection_run(CRANFIELD, tmp_path / "run"), EvaluateSettings(n_resamples=20, permutations=100)
     evaluate_run(run, {"bm25": Bm25Kind(), "plain": Bm25Kind(stemmer=None)}, settings)
     rows = {(row["system"], row["measure"]): row for row in read(run, "evaluation")}
     qrels = read_qrels(CRANFIELD / "qrels" / "test.tsv")

@@ -16,7 +16,7 @@ from darklode.schemas.tables import TABLES
 from helpers.online_log import search
 from helpers.runs import execute, put, read
 
-MEASURING = EvaluateSettings(bootstrap=200, flips=500)
+MEASURING = EvaluateSettings(n_resamples=200, permutations=500)
 
 
 def measured(folder: Path, *searches: list[dict[str, Any]]) -> Run:
@@ -133,7 +133,7 @@ def test_p_is_the_share_of_all_assignments_that_differ_as_much(tmp_path: Path) -
     run = Run(str(tmp_path / "run"))
     rows = [row for one in searches for row in one]
     put(run, "impressions", pa.Table.from_pylist(rows, schema=TABLES["impressions"].schema))
-    given = EvaluateSettings(bootstrap=100, flips=20_000)
+    given = EvaluateSettings(n_resamples=100, permutations=20_000)
     execute(run, ONLINE, lambda tables, output: online(tables, output, LogSettings(), given, searches=0, seed=1))
     (row,) = [row for row in read(run, "online_pairs") if row["measure"] == "abandoned searches"]
     of_all = [1, 0, 0, 0, 1, 1, 1]

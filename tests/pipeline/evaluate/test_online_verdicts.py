@@ -64,7 +64,7 @@ def judged(
 ) -> tuple[Manifest, dict[tuple[str | None, str], dict[str, Any]]]:
     """Judge and count; returns what the judging counted, and the rows of everybody by arm and measure."""
     judge_for = judge if not hasattr(judge, "judge_id") else lambda _tenant: judge
-    measuring = EvaluateSettings(bootstrap=200, flips=500)
+    measuring = EvaluateSettings(n_resamples=200, permutations=500)
     logs, given = LogSettings(), {"searches": searches, "seed": seed}
     made = run.execute(
         run.plan(ONLINE_VERDICTS_STAGE, given),

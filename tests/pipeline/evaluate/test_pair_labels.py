@@ -78,7 +78,7 @@ def test_bad_rows_are_rejects_with_line_and_reason(tmp_path: Path) -> None:
     ]
     (step,) = run.manifests()["manual_labels"].funnel
     assert (step.rows_in, step.rows_out) == (8, 1)
-    with pytest.raises(TooManyRejects, match=r"evaluate\.labels"):
+    with pytest.raises(TooManyRejects, match=r"evaluate\.human_labels"):
         read_from(tmp_path / "again", file)
 
 

@@ -15,7 +15,7 @@ from helpers.evaluated import TENANTS, TOPICS, build_of, ranked
 from helpers.runs import execute, put, read
 
 MEASURES = ("nDCG@10", "R@1", "Judged@10")
-SETTINGS = EvaluateSettings(measures=MEASURES, bootstrap=50, flips=200)
+SETTINGS = EvaluateSettings(measures=MEASURES, n_resamples=50, permutations=200)
 SYSTEMS = ["bm25", "bad", "none"]
 
 

@@ -51,8 +51,8 @@ class FakeWriter(FakeChat):
 
 
 def writer(server: FakeChat, root: Path, timeout: float = 120, **given: Any) -> LlmWriter:
-    asking = {name: given.pop(name) for name in ("max_in_flight", "token_limit", "parameters") if name in given}
-    judge = LlmJudgeKind(model="fake", base_url=(server.url,), timeout=timeout, give_up_after=30, **asking)
+    asking = {name: given.pop(name) for name in ("max_concurrency", "token_limit", "extra_body") if name in given}
+    judge = LlmJudgeKind(model="fake", base_url=(server.url,), timeout=timeout, retry_timeout=30, **asking)
     return LlmWriter(LlmWriterSettings(**given), judge, str(root))
 
 
@@ -80,7 +80,7 @@ def test_each_text_is_asked_for_once_over_all_runs(tmp_path: Path) -> None:
 
 def test_real_queries_are_shown_and_each_text_has_others(tmp_path: Path) -> None:
     with FakeWriter() as server:
-        written(writer(server, tmp_path, examples=3), "alpha", "beta")
+        written(writer(server, tmp_path, n_examples=3), "alpha", "beta")
         shown = [
             body["messages"][1]["content"] for body in server.bodies if "<queries>" in body["messages"][1]["content"]
         ]
@@ -124,7 +124,7 @@ from darklode.pipeline.generate.port import ASKED
 from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
 text = [f"t{{n}} text" for n in range({TEXTS})]
 rows = [dict(tenant="t", chunk_id=one, title=None, heading=None, text=one, draw=n) for n, one in enumerate(text)]
-judge = LlmJudgeKind(model="fake", base_url=(sys.argv[1],), max_in_flight={SLOTS})
+judge = LlmJudgeKind(model="fake", base_url=(sys.argv[1],), max_concurrency={SLOTS})
 LlmWriter(LlmWriterSettings(), judge, sys.argv[2]).write(pa.Table.from_pylist(rows, ASKED), {EXAMPLES}, lambda _: None)
 """
 
@@ -186,7 +186,7 @@ def test_a_text_cannot_close_its_own_mark(tmp_path: Path) -> None:
 
 def test_prompt_and_sampling_name_the_writer(tmp_path: Path) -> None:
     with FakeWriter() as server:
-        changes: list[dict[str, Any]] = [{}, {"examples": 2}, {"temperature": 0.1}, {"parameters": {"max_tokens": 9}}]
+        changes: list[dict[str, Any]] = [{}, {"n_examples": 2}, {"temperature": 0.1}, {"extra_body": {"max_tokens": 9}}]
         ids = {writer(server, tmp_path, **given).generator_id for given in changes}
     assert len(ids) == 4
 
@@ -222,7 +222,7 @@ def test_asked_ahead_elsewhere_it_makes_no_call_of_its_own(many: Run, tmp_path: 
         whole = written_of(many, writer(calm, tmp_path / "calm"))
     many.store.delete("manifests/written_queries.json")
     with FakeWriter(latency=0.01) as server:
-        by = writer(server, tmp_path / "far", max_in_flight=4)
+        by = writer(server, tmp_path / "far", max_concurrency=4)
         assert written_of(many, by, Elsewhere(many.store, 3, at_once=3)) == whole
         assert set(server.served.values()) == {1}
         assert (by.counters.calls, 1 < server.most_at_once <= 4) == (0, True)
@@ -230,7 +230,7 @@ def test_asked_ahead_elsewhere_it_makes_no_call_of_its_own(many: Run, tmp_path: 
 
 def test_a_limit_of_tokens_holds_over_all_workers(many: Run, tmp_path: Path) -> None:
     with FakeWriter() as server:
-        limited = writer(server, tmp_path, max_in_flight=4, token_limit=12_000)
+        limited = writer(server, tmp_path, max_concurrency=4, token_limit=12_000)
         with pytest.raises(LimitReached, match=r"token_limit 12,000 would be exceeded"):
             written_of(many, limited, Elsewhere(many.store, 3, at_once=3))
         few = len(server.served)

@@ -56,7 +56,7 @@ def written(settings: T5Kind, first: int = 0, count: int = 5) -> list[str | None
 
 
 def test_queries_are_drawn_by_their_texts_numbers(model: str) -> None:
-    settings = T5Kind(model=model, device="cpu", query_tokens=6, batch_size=2)
+    settings = T5Kind(model=model, device="cpu", max_new_tokens=6, batch_size=2)
     first = written(settings)
     assert len(first) == 5
     assert any(first), "with these weights at least one begins with a word"

@@ -12,7 +12,7 @@ pytest.importorskip("faiss", reason="faiss-cpu is not installed")
 
 @pytest.mark.parametrize("kind", ["ivfpq", "ivfpq_fastscan"])
 def test_a_codebook_is_named_by_its_fit_alone(kind: str) -> None:
-    made = INDEXES.load(kind)(bytes=8)
+    made = INDEXES.load(kind)(code_size=8)
     with one_thread():
         index, other = made.train(clustered(), 1500), made.train(clustered(seed=2), 1500)
         name = codebook_of(index)

@@ -68,7 +68,7 @@ def test_without_stored_vectors_codes_alone_decide(indexed: Path, tmp_path: Path
     from helpers.adapted import model_in
 
     model_in(tmp_path)
-    folder = made(tmp_path, str(indexed / "vectors.parquet"), rerank=1)
+    folder = made(tmp_path, str(indexed / "vectors.parquet"), refine_factor=1)
     rows = Run(str(folder)).tables("index_recall").read("index_recall")
     alone = held_out_recall(rows)["base"][100]["recall"]
     better = held_out_recall(Run(str(indexed / "index")).tables("index_recall").read("index_recall"))["base"][100][

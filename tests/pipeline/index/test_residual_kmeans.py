@@ -10,7 +10,7 @@ from helpers.indexed import clustered
 
 pytest.importorskip("faiss", reason="faiss-cpu is not installed")
 
-SETTINGS = SemanticIdSettings(levels=3, codes=16, iterations=5)
+SETTINGS = SemanticIdSettings(levels=3, codebook_size=16)
 
 
 def test_codes_add_up_to_vectors_within_the_reported_error() -> None:

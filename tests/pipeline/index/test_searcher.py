@@ -56,7 +56,7 @@ def test_a_query_vector_that_is_not_finite_is_refused(indexed: Path) -> None:
 def test_queries_of_a_cut_index_are_as_long_as_the_encoders_or_the_indexs(tmp_path: Path) -> None:
     vectors = clustered(200)
     source = put_vectors(tmp_path / "v.parquet", IDS[:200], vectors)
-    settings = settings_in(tmp_path) | {"index": {"kind": "flat", "queries": 20, "dimensions": 8}}
+    settings = settings_in(tmp_path) | {"index": {"kind": "flat", "tuning_queries": 20, "truncate_dim": 8}}
     build_index(source, model_in(tmp_path).model, str(tmp_path / "index"), settings)
     with VectorSearcher(str(tmp_path / "index")) as searcher:
         whole, cut = searcher.search(vectors[:5], 3), searcher.search(vectors[:5, :8], 3)
@@ -67,7 +67,7 @@ def test_queries_of_a_cut_index_are_as_long_as_the_encoders_or_the_indexs(tmp_pa
 
 def test_a_cut_index_whose_record_has_only_its_own_dimensions_takes_its_encoder(shipped: Path, tmp_path: Path) -> None:
     """The length of the encoder's vectors is no fact of `index.json`."""
-    settings = {"index": {"kind": "flat", "queries": 20, "dimensions": 4}}
+    settings = {"index": {"kind": "flat", "tuning_queries": 20, "truncate_dim": 4}}
     build_index(str(shipped / "run"), "tiny", str(tmp_path / "index"), settings)
     file = tmp_path / "index" / "index.json"
     facts = json.loads(file.read_text())

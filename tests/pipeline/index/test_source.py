@@ -100,7 +100,12 @@ def test_all_batches_have_vectors_of_one_length(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("suffix", ["parquet", "npy"])
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(np.nan, "NaN or infinite"), (-np.inf, "NaN or infinite"), (0.0, "only zeros"), (1e9, "float16 .cache.dtype.")],
+    [
+        (np.nan, "NaN or infinite"),
+        (-np.inf, "NaN or infinite"),
+        (0.0, "only zeros"),
+        (1e9, "float16 .cache.vector_dtype."),
+    ],
 )
 def test_a_vector_without_direction_is_refused_by_its_row(
     tmp_path: Path, number: float, said: str, suffix: str
@@ -109,7 +114,7 @@ def test_a_vector_without_direction_is_refused_by_its_row(
     vectors[5] = number
     file, name = tmp_path / f"v.{suffix}", IDS[5] if suffix == "parquet" else "5"
     np.save(file, vectors) if suffix == "npy" else put_vectors(file, IDS[:8], vectors)
-    cache = CacheSettings(root=str(tmp_path / "cache"), dtype="float16")
+    cache = CacheSettings(root=str(tmp_path / "cache"), vector_dtype="float16")
     source = FileSource(str(file), "acme", StoredVectors(model_in(tmp_path), cache, None))
     with pytest.raises(InputError, match=rf"v\.{suffix}, row 6, text_id {name}: .*{said}"):
         source.rows()

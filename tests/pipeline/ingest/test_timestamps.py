@@ -119,13 +119,13 @@ def test_events_may_come_a_few_days_late(tmp_path: Path) -> None:
     assert [row["timestamp"].day for row in got.rows] == [8, 9, 10, 11]
     assert {reason for reason, _ in got.reasons} == {"outside its partition's days"}
     assert list(got.manifest.facts["days"]) == ["2026-03-08", "2026-03-09", "2026-03-10", "2026-03-11"]
-    later = logs_of(tmp_path / "log", tmp_path / "other", late_days=0)
+    later = logs_of(tmp_path / "log", tmp_path / "other", max_late_days=0)
     assert [row["timestamp"].day for row in later.rows] == [10, 11]
 
 
 @pytest.mark.parametrize(("zone", "day"), [("Asia/Tokyo", 9), ("America/Los_Angeles", 11)])
 def test_a_local_day_reaches_into_its_neighbours(tmp_path: Path, zone: str, day: int) -> None:
     write(tmp_path / "log/2026-03-10.csv", log("2026-03-10T00:30:00", "2026-03-10T23:30:00"))
-    got = logs_of(tmp_path / "log", tmp_path / "run", time_zone=zone, late_days=0)
+    got = logs_of(tmp_path / "log", tmp_path / "run", time_zone=zone, max_late_days=0)
     assert {row["timestamp"].day for row in got.rows} == {10, day}
     assert got.rejects == []

@@ -22,7 +22,7 @@ from darklode.pipeline.report.card import card
 from darklode.pipeline.report.caveats import caveats
 from darklode.pipeline.retrieve.pool import POOL_STAGE, pool
 from darklode.pipeline.triplets.pooled import TRIPLETS_STAGE, triplets
-from darklode.schemas.evaluation import AuditSettings
+from darklode.schemas.evaluation import EvaluateSettings
 from darklode.schemas.judging import JudgeSettings, LabelSettings
 from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.settings import Settings, TripletSettings
@@ -31,7 +31,7 @@ from helpers.judge_tables import chunks, queries
 from helpers.runs import execute, put, read
 from helpers.scripted_judge import NOT_RELEVANT, RELEVANT, UNREADABLE, Said, ScriptedJudge
 
-ADAPTIVE = JudgeSettings(depth="adaptive", random_share=0.3)
+ADAPTIVE = JudgeSettings(strategy="adaptive", random_share=0.3)
 TOPICS = [f"topic{number}" for number in range(24)]
 N_CHUNKS = 240
 
@@ -230,13 +230,15 @@ def test_unjudged_pairs_never_become_negatives_or_misses(run: Run) -> None:
     execute(
         run,
         TRIPLETS_STAGE,
-        lambda tables, output: triplets(tables, output, TripletSettings(negatives=40, min_letters=0), apart=False),
+        lambda tables, output: triplets(tables, output, TripletSettings(num_negatives=40, min_letters=0), apart=False),
     )
     left = {(query, chunk) for _, query, chunk in pairs_of(run, "unjudged")}
     rows = read(run, "triplets")
     used = {(row["query_id"], chunk) for row in rows for chunk in row["negative_ids"]}  # type: ignore[attr-defined]
     assert len(used) > 100
     assert not used & left
-    execute(run, AUDIT, lambda tables, output: audit(tables, output, AuditSettings(bootstrap=10), depth=60, seed=1))
+    execute(
+        run, AUDIT, lambda tables, output: audit(tables, output, EvaluateSettings(n_resamples=10), depth=60, seed=1)
+    )
     found = sum(1 for verdict in read(run, "verdicts") if verdict["relevant"])
     assert {row["positives"] for row in read(run, "audit_retrievers")} == {found}

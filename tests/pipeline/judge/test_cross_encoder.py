@@ -95,7 +95,7 @@ def test_probabilities_are_the_models_sigmoids_whatever_comes_along(
 def test_everything_that_changes_a_verdict_is_in_the_id(model: Path, tmp_path: Path) -> None:
     other = make_model(tmp_path / "tiny", labels=1)
     (other / "vocab.txt").write_text((model / "vocab.txt").read_text() + "\nmore")
-    given = [settings(model), settings(model, max_tokens=9), settings(model, threshold=0.7), settings(other)]
+    given = [settings(model), settings(model, max_seq_length=9), settings(model, threshold=0.7), settings(other)]
     ids = [CrossEncoderJudge(one).judge_id for one in given]
     assert len(set(ids)) == 4
     assert ids[0].startswith("cross_encoder:tiny@files-")
@@ -105,12 +105,12 @@ def test_everything_that_changes_a_verdict_is_in_the_id(model: Path, tmp_path: P
 
 def test_pairs_are_cut_to_max_tokens(model: Path) -> None:
     rows = pairs((1, 111111), (1, 999999))
-    (_, cut), *_ = asked(CrossEncoderJudge(settings(model, max_tokens=12)), rows)
+    (_, cut), *_ = asked(CrossEncoderJudge(settings(model, max_seq_length=12)), rows)
     (_, whole), *_ = asked(CrossEncoderJudge(settings(model)), rows)
     assert cut["probability"][0] == cut["probability"][1]
     assert whole["probability"][0] != whole["probability"][1]
     with pytest.raises(SettingsError, match="at most 64"):
-        asked(CrossEncoderJudge(settings(model, max_tokens=65)), rows)
+        asked(CrossEncoderJudge(settings(model, max_seq_length=65)), rows)
 
 
 def test_a_score_that_is_no_number_is_a_null_verdict(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

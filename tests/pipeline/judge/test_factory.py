@@ -21,5 +21,5 @@ def test_labels_teach_an_encoder_alone_but_no_panel() -> None:
 
 
 def test_the_lists_are_read_by_the_judge_that_learns_from_them_alone() -> None:
-    assert judges("judge.kind=learned", "judge.human=labels.csv").tables_read == ("rankings",)
+    assert judges("judge.kind=learned", "judge.human_labels=labels.csv").tables_read == ("rankings",)
     assert judges(*ENCODER, "judge.panel=[{kind: embedded}]").tables_read == ()

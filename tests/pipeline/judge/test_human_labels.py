@@ -85,7 +85,7 @@ def test_a_file_that_is_no_utf8_is_named(run: Run, tmp_path: Path) -> None:
             lambda tables, output: calibrate(
                 tables,
                 output,
-                JudgeSettings(human=str(file)),
+                JudgeSettings(human_labels=str(file)),
                 judge_for=lambda _: ScriptedJudge(),
                 tenant="a",
                 seed=1,

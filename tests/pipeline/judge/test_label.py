@@ -115,5 +115,5 @@ def test_the_labels_of_a_large_run_come_in_parts_and_in_order(run: Run, monkeypa
 
 
 def test_overruling_needs_human_labels() -> None:
-    with pytest.raises(ValueError, match=r"needs judge\.human"):
+    with pytest.raises(ValueError, match=r"needs judge\.human_labels"):
         Settings.model_validate({"labels": {"human_overrides": True}})

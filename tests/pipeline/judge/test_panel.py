@@ -207,15 +207,15 @@ def test_the_stage_writes_the_vote_as_the_verdict_and_the_members_apart(run: Run
 
 def test_settings_of_a_panel_are_checked() -> None:
     member = {"kind": "cross_encoder", "model": "owner/name"}
-    JudgeSettings.model_validate({"panel": [member], "weights": [1, 2], "vote": "mean"})
+    JudgeSettings.model_validate({"panel": [member], "panel_weights": [1, 2], "vote": "mean"})
     for wrong in (
-        {"panel": [member], "weights": [1]},
-        {"panel": [member], "weights": [0, 0]},
-        {"weights": [1, 2]},
+        {"panel": [member], "panel_weights": [1]},
+        {"panel": [member], "panel_weights": [0, 0]},
+        {"panel_weights": [1, 2]},
         {"panel": [member | {"threshold": "fitted"}]},
         {"panel": [member | {"panel": []}]},
         {"threshold": "fitted"},
-        {"panel": [member], "threshold": "fitted", "human": "l.csv", "vote": "majority"},
+        {"panel": [member], "threshold": "fitted", "human_labels": "l.csv", "vote": "majority"},
     ):
         with pytest.raises(ValueError, match=r"weights|fitted|panel"):
             JudgeSettings.model_validate(wrong)

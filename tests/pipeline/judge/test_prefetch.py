@@ -45,7 +45,7 @@ def pooled(run: Run) -> Run:
 
 
 def judges(server: FakeChat, root: Path, **changed: Any) -> Judges:
-    section = {"kind": "llm", "model": "fake", "base_url": server.url, "give_up_after": 20} | changed
+    section = {"kind": "llm", "model": "fake", "base_url": server.url, "retry_timeout": 20} | changed
     return Judges.from_settings(Settings.model_validate({"judge": section, "cache": {"root": str(root)}}))
 
 
@@ -93,14 +93,14 @@ def test_calls_under_way_are_those_of_one_judge(
     pooled: Run, server: FakeChat, tmp_path: Path, places: int, most: int
 ) -> None:
     elsewhere = Elsewhere(pooled.store, places, at_once=places)
-    judged(pooled, judges(server, tmp_path, max_in_flight=most), spread=elsewhere)
+    judged(pooled, judges(server, tmp_path, max_concurrency=most), spread=elsewhere)
     assert 1 < server.most_at_once <= most
     assert served(server) == [1] * PAIRS
 
 
 @pytest.mark.slow
 def test_a_limit_holds_over_all_workers_and_is_used_up(pooled: Run, server: FakeChat, tmp_path: Path) -> None:
-    limited = judges(server, tmp_path, token_limit=300_000, max_in_flight=8)
+    limited = judges(server, tmp_path, token_limit=300_000, max_concurrency=8)
     with pytest.raises(LimitReached, match=r"judge\.token_limit 300,000 would be exceeded: "):
         judged(pooled, limited, spread=Elsewhere(pooled.store, 4, at_once=4))
     usage, _ = SpendingBook(str(tmp_path), endpoint_of(limited.settings).account).total()  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ class Memorizer(ScriptedJudge, TrainableJudge):
 
 def compared(run: Run, file: Path, lines: list[str], judge_for: Callable[[TenantChunks], Judge]) -> None:
     file.write_text("\n".join([HEAD, *lines]) + "\n")
-    settings = JudgeSettings(human=str(file))
+    settings = JudgeSettings(human_labels=str(file))
 
     def work(tables: Tables, output: Output) -> None:
         calibrate(tables, output, settings, judge_for=judge_for, tenant="a", seed=13)

@@ -19,9 +19,9 @@ from darklode.schemas.settings import Settings
 from darklode.schemas.towers import DualSettings
 from helpers.elsewhere import Elsewhere
 
-DUAL = DualSettings(nested=(4, 8), steps=6, batch=8, learning_rates=(1e-2,), held_out=10)
-CELLS = LawSettings(trainer="towers", sizes=(0, 10, 30), sources=("labels", "ict"), seeds=1)
-LORA = AdaptSettings().only("rank", "alpha", "targets")
+DUAL = DualSettings(matryoshka_dims=(4, 8), max_steps=6, batch_size=8, learning_rates=(1e-2,), eval_queries=10)
+CELLS = LawSettings(trainer="towers", train_sizes=(0, 10, 30), label_sources=("labels", "ict"), n_seeds=1)
+LORA = AdaptSettings().only("lora_rank", "lora_alpha", "target_modules")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from darklode.schemas.adaptation import AdaptSettings
 
 from .conftest import Grid
 
-HEAD = AdaptSettings(method="linear", steps=20, batch=16, learning_rates=(3e-3, 100.0), start="base", refresh_steps=20)
+HEAD = AdaptSettings(
+    method="linear", max_steps=20, batch_size=16, learning_rates=(3e-3, 100.0), init="base", refresh_steps=20
+)
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ from darklode.schemas.laws import LawSettings
 from helpers.adapted import SIDES, base_for, build_to_adapt, settings_for
 from helpers.runs import read
 
-QUICK = AdaptSettings(steps=40, batch=16, learning_rates=(3e-3,), start="base", refresh_steps=20)
-CELLS = LawSettings(sizes=(0, 10, 20), sources=("labels", "bm25", "ict", "shuffled"), seeds=2)
+QUICK = AdaptSettings(max_steps=40, batch_size=16, learning_rates=(3e-3,), init="base", refresh_steps=20)
+CELLS = LawSettings(train_sizes=(0, 10, 20), label_sources=("labels", "bm25", "ict", "shuffled"), n_seeds=2)
 
 
 def test_sizes_are_all_queries_and_their_halves() -> None:
@@ -44,12 +44,12 @@ def test_every_cell_is_measured_on_the_same_queries_and_none_is_trained_twice(tm
     assert len(taught) == 8
     manifest = out.manifest(GRID)
     assert manifest is not None
-    more = settings.model_copy(update={"laws": CELLS.model_copy(update={"seeds": 1})})
+    more = settings.model_copy(update={"laws": CELLS.model_copy(update={"n_seeds": 1})})
     (grid,) = [step for step in steps([base], more) if step.stage.name == GRID.name]
     seen: list[str] = []
     out.execute(grid.plan(out), grid.execute, lambda _done, _total, note: seen.append(note))
     assert not seen  # nothing was trained
-    large = settings.model_copy(update={"laws": LawSettings(sizes=(SIDES["train"] + 9,))})
+    large = settings.model_copy(update={"laws": LawSettings(train_sizes=(SIDES["train"] + 9,))})
     (grid,) = [step for step in steps([base], large) if step.stage.name == GRID.name]
     plan = grid.plan(out)
     with pytest.raises(SettingsError, match="there are"):
@@ -82,7 +82,7 @@ def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_pat
     base = base_for(source, root=tmp_path)
     large = base.encoder.model_copy(update={"model": str(tiny_bert(tmp_path / "large", intermediate_size=64))})
     bases = [base, replace(base, encoder=large)]
-    chosen = {"adapt": QUICK.model_copy(update={"steps": 3}), "laws": LawSettings(sizes=(10, 20), seeds=1)}
+    chosen = {"adapt": QUICK.model_copy(update={"max_steps": 3}), "laws": LawSettings(train_sizes=(10, 20), n_seeds=1)}
     settings, outs = settings_for(tmp_path).model_copy(update=chosen), []
     for name in ("here", "apart"):
         out = Run(str(tmp_path / name))
@@ -110,7 +110,7 @@ def test_encoders_differ_in_parameters_and_cells_may_be_trained_anywhere(tmp_pat
     outs[0].execute(step.plan(outs[0]), step.execute, lambda _done, _total, note: told.append(note))
     assert not told, "with an encoder less, those that are left are the same cells"
     assert read(outs[0], "law_points") == rows[:6]
-    refused = settings.model_copy(update={"laws": LawSettings(sizes=(0, 10))})
+    refused = settings.model_copy(update={"laws": LawSettings(train_sizes=(0, 10))})
     (step,) = [step for step in steps(bases, refused) if step.stage.name == GRID.name]
     plan = step.plan(outs[0])
     with pytest.raises(SettingsError, match="size 0 has no place"):

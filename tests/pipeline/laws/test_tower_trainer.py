@@ -37,7 +37,7 @@ def test_every_cell_trains_towers_and_is_measured_on_the_same_queries(towers: Gr
 @pytest.mark.slow
 def test_the_same_cells_elsewhere_give_the_same_bytes(towers: Grid, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "laws"))
-    fewer = towers.settings.model_copy(update={"laws": CELLS.model_copy(update={"sizes": (10,)})})
+    fewer = towers.settings.model_copy(update={"laws": CELLS.model_copy(update={"train_sizes": (10,)})})
     assert not worked([towers.base], fewer, out, apart=True)  # nothing is told from elsewhere
     mine = [row for row in read(towers.out, "law_points") if row["size"] == 10]
     assert read(out, "law_points") == mine
@@ -95,7 +95,10 @@ def test_few_validation_queries_choose_between_no_settings(towers: Grid, tmp_pat
 @pytest.mark.slow
 def test_an_encoder_more_trains_its_own_cells_alone(towers: Grid, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "laws"))
-    few = {"dual": DUAL.model_copy(update={"steps": 2}), "laws": LawSettings(trainer="towers", sizes=(10,), seeds=1)}
+    few = {
+        "dual": DUAL.model_copy(update={"max_steps": 2}),
+        "laws": LawSettings(trainer="towers", train_sizes=(10,), n_seeds=1),
+    }
     settings = towers.settings.model_copy(update=few)
     assert worked([towers.base], settings, out)
     alone = read(out, "law_points")

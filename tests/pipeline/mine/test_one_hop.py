@@ -68,7 +68,7 @@ def test_where_nothing_was_shown_by_then_the_first_later_day_that_has_anything_c
 
 def test_of_the_whole_period_a_later_document_may_be_drawn_too(connection: duckdb.DuckDBPyConnection) -> None:
     fill(connection, "click_evidence", day("a", clicks=1), day("b"), day("c", 1), day("d", 2))
-    drawn = {made(connection, seed=seed, negatives_from="period")[0][0]["negative_id"] for seed in range(20)}
+    drawn = {made(connection, seed=seed, negative_window="period")[0][0]["negative_id"] for seed in range(20)}
     assert drawn == {"b", "c", "d"}
 
 
@@ -91,7 +91,7 @@ def test_a_click_that_did_not_satisfy_makes_neither(connection: duckdb.DuckDBPyC
         ({"min_clicks": 3, "confidence": 0.5}, ["a"]),
         ({"confidence": 0.5}, ["a", "b"]),
         ({"confidence": 0.95}, []),
-        ({"min_ratio": 2.0, "confidence": 0.5}, ["b"]),
+        ({"min_click_ratio": 2.0, "confidence": 0.5}, ["b"]),
     ],
 )
 def test_clicks_are_held_against_number_and_expectation(
@@ -118,7 +118,7 @@ def test_the_bound_is_the_quantile_of_the_ratio(
     fill(connection, "click_prior", {"shape": shape, "rate": 0.6})
     fill(connection, "click_evidence", day("a", clicks=clicks, expected=expected))
     exact = float(gamma.ppf(tail, shape + clicks, scale=1 / (0.6 + expected)))
-    kept = [made(connection, min_ratio=exact * about, confidence=1 - tail)[0] for about in (0.94, 1.06)]
+    kept = [made(connection, min_click_ratio=exact * about, confidence=1 - tail)[0] for about in (0.94, 1.06)]
     assert [len(pairs) for pairs in kept] == [1, 0]
 
 

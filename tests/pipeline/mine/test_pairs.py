@@ -118,7 +118,7 @@ class Definition:
         return found
 
     def skipped(self, key: Key, positive: str, day: date) -> list[str]:
-        own, by_day = lot(self.hop.seed, *key, positive), self.hop.settings.negatives_from == "day"
+        own, by_day = lot(self.hop.seed, *key, positive), self.hop.settings.negative_window == "day"
         places = [
             (max(shown[0], day) if by_day else day, own ^ lot(self.hop.seed, *key, doc), doc)
             for doc, shown in self.evidence.shown[key].items()
@@ -172,7 +172,7 @@ def plain(rows: list[Row]) -> list[tuple[object, ...]]:
 CASES: list[tuple[OneHop, int, Merge]] = [
     (HOP, 2, "strongest"),
     (HOP, 0, "all"),
-    (OneHop(ClickSettings(negatives_from="period"), NEVER, 11), 0, "all"),
+    (OneHop(ClickSettings(negative_window="period"), NEVER, 11), 0, "all"),
     (OneHop(ClickSettings(min_clicks=2, min_exposures=2), NEVER, 5), 1, "all"),
     (replace(HOP, before=(FIRST + timedelta(4)).isoformat()), 3, "strongest"),
 ]

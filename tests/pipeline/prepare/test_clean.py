@@ -31,7 +31,7 @@ SIGNING = ["rotate the signing secret", "rotating a signing secret", "rotate sig
 
 
 def test_a_duplicate_of_a_query_that_another_stands_for_names_the_one_kept(run: Run) -> None:
-    cleaned(run, [*SIGNING, SIGNING[1].upper(), SIGNING[2].upper()], deduplicate=True, per_cluster="auto")
+    cleaned(run, [*SIGNING, SIGNING[1].upper(), SIGNING[2].upper()], deduplicate=True, max_per_cluster="auto")
     (kept,) = read(run, "cleaned_queries")
     gone = read(run, "rejects")
     assert {row["stage"] for row in gone} == {"clean.duplicates", "clean.diversity"}
@@ -41,7 +41,7 @@ def test_a_duplicate_of_a_query_that_another_stands_for_names_the_one_kept(run: 
 
 def test_a_duplicate_of_a_query_that_goes_unrepresented_names_nobody(run: Run) -> None:
     odd = "how would I go about replacing what signs our events"
-    cleaned(run, [odd, odd.upper(), *SIGNING], deduplicate=True, clusters=1, per_cluster=1)
+    cleaned(run, [odd, odd.upper(), *SIGNING], deduplicate=True, n_clusters=1, max_per_cluster=1)
     (kept,) = read(run, "cleaned_queries")
     assert kept["text"] in SIGNING
     assert kept["n_represented"] == 3
@@ -52,7 +52,7 @@ def test_a_duplicate_of_a_query_that_goes_unrepresented_names_nobody(run: Run) -
 
 def test_keep_all_describes_and_drops_nothing(run: Run) -> None:
     texts = ["test", "reset password", "reset password", "ein deutscher Satz über Passwörter und Konten", "x" * 400]
-    cleaned(run, texts, keep_all=True, noise=True, language="en", deduplicate=True, per_cluster=1, clusters=2)
+    cleaned(run, texts, keep_all=True, noise=True, language="en", deduplicate=True, max_per_cluster=1, n_clusters=2)
     kept = read(run, "cleaned_queries")
     assert [row["text"] for row in kept] == texts
     assert all(row["language"] for row in kept)
@@ -127,7 +127,7 @@ def test_rows_in_are_rows_out_and_rejects(
             max_percentile=75,
             language="en",
             deduplicate=True,
-            per_cluster=1,
+            max_per_cluster=1,
         )
     kept, gone = read(run, "cleaned_queries"), read(run, "rejects") if "rejects" in run.parts() else []
     assert {row["query_id"] for row in kept} | {row["id"] for row in gone} == {f"q{i:05d}" for i in range(len(texts))}

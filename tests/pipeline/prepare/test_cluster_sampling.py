@@ -13,7 +13,7 @@ TEAM = ["invite a team member", "invite new team members", "inviting a team memb
 
 
 def test_sampling_keeps_one_of_each_cluster_and_credits_it_with_its_own_words_alone(run: Run) -> None:
-    manifest = cleaned(run, [*ALIKE, *TEAM], clusters=2, per_cluster=1)
+    manifest = cleaned(run, [*ALIKE, *TEAM], n_clusters=2, max_per_cluster=1)
     kept = {row["query_id"]: row for row in read(run, "cleaned_queries")}
     assert len(kept) == 2
     gone = read(run, "rejects")
@@ -28,13 +28,13 @@ def test_sampling_keeps_one_of_each_cluster_and_credits_it_with_its_own_words_al
 
 
 def test_by_default_one_of_those_that_ask_in_the_same_words_stays(run: Run) -> None:
-    cleaned(run, [*ALIKE, *TEAM], per_cluster="auto")
+    cleaned(run, [*ALIKE, *TEAM], max_per_cluster="auto")
     kept = {row["text"]: row["n_represented"] for row in read(run, "cleaned_queries")}
     assert kept == {ALIKE[0]: 3, TEAM[0]: 2, TEAM[1]: 1}
 
 
 def test_keeping_all_drops_none_and_still_clusters(run: Run) -> None:
-    manifest = cleaned(run, [*ALIKE, *TEAM], per_cluster=0, clusters=2)
+    manifest = cleaned(run, [*ALIKE, *TEAM], max_per_cluster=0, n_clusters=2)
     assert len({row["cluster_id"] for row in read(run, "cleaned_queries")}) == 2
     assert len(read(run, "cleaned_queries")) == 6
     assert "mean_distance" not in manifest.facts
@@ -45,7 +45,7 @@ def test_a_peer_in_another_cluster_is_credited(run: Run) -> None:
     texts = [
         f"{verb} the {noun} of plan {n}" for verb in ("open", "close") for noun in ("list", "page") for n in range(9)
     ]
-    cleaned(run, texts + [f"please {text}" for text in texts], clusters=40, per_cluster=1)
+    cleaned(run, texts + [f"please {text}" for text in texts], n_clusters=40, max_per_cluster=1)
     kept = {row["query_id"]: str(row["text"]).removeprefix("please ") for row in read(run, "cleaned_queries")}
     for row in read(run, "rejects"):
         named = kept.get(row["represented_by"])

@@ -61,7 +61,7 @@ def test_generated_queries_are_learned_from_and_never_held_out(tmp_path: Path) -
         for row in rows
     ]  # fmt: skip
     put(more, "generated_queries", pa.Table.from_pylist(fates, TABLES["generated_queries"].schema))
-    settings = SplitSettings(generated=more.store.url)
+    settings = SplitSettings(generated_queries=more.store.url)
     manifest = execute(run, SPLIT, lambda tables, output: split(tables, output, settings, seed=13))
     found = {(row["tenant"], row["query_id"]): row for row in read(run, "queries")}
     assert {one: row["split"] for one, row in found.items()} == before | {("a", "new"): "train"}

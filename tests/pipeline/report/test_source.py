@@ -97,6 +97,6 @@ def test_fitted_thresholds_are_the_tenants_own_where_there_are_any(run: Run) -> 
     table = pa.Table.from_pylist(rows, TABLES["calibration"].schema)
     fit = Stage("calibrate", 1, (), ("calibration",))
     run.execute(run.plan(fit, {}), lambda _tables, output: output.write("calibration", table))
-    settings = Settings(judge=JudgeSettings(threshold="fitted", human="labels.csv"))
+    settings = Settings(judge=JudgeSettings(threshold="fitted", human_labels="labels.csv"))
     with open_source(run, settings, ORDER) as given:
         assert thresholds(given).to_pylist() == [{"tenant": "a", "threshold": 0.2}, {"tenant": "b", "threshold": 0.7}]

@@ -26,7 +26,7 @@ from helpers.runs import execute, put
 @pytest.fixture
 def reviewed(run: Run) -> Run:
     made = pairs({"a": 60, "b": 30})
-    sample = sampled(put_run(run, made), pairs=300, query_share=0.3)
+    sample = sampled(put_run(run, made), max_pairs=300, query_share=0.3)
     answered(run, [*honest(made, [key_of(row) for row in sample]), answer(key_of(sample[0]), 1, "bob")])
     validate_run(run, {"a": 0.5, "b": 0.5})
     return run
@@ -97,7 +97,7 @@ def test_a_run_that_nobody_reviewed_says_nothing(run: Run) -> None:
 
 def test_reviewers_who_saw_the_verdict_are_a_caveat(run: Run) -> None:
     made = pairs({"a": 10})
-    sample = sampled(put_run(run, made), pairs=20)
+    sample = sampled(put_run(run, made), max_pairs=20)
     answered(run, [answer(key_of(row), 1, judge_shown=place < 7) for place, row in enumerate(sample)])
     validate_run(run)
     said = [one for one in caveats(all_tables(run), Settings()) if "biased" in one]

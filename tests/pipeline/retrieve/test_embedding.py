@@ -58,5 +58,5 @@ def test_shards_fill_the_cache(
         assert told[-1] == (5 + 3, 9 + 3, "embedding for ours")
     assert sorted(text for call in encoder.calls for text in call) == list("abcde")
     assert len(loads) == 1
-    cache = EmbeddingCache(settings.root, settings.dtype)
+    cache = EmbeddingCache(settings.root, settings.vector_dtype)
     assert not len(cache.missing(encoder.encoder_id, [hash_of(letter) for letter in "abcde"]))

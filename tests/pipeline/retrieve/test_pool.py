@@ -59,7 +59,7 @@ def reference(lists: Lists, chosen: PoolSettings) -> list[dict[str, object]]:
             row = {"tenant": tenant, "query_id": query, "chunk_id": chunk, "retrievers": near}
             candidates.append(row | {"best_rank": min(found.values()), "fused_score": float(np.float32(score))})
         candidates.sort(key=lambda row: (-row["fused_score"], row["chunk_id"]))
-        if chosen.rule == "union":
+        if chosen.method == "union":
             rows += [row for row in candidates if row["best_rank"] <= chosen.depth]
         else:
             rows += candidates[: chosen.budget]
@@ -85,13 +85,13 @@ def world(number: int) -> Lists:
     number=st.integers(0, 2**32),
     depth=st.integers(1, 8),
     budget=st.integers(1, 8),
-    rule=st.sampled_from(["union", "fused"]),
+    method=st.sampled_from(["union", "rrf"]),
 )
 def test_the_pool_is_that_of_plain_loops(
-    number: int, depth: int, budget: int, rule: str, tmp_path_factory: pytest.TempPathFactory
+    number: int, depth: int, budget: int, method: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     lists, run = world(number), Run(str(tmp_path_factory.mktemp("pool")))
-    options = {"depth": depth, "budget": budget, "rule": rule}
+    options = {"depth": depth, "budget": budget, "method": method}
     pooled(run, lists, **options)
     assert read(run, "pool") == reference(lists, PoolSettings.model_validate(options))
 
@@ -114,14 +114,14 @@ def test_seven_lists_pool_between_60_and_420(run: Run, overlap: bool, size: int)
 
 @pytest.mark.parametrize(("budget", "size"), [(150, 150), (5_000, 2_940)])
 def test_fusion_takes_the_best_of_the_full_lists(run: Run, budget: int, size: int) -> None:
-    pooled(run, seven(overlap=False), rule="fused", budget=budget)
+    pooled(run, seven(overlap=False), method="rrf", budget=budget)
     rows = read(run, "pool")
     assert len(rows) == size
     assert [row["retrievers"] == [] for row in rows] == [int(str(row["best_rank"])) > 60 for row in rows]
 
 
 def test_equal_scores_stand_in_the_order_of_ids(run: Run) -> None:
-    pooled(run, {("t", "q", "x"): ["b", "Z", "ä"], ("t", "q", "y"): ["ä", "Z", "b"]}, rule="fused", budget=2)
+    pooled(run, {("t", "q", "x"): ["b", "Z", "ä"], ("t", "q", "y"): ["ä", "Z", "b"]}, method="rrf", budget=2)
     assert [row["chunk_id"] for row in read(run, "pool")] == ["b", "ä"]
     pooled(run, {("t", "q", "x"): ["b"], ("t", "q", "y"): ["ä"], ("t", "q", "z"): ["Z"]})
     assert [row["chunk_id"] for row in read(run, "pool")] == ["Z", "b", "ä"]

@@ -83,7 +83,7 @@ def test_vectors_of_another_model_under_the_same_name_are_noticed(shipped: Path,
     assert "vectors of the index: 204 of 204 texts have none" in refused(adapter, run)
     hashes = Run(str(run)).tables("chunks").read("chunks", ["content_hash"])["content_hash"].to_pylist()
     wrong = np.random.default_rng(1).standard_normal((len(hashes), 8)).astype(np.float32)
-    cache = EmbeddingCache(str(other), settings.cache.dtype)
+    cache = EmbeddingCache(str(other), settings.cache.vector_dtype)
     with cache.writer(model_in(shipped).encoder_id(), 8) as writer:
         writer.add(hashes, wrong / np.linalg.norm(wrong, axis=1, keepdims=True))
     assert "texts encoded again: cosine with the index's vectors" in refused(adapter, run)

@@ -15,7 +15,7 @@ from helpers.adapted import TENANT, model_in, settings_for, word
 
 def test_it_searches_the_vectors_of_its_base(shipped: Path, tmp_path: Path) -> None:
     adapter, settings = Adapter.open(str(shipped / "adapter")), settings_for(shipped)
-    base = NeuralBuilder("base", model_in(shipped), settings.vectors, settings.cache)
+    base = NeuralBuilder("base", model_in(shipped), settings.vector_search, settings.cache)
     index = TenantIndex(TrainingSource(Run(str(shipped / "run")), 0, mined=False, text_characters=9), TENANT, tmp_path)
     queries = [f"how {word(7 * n)}" for n in range(20)]
     found = index.top({"base": base, "adapted": AdaptedBuilder(base, adapter)}, queries, 10)

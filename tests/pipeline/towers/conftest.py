@@ -12,11 +12,11 @@ from darklode.pipeline.towers.stage import DISTIL
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.train.data.base_encoder import BaseEncoder
 from darklode.schemas.settings import Settings
-from darklode.schemas.towers import TowerSettings
+from darklode.schemas.towers import DistillSettings
 from helpers.adapted import base_for, build_to_adapt, settings_for, word
 from helpers.tiny_bert import tiny_bert
 
-QUICK = TowerSettings(layers=1, steps=60, batch=16, learning_rates=(3e-3,), held_out=20)
+QUICK = DistillSettings(student_layers=1, max_steps=60, batch_size=16, learning_rates=(3e-3,), eval_queries=20)
 MORE = 300
 """Queries of a file."""
 

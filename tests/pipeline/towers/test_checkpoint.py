@@ -28,12 +28,12 @@ from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.towers import checkpoint
 from darklode.pipeline.towers.teacher_student import TeacherPair
 from darklode.pipeline.towers.stage import DISTIL
-from darklode.schemas.towers import TowerSettings
+from darklode.schemas.towers import DistillSettings
 from helpers.adapted import base_for, settings_for
 
 root, source, out, file, towers = sys.argv[1:]
 base = base_for(Run(source), root=Path(root))
-settings = settings_for(Path(root)).model_copy(update={"towers": TowerSettings.model_validate_json(towers)})
+settings = settings_for(Path(root)).model_copy(update={"towers": DistillSettings.model_validate_json(towers)})
 checkpoint.SECONDS = 0.0
 
 def told(done, total, note):
@@ -48,7 +48,7 @@ for step in steps(base, TeacherPair(base.encoder, settings.cache, None, 1), [fil
 @pytest.mark.slow
 def test_a_killed_student_goes_on_and_is_the_same_to_the_byte(distilled: Distilled, tmp_path: Path) -> None:
     given = [distilled.root, distilled.source.store.url, tmp_path / "out", distilled.files[0]]
-    command = [sys.executable, "-c", KILLED, *map(str, given), distilled.settings.towers.model_dump_json()]
+    command = [sys.executable, "-c", KILLED, *map(str, given), distilled.settings.distill.model_dump_json()]
     done = subprocess.run(command, env=with_paths(), capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
     out, told = Run(str(tmp_path / "out")), list[int]()

@@ -18,11 +18,11 @@ from darklode.pipeline.towers.stage import query_set
 from darklode.pipeline.train.fit.batches import ShuffledRows
 from darklode.pipeline.train.fit.determinism import deterministic
 from darklode.pipeline.train.fit.trial import TrainingHistory
-from darklode.schemas.towers import TowerSettings
+from darklode.schemas.towers import DistillSettings
 
 from .conftest import Distilled
 
-SHORT = TowerSettings(layers=1, steps=12, batch=16)
+SHORT = DistillSettings(student_layers=1, max_steps=12, batch_size=16)
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,10 @@ def test_the_trainers_steps_are_those_of_a_plain_loop(distilled: Distilled, task
     """Order of queries, Eq. 15, AdamW with its decay, warm-up and fall, and the cut of gradients, written out."""
     history = history_of(distilled, task, 1)
     with deterministic(1):
-        student, turns = distilled.pair.open(), ShuffledRows(len(task.texts), SHORT.batch, 1)
+        student, turns = distilled.pair.open(), ShuffledRows(len(task.texts), SHORT.batch_size, 1)
         student.loaded.train()
         optimiser = torch.optim.AdamW(student.parameters(), lr=3e-3, weight_decay=DECAY, fused=True)
-        schedule = transformers.get_linear_schedule_with_warmup(optimiser, 1, SHORT.steps)
+        schedule = transformers.get_linear_schedule_with_warmup(optimiser, 1, SHORT.max_steps)
         for _ in range(history.step):
             texts = task.texts_at(turns.next().tolist())
             found = student.unit(student.loaded(student.features(texts))["sentence_embedding"])

@@ -186,7 +186,7 @@ def expected(tenant: str, world: World, chosen: TripletSettings, *, apart: bool)
         relevant = [chunk for chunk in pool if relevant_text(world, query, chunk)]
         labelled = [chunk for chunk in relevant if world.labels.get((query, chunk), 0) > 0]
         positives = sorted(learned(world, query, labelled, chosen, apart=apart), key=hardest)
-        answering = set() if chosen.same_document else {world.document(chunk) for chunk in relevant}
+        answering = set() if chosen.allow_same_document_negatives else {world.document(chunk) for chunk in relevant}
         judged = sorted((chunk for chunk in pool if world.labels.get((query, chunk)) == 0), key=hardest)
         beyond = sorted(set(scores) - pool, key=hardest)
         taken = {world.texts[chunk] for chunk in relevant}
@@ -199,8 +199,8 @@ def expected(tenant: str, world: World, chosen: TripletSettings, *, apart: bool)
             taken |= {world.texts[chunk] for chunk in pool if (query, chunk) not in world.labels}
         for positive in positives:
             score = float(scores[positive])
-            below = [chunk for chunk in unsure if float(scores[chunk]) < score - abs(score) * chosen.margin]
-            negatives = (sure + below)[: chosen.negatives]
+            below = [chunk for chunk in unsure if float(scores[chunk]) < score - abs(score) * chosen.relative_margin]
+            negatives = (sure + below)[: chosen.num_negatives]
             yield {
                 "tenant": tenant,
                 "query_id": query,
@@ -227,11 +227,11 @@ def without_ids(rows: list[Row]) -> list[Row]:
 @examples(max_examples=18, deadline=None)
 @given(
     first=st.integers(0, 2**32),
-    negatives=st.sampled_from([1, 2, 5, 16]),
-    margin=st.sampled_from([0.0, 0.05, 0.3, 1.0]),
+    num_negatives=st.sampled_from([1, 2, 5, 16]),
+    relative_margin=st.sampled_from([0.0, 0.05, 0.3, 1.0]),
     min_probability=st.sampled_from([0.0, 0.5, 1.0]),
     max_positives=st.sampled_from([0, 1, 3]),
-    same_document=st.booleans(),
+    allow_same_document_negatives=st.booleans(),
     apart=st.booleans(),
 )
 def test_triplets_are_those_of_a_literal_reading(
@@ -246,11 +246,11 @@ def test_triplets_are_those_of_a_literal_reading(
     wanted = [row for tenant in sorted(worlds) for row in expected(tenant, worlds[tenant], chosen, apart=apart)]
     assert without_ids(rows) == sorted(wanted, key=lambda row: str(row["split"]))
     assert len({row["triplet_id"] for row in rows}) == len(rows)
-    short = sum(len(row["negative_ids"]) < chosen.negatives for row in wanted)
+    short = sum(len(row["negative_ids"]) < chosen.num_negatives for row in wanted)
     assert manifest.facts["short_of_negatives"] == short
     assert manifest.funnel[0].rows_out == len(rows)
     for row in rows:
-        obey(row, worlds[row["tenant"]], chosen.negatives)
+        obey(row, worlds[row["tenant"]], chosen.num_negatives)
 
 
 def test_shards_elsewhere_make_the_same_parts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,14 +304,14 @@ def negatives_of(run: Run, world: World, **options: object) -> list[list[str]]:
 
 def test_judged_negatives_come_first_and_mined_ones_fill_up(run: Run) -> None:
     judged = simple({"c00": 1, "c01": 0, "c04": 0})
-    assert negatives_of(run, judged, negatives=4, margin=0.0) == [["c01", "c04", "c06", "c07"]]
-    assert negatives_of(run, judged, negatives=2) == [["c01", "c04"]]
+    assert negatives_of(run, judged, num_negatives=4, relative_margin=0.0) == [["c01", "c04", "c06", "c07"]]
+    assert negatives_of(run, judged, num_negatives=2) == [["c01", "c04"]]
 
 
 def test_the_margin_holds_for_mined_negatives_alone(run: Run) -> None:
     """1/61 · 0.9 lies between the 7th and the 8th place: 1/67 is too near, 1/68 is not."""
     labels = {"c00": 1, "c01": 0}
-    assert negatives_of(run, simple(labels), negatives=3, margin=0.1) == [["c01", "c07", "c08"]]
+    assert negatives_of(run, simple(labels), num_negatives=3, relative_margin=0.1) == [["c01", "c07", "c08"]]
 
 
 def test_a_score_at_the_ceiling_is_too_near(run: Run) -> None:
@@ -319,24 +319,24 @@ def test_a_score_at_the_ceiling_is_too_near(run: Run) -> None:
     lists = [["c00", "c01", "c02", "c03"], ["c01", "c02", "c00"], ["c02", "c00", "c01"]]
     texts = {f"c{number:02d}": f"text {number}" for number in range(4)}
     tied = World(texts, {"q": "train"}, {"q": lists}, 0, {("q", "c00"): 1}, budget=1)
-    assert negatives_of(run, tied, margin=0.0) == [["c03"]]
+    assert negatives_of(run, tied, relative_margin=0.0) == [["c03"]]
 
 
 def test_a_judged_negative_may_outrank_its_positive(run: Run) -> None:
-    assert negatives_of(run, simple({"c00": 0, "c05": 1}), negatives=1) == [["c00"]]
+    assert negatives_of(run, simple({"c00": 0, "c05": 1}), num_negatives=1) == [["c00"]]
 
 
 def test_many_copies_of_one_judged_text_hide_no_other(run: Run) -> None:
     """Far more copies than negatives asked for stand before the two other texts."""
     labels = {"c00": 1} | {f"c{number:02d}": 0 for number in range(1, 30)}
     copies = {f"c{number:02d}": "the same footer" for number in range(1, 28)}
-    assert negatives_of(run, simple(labels, 40, 30, copies), negatives=3) == [["c01", "c28", "c29"]]
+    assert negatives_of(run, simple(labels, 40, 30, copies), num_negatives=3) == [["c01", "c28", "c29"]]
 
 
 def test_copies_of_positives_hide_no_negative(run: Run) -> None:
     labels = {"c00": 1} | {f"c{number:02d}": 0 for number in range(1, 30)}
     copies = {f"c{number:02d}": "text of c00" for number in range(1, 29)}
-    found = negatives_of(run, simple(labels, 40, 30, copies), negatives=2, margin=0.0)
+    found = negatives_of(run, simple(labels, 40, 30, copies), num_negatives=2, relative_margin=0.0)
     assert found == [["c29", "c30"]]
 
 
@@ -346,7 +346,7 @@ def test_copies_of_a_text_make_one_positive_and_leave_room_for_others(run: Run) 
     copies = {f"c{number:02d}": "the same paragraph" for number in range(8)}
     documents = {f"c{number:02d}": f"d{number}" for number in range(8)} | {"c11": "d7"}
     world = replace(simple(labels, 12, 12, copies), documents=documents)
-    manifest = made(run, {"t": world}, same_document=False)
+    manifest = made(run, {"t": world}, allow_same_document_negatives=False)
     assert [row["positive_id"] for row in written(run)] == ["c00", "c08", "c09", "c10"]
     assert {text for row in written(run) for text in row["negatives"]} == set(), "of a document that answers"
     assert manifest.funnel[0].rows_in == 11
@@ -365,7 +365,7 @@ def test_passages_are_what_the_judge_reads_or_plain_text(run: Run, form: str, pa
     chunks = run.tables("chunks").read("chunks").to_pylist()
     named = {"c00": {"title": "Guide", "heading": "Setup"}, "c01": {"title": "Guide"}}
     put(run, "chunks", pa.Table.from_pylist([row | named.get(row["chunk_id"], {}) for row in chunks], CHUNKS.schema))
-    chosen = TripletSettings.model_validate({"negatives": 1, "text_form": form, "min_letters": 0})
+    chosen = TripletSettings.model_validate({"num_negatives": 1, "text_form": form, "min_letters": 0})
     execute(run, TRIPLETS_STAGE, lambda tables, output: triplets(tables, output, chosen, apart=False))
     (row,) = written(run)
     assert [row["positive"], *row["negatives"]] == passages
@@ -398,7 +398,7 @@ def test_copies_share_the_label_of_people_and_the_best_one_of_the_judge(run: Run
 
 def test_a_copy_of_an_unjudged_pool_member_is_not_mined(run: Run) -> None:
     copied = simple({"c00": 1, "c01": 0}, n=10, texts={"c04": "the same", "c07": "the same"})
-    assert negatives_of(run, copied, negatives=4, margin=0.0) == [["c01", "c06", "c08", "c09"]]
+    assert negatives_of(run, copied, num_negatives=4, relative_margin=0.0) == [["c01", "c06", "c08", "c09"]]
 
 
 def test_a_shortfall_is_counted_and_not_filled(run: Run) -> None:
@@ -460,7 +460,7 @@ def test_what_people_called_relevant_is_learned_from_first_and_whatever_the_judg
 
 
 def test_a_positive_left_out_is_no_negative(run: Run) -> None:
-    made(run, {"t": likely(c00=0.9, c01=0.5)}, negatives=6, margin=0.0)
+    made(run, {"t": likely(c00=0.9, c01=0.5)}, num_negatives=6, relative_margin=0.0)
     assert [(row["positive_id"], row["negative_ids"]) for row in written(run)] == [("c00", ["c06", "c07"])]
 
 
@@ -471,7 +471,9 @@ def test_chunks_of_a_document_that_answers_are_negatives_only_by_setting(
     """c01, judged not relevant, and c06, which nobody judged, are of the document of c00."""
     split = simple({"c00": 1, "c01": 0, "c02": 0})
     split.documents = dict.fromkeys(("c00", "c01", "c06"), "guide")
-    assert negatives_of(run, split, negatives=2, margin=0.0, same_document=same_document) == [expected]
+    assert negatives_of(
+        run, split, num_negatives=2, relative_margin=0.0, allow_same_document_negatives=same_document
+    ) == [expected]
 
 
 def test_ids_name_tenant_query_and_positive(run: Run) -> None:
@@ -480,7 +482,7 @@ def test_ids_name_tenant_query_and_positive(run: Run) -> None:
     first = {(row["tenant"], row["positive_id"]): row["triplet_id"] for row in written(run)}
     assert len(set(first.values())) == 4
     assert {len(name) for name in first.values()} == {24}
-    made(run, {"b": simple({"c00": 1, "c02": 1, "c01": 1, "c03": 0})}, negatives=3)
+    made(run, {"b": simple({"c00": 1, "c02": 1, "c01": 1, "c03": 0})}, num_negatives=3)
     again = {(row["tenant"], row["positive_id"]): row["triplet_id"] for row in written(run)}
     assert {key: again[key] for key in again if key in first} == {key: first[key] for key in first if key[0] == "b"}
 

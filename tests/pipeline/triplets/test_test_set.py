@@ -26,7 +26,7 @@ def write(run: Run, *, apart: bool = False, **given: Any) -> None:
 def test_it_says_how_new_queries_are_and_training_holds_no_later_one(run: Run, most: int | None) -> None:
     log = random_log(3, days=8)
     mine(run, log, hop=replace(HOP, before=SPLIT.isoformat()), docs=corpus([*DOCS, "x1", "x2", "x3"]))
-    write(run, test_from=SPLIT, test_pool=most)
+    write(run, test_from=SPLIT, test_pool_size=most)
     before = {(s.tenant, query_id(s.query)) for day, some in log.items() if day < SPLIT for s in some}
     after = {(s.tenant, query_id(s.query)) for day, some in log.items() if day >= SPLIT for s in some}
     tested = {(row["tenant"], row["query_id"]) for row in read(run, "mined_test")}

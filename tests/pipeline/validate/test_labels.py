@@ -25,7 +25,7 @@ NAMES = ("queries", "pool", "verdicts", "review_sample", "review_strata", "revie
 
 
 def test_the_label_is_what_most_reviewers_said(run: Run, made: Pairs) -> None:
-    sample = sampled(put_run(run, made), pairs=60, query_share=1)
+    sample = sampled(put_run(run, made), max_pairs=60, query_share=1)
     keys = [key_of(row) for row in sample if made[key_of(row)]["relevant"]][:6]
     said: list[list[int | None]] = [[1, 0, 3], [0, 0, 2], [1, 0], [None, None], [3, 1], [None, 2]]
     answered(
@@ -49,7 +49,7 @@ def test_the_label_is_what_most_reviewers_said(run: Run, made: Pairs) -> None:
 
 
 def test_who_saw_the_verdict_is_counted(run: Run, made: Pairs) -> None:
-    sample = sampled(put_run(run, made), pairs=50)
+    sample = sampled(put_run(run, made), max_pairs=50)
     answered(run, [answer(key_of(row), 1, judge_shown=place < 20) for place, row in enumerate(sample)])
     validated(run)
     assert rows_of(run)[None, None]["shown"] == 20
@@ -107,7 +107,7 @@ def test_the_labels_are_a_csv_that_a_build_takes(run: Run, tmp_path: Path) -> No
 
 
 def test_pairs_that_somebody_answered_with_what_is_known_of_them(run: Run, made: Pairs) -> None:
-    sample = sampled(put_run(run, made), pairs=40, query_share=1)
+    sample = sampled(put_run(run, made), max_pairs=40, query_share=1)
     inside = [key_of(row) for row in sample]
     outside = next(key for key in made if key not in inside)
     answered(run, [answer(inside[0], 1), answer(inside[1], None), answer(outside, 0), answer(("gone", "q", "c"), 3)])

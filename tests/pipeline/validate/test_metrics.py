@@ -25,7 +25,7 @@ from helpers.runs import read
 
 
 def test_the_figures_are_those_of_scikit_learn_with_the_weights_of_the_sample(run: Run, made: Pairs) -> None:
-    sample = reviewed(run, made, pairs=600, query_share=0.4)
+    sample = reviewed(run, made, max_pairs=600, query_share=0.4)
     row = rows_of(run)[None, None]
     said = np.array([bool(made[key_of(one)]["relevant"]) for one in sample])
     read_ = np.array([made[key_of(one)]["relevant"] is not None for one in sample])
@@ -45,7 +45,7 @@ def test_the_figures_are_those_of_scikit_learn_with_the_weights_of_the_sample(ru
 
 
 def test_the_estimates_are_near_the_truth_and_their_intervals_hold_it(run: Run, made: Pairs) -> None:
-    reviewed(run, made, pairs=1500, query_share=0.5)
+    reviewed(run, made, max_pairs=1500, query_share=0.5)
     rows, held = rows_of(run), []
     for tenant in (None, "a", "b"):
         own = [pair for key, pair in made.items() if tenant in (None, key[0])]
@@ -67,7 +67,7 @@ def test_the_estimates_are_near_the_truth_and_their_intervals_hold_it(run: Run, 
 
 
 def test_a_retrievers_figures_are_of_what_it_found(run: Run, made: Pairs) -> None:
-    sample = reviewed(run, made, pairs=0, query_share=1)
+    sample = reviewed(run, made, max_pairs=0, query_share=1)
     assert len(sample) == len(made)
     for name in ("bm25", "dense", "lsa"):
         own = [pair for pair in made.values() if name in pair["retrievers"]]
@@ -83,7 +83,7 @@ def test_a_retrievers_figures_are_of_what_it_found(run: Run, made: Pairs) -> Non
 
 def test_the_threshold_is_fitted_over_the_run(run: Run, made: Pairs) -> None:
     sample = [
-        row for row in reviewed(run, made, pairs=800, query_share=0.5) if made[key_of(row)]["relevant"] is not None
+        row for row in reviewed(run, made, max_pairs=800, query_share=0.5) if made[key_of(row)]["relevant"] is not None
     ]
     probability = np.array([made[key_of(row)]["probability"] for row in sample], np.float32)
     positive = np.array([made[key_of(row)]["true"] == 1 for row in sample])
@@ -100,7 +100,7 @@ def test_the_threshold_is_fitted_over_the_run(run: Run, made: Pairs) -> None:
 
 
 def test_too_few_labels_fit_no_threshold_and_several_thresholds_are_none_of_all(run: Run, made: Pairs) -> None:
-    sample = sampled(put_run(run, made), pairs=99)
+    sample = sampled(put_run(run, made), max_pairs=99)
     answered(run, honest(made, [key_of(row) for row in sample]))
     validated(run, {"a": 0.5, "b": 0.6})
     rows = rows_of(run)
@@ -109,7 +109,7 @@ def test_too_few_labels_fit_no_threshold_and_several_thresholds_are_none_of_all(
 
 
 def test_labels_outside_the_sample_are_counted_and_change_nothing(run: Run, made: Pairs) -> None:
-    sample = reviewed(run, made, pairs=100)
+    sample = reviewed(run, made, max_pairs=100)
     before = rows_of(run)[None, None]
     inside = {key_of(row) for row in sample}
     others = [key for key in made if key not in inside][:40]
@@ -122,7 +122,7 @@ def test_labels_outside_the_sample_are_counted_and_change_nothing(run: Run, made
 
 
 def test_what_nobody_labelled_is_unknown(run: Run, made: Pairs) -> None:
-    sample = sampled(put_run(run, made), pairs=100)
+    sample = sampled(put_run(run, made), max_pairs=100)
     found = [key_of(row) for row in sample if made[key_of(row)]["relevant"]]
     answered(run, honest(made, found))
     validated(run)
@@ -140,7 +140,7 @@ def test_what_was_not_judged_is_missed(run: Run, made: Pairs) -> None:
     for pair in made.values():
         if pair["relevant"] is False and pair["probability"] < 0.3:
             pair["relevant"] = "unjudged"
-    sample = sampled(put_run(run, made), pairs=0, query_share=1)
+    sample = sampled(put_run(run, made), max_pairs=0, query_share=1)
     answered(run, honest(made, [key_of(row) for row in sample]))
     validated(run)
     row = rows_of(run)[None, None]
@@ -161,7 +161,7 @@ def test_grades_are_compared_where_judge_and_people_give_them(run: Run) -> None:
     for pair in made.values():
         pair["grade"] = int(chance.integers(1, 4)) if pair["relevant"] else int(chance.integers(0, 2))
         pair["true"] = int(np.clip(pair["grade"] + chance.integers(-1, 2), 0, 3)) if pair["relevant"] else 0
-    sample = reviewed(run, made, pairs=300, query_share=0.5)
+    sample = reviewed(run, made, max_pairs=300, query_share=0.5)
     row = rows_of(run)[None, None]
     judge = [max(made[key_of(one)]["grade"], 1) if made[key_of(one)]["relevant"] else 0 for one in sample]
     people = [made[key_of(one)]["true"] for one in sample]
@@ -177,7 +177,7 @@ def test_two_values_are_no_grades(run: Run, grades: tuple[int, int]) -> None:
     made = pairs({"a": 40}, unreadable=0)
     for pair in made.values():
         pair["grade"], pair["true"] = grades[0] * int(pair["relevant"]), grades[1] * pair["true"]
-    reviewed(run, made, pairs=200, query_share=0.5)
+    reviewed(run, made, max_pairs=200, query_share=0.5)
     row = rows_of(run)[None, None]
     assert row["sample_kappa"] is not None
     assert row["weighted_kappa"] is None

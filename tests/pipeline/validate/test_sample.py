@@ -64,7 +64,7 @@ def key(row: dict[str, Any]) -> tuple[str, str, str]:
 
 def test_every_pair_of_the_run_is_stood_for_once(run: Run) -> None:
     rows = pairs({"a": 100, "b": 40})
-    sample = drawn(run, rows, pairs=300)
+    sample = drawn(run, rows, max_pairs=300)
     assert len(sample) == 300
     queries = {key(row)[:2] for row in sample}
     assert {tenant: sum(one == tenant for one, _ in queries) for tenant in "ab"} == {"a": 10, "b": 4}
@@ -88,7 +88,7 @@ def test_every_pair_of_the_run_is_stood_for_once(run: Run) -> None:
 
 
 def test_half_is_what_the_judge_found_and_the_near_bands_are_drawn_more_often(run: Run) -> None:
-    sample = drawn(run, pairs({"a": 400}), pairs=400, query_share=0.5)
+    sample = drawn(run, pairs({"a": 400}), max_pairs=400, query_share=0.5)
     verdict = {row["stratum"]: row["verdict"] for row in read(run, "review_strata")}
     assert sum(verdict[row["stratum"]] == "relevant" for row in sample) == 200
     rest = sorted({(row["stratum"], row["weight"]) for row in sample if verdict[row["stratum"]] == "not relevant"})
@@ -100,25 +100,25 @@ def test_half_is_what_the_judge_found_and_the_near_bands_are_drawn_more_often(ru
 
 def test_the_order_of_rows_and_other_queries_change_nothing(run: Run, tmp_path: Path) -> None:
     rows = pairs({"a": 60, "b": 30})
-    first = drawn(run, rows, pairs=120)
-    again = drawn(Run(str(tmp_path / "again")), rows[::-1], pairs=120)
+    first = drawn(run, rows, max_pairs=120)
+    again = drawn(Run(str(tmp_path / "again")), rows[::-1], max_pairs=120)
     assert first == again
-    assert first != drawn(Run(str(tmp_path / "other")), rows, seed=14, pairs=120)
+    assert first != drawn(Run(str(tmp_path / "other")), rows, seed=14, max_pairs=120)
 
 
 def test_a_run_that_was_built_again_asks_about_mostly_the_same_pairs(run: Run, tmp_path: Path) -> None:
     rows = pairs({"a": 200})
-    first = {key(row) for row in drawn(run, rows, pairs=300, query_share=0.5)}
+    first = {key(row) for row in drawn(run, rows, max_pairs=300, query_share=0.5)}
     chance = np.random.default_rng(1)
     for row in rows:
         if row["relevant"] is not None and chance.random() < 0.02:
             row["relevant"] = not row["relevant"]
-    second = {key(row) for row in drawn(Run(str(tmp_path / "again")), rows, pairs=300, query_share=0.5)}
+    second = {key(row) for row in drawn(Run(str(tmp_path / "again")), rows, max_pairs=300, query_share=0.5)}
     assert len(first & second) > 240
 
 
 def test_pairs_come_query_by_query_and_in_an_order_that_tells_nothing(run: Run) -> None:
-    sample = drawn(run, pairs({"a": 200, "b": 100}), pairs=1000, query_share=0.5)
+    sample = drawn(run, pairs({"a": 200, "b": 100}), max_pairs=1000, query_share=0.5)
     assert [row["position"] for row in sample] == list(range(len(sample)))
     queries = [key(row)[:2] for row in sample]
     changes = [one for one, before in zip(queries, [None, *queries], strict=False) if one != before]
@@ -137,7 +137,7 @@ def test_within_a_stratum_retrievers_are_drawn_evenly(run: Run) -> None:
     rows = pairs({"a": 100})
     for number, row in enumerate(rows):
         row |= {"retrievers": [NAMES[number % 3]], "relevant": False, "probability": 0.1}
-    sample = {key(row) for row in drawn(run, rows, pairs=60, query_share=1)}
+    sample = {key(row) for row in drawn(run, rows, max_pairs=60, query_share=1)}
     counts = [sum(row["retrievers"] == [name] for row in rows if key(row) in sample) for name in NAMES]
     assert sum(counts) == 60
     assert max(counts) - min(counts) <= 2
@@ -145,7 +145,7 @@ def test_within_a_stratum_retrievers_are_drawn_evenly(run: Run) -> None:
 
 def test_zero_asks_about_every_candidate_of_the_chosen_queries(run: Run) -> None:
     rows = pairs({"a": 30, "b": 3})
-    sample = drawn(run, rows, pairs=0)
+    sample = drawn(run, rows, max_pairs=0)
     queries = {key(row)[:2] for row in sample}
     assert len(queries) == 4
     assert {key(row) for row in sample} == {key(row) for row in rows if key(row)[:2] in queries}
@@ -153,7 +153,7 @@ def test_zero_asks_about_every_candidate_of_the_chosen_queries(run: Run) -> None
 
 def test_small_tenants_share_their_strata(run: Run) -> None:
     rows = pairs({"large": 200, **{f"t{number}": 2 for number in range(30)}})
-    sample = drawn(run, rows, pairs=200)
+    sample = drawn(run, rows, max_pairs=200)
     names = {row["stratum"].split(" ", 1)[1].split(":")[0] for row in sample}
     assert names == {"large", "several tenants"}
     assert sum(row["weight"] for row in sample) == pytest.approx(len(rows))
@@ -163,7 +163,7 @@ def test_small_tenants_share_their_strata(run: Run) -> None:
 def test_what_adaptive_judging_left_out_is_asked_about_too(run: Run) -> None:
     rows = pairs({"a": 100})
     left = [row for row in rows if row["relevant"] is False and row["probability"] < 0.2]
-    sample = drawn(run, rows, unjudged=left, pairs=300)
+    sample = drawn(run, rows, unjudged=left, max_pairs=300)
     verdict = {row["stratum"]: row["verdict"] for row in read(run, "review_strata")}
     assert {"relevant", "not relevant", "unjudged"} <= set(verdict.values())
     keys = {key(row) for row in left}
@@ -173,7 +173,7 @@ def test_what_adaptive_judging_left_out_is_asked_about_too(run: Run) -> None:
 
 def test_a_judge_without_probabilities(run: Run) -> None:
     rows = [row | {"probability": None} for row in pairs({"a": 100})]
-    sample = drawn(run, rows, pairs=100)
+    sample = drawn(run, rows, max_pairs=100)
     assert len(sample) == 100
     assert sum(row["weight"] for row in sample) == pytest.approx(len(rows))
 
@@ -185,6 +185,6 @@ def test_a_run_without_candidates(run: Run) -> None:
 
 def test_hostile_names_are_names(run: Run) -> None:
     rows = [row | {"tenant": "x' OR 1=1 --\n{}"} for row in pairs({"a": 20})]
-    sample = drawn(run, rows, pairs=50)
+    sample = drawn(run, rows, max_pairs=50)
     assert {row["tenant"] for row in sample} == {"x' OR 1=1 --\n{}"}
     assert pa.types.is_string(run.tables("review_sample").read("review_sample").schema.field("stratum").type)

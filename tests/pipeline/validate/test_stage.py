@@ -17,7 +17,7 @@ from helpers.runs import put, read
 
 
 def test_disagreements_come_with_the_reasons_and_those_that_stand_for_most_first(run: Run, made: Pairs) -> None:
-    sample = sampled(put_run(run, made), pairs=300, query_share=0.5)
+    sample = sampled(put_run(run, made), max_pairs=300, query_share=0.5)
     answered(run, [answer(key_of(row), made[key_of(row)]["true"], "ann", rationale="because") for row in sample])
     validated(run)
     found = read(run, "disagreements")
@@ -29,7 +29,7 @@ def test_disagreements_come_with_the_reasons_and_those_that_stand_for_most_first
 
 
 def test_the_same_answers_give_the_same_tables(run: Run, made: Pairs) -> None:
-    reviewed(run, made, pairs=200)
+    reviewed(run, made, max_pairs=200)
     names = ("validation", "disagreements", "reviewer_agreement")
     before = {name: read(run, name) for name in names}
     validated(run, {"a": 0.5, "b": 0.5})
@@ -37,7 +37,7 @@ def test_the_same_answers_give_the_same_tables(run: Run, made: Pairs) -> None:
 
 
 def test_the_funnel_tells_why_a_drawn_pair_has_no_label(run: Run, made: Pairs) -> None:
-    keys = [key_of(row) for row in sampled(put_run(run, made), pairs=100)]
+    keys = [key_of(row) for row in sampled(put_run(run, made), max_pairs=100)]
     tied = [answer(key, relevance, name) for key in keys[:4] for name, relevance in (("ann", 0), ("bob", 1))]
     skipped = [answer(key, None) for key in keys[4:6]]
     answered(run, tied + skipped + [answer(key, 1) for key in keys[6:16]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from darklode.schemas.mining import PlannerSettings
+from darklode.schemas.mining import TermWeightingSettings
 
 if TYPE_CHECKING:
     from darklode.pipeline.base.artifacts import Tables
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from darklode.schemas.settings import CacheSettings
 
 
-class TermWeighterKind(PlannerSettings):
+class TermWeighterKind(TermWeightingSettings):
     """Settings of a kind of term weighter (ScalingNote's planner), and its factory.
 
     Attributes:

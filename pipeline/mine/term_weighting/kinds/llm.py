@@ -25,7 +25,7 @@ class LlmTermWeighterKind(LlmTermWeighterSettings, TermWeighterKind):
         """The key, or a server that listens."""
         from darklode.pipeline.base.remote.endpoint import lacks_server
 
-        return lacks_server([self.base_url], self.key_env, self.model)
+        return lacks_server([self.base_url], self.api_key_env, self.model)
 
 
 KIND = LlmTermWeighterKind

@@ -28,13 +28,13 @@ class TableTermWeighterKind(TermWeighterKind):
 
     kind: Literal["table"] = "table"
     table: FilePath[str | None] = Field(
-        None, description="CSV or Parquet file: term, importance; tenant or query optional"
+        None, description="CSV or Parquet file with the columns term, importance and, optionally, tenant, query."
     )
 
     @model_validator(mode="after")
     def _requires_table(self) -> Self:
         if not self.table:
-            raise ValueError("kind table needs planner.table, a CSV or Parquet file")
+            raise ValueError("kind table needs term_weighting.table, a CSV or Parquet file")
         return self
 
     def term_weighter(self, _learned: Tables, _cache_settings: CacheSettings) -> "TableTermWeighter":
@@ -127,7 +127,7 @@ def _hash(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read ({error.strerror}); set planner.table to a CSV or Parquet file"
+            f"{path} cannot be read ({error.strerror}); set term_weighting.table to a CSV or Parquet file"
         ) from None
 
 

@@ -8,32 +8,50 @@ from pydantic import Field, JsonValue
 
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.schemas.section import NoRow
+from darklode.schemas.shared import (
+    ApiKeyEnv,
+    BatchSize,
+    DocumentPrompt,
+    MaxConcurrency,
+    QueryPrompt,
+    RetryTimeout,
+    ServerUrl,
+    SpendingLimit,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.encoders.openai import OpenAIEncoder
 
 
 class OpenAISettings(EncoderKind):
-    """An OpenAI-compatible embeddings endpoint; the key comes from the environment."""
+    """An OpenAI-compatible embeddings endpoint; the API key comes from the environment."""
 
     kind: Literal["openai"] = "openai"
-    model: str = Field(min_length=1, description="the model's name at the endpoint")
-    base_url: str = Field("https://api.openai.com/v1", description="without user name, password or key")
-    key_env: NoRow[str] = Field("OPENAI_API_KEY", description="environment variable with the key; empty: none is sent")
-    dimensions: int | None = Field(None, gt=0, description="asked of the endpoint; null: the model's own")
-    query_prompt: str = Field("", description="text put before every query")
-    document_prompt: str = Field("", description="text put before every chunk")
-    query_parameters: dict[str, JsonValue] = Field({}, description="sent with queries, such as input_type")
-    document_parameters: dict[str, JsonValue] = Field({}, description="sent with chunks, such as input_type")
-    max_tokens: int = Field(8192, gt=0, description="longer texts are cut to it (by a careful estimate)")
-    batch_texts: NoRow[int] = Field(256, gt=0, description="most texts per request")
-    batch_tokens: NoRow[int] = Field(100_000, gt=0, description="most tokens per request (estimated)")
-    in_flight: NoRow[int] = Field(8, gt=0, description="most requests under way at once")
-    requests_per_minute: NoRow[int | None] = Field(None, gt=0, description="rate limit; null: none")
-    timeout: NoRow[float] = Field(60, gt=0, description="seconds until a request counts as failed")
-    give_up_after: NoRow[float] = Field(600, gt=0, description="seconds of failing until the run stops")
-    price_per_million: NoRow[float] = Field(0, ge=0, description="price of a million tokens, for the cost shown")
-    spending_limit: NoRow[float | None] = Field(None, ge=0, description="stop before this is exceeded; null: no limit")
+    base_url: str = Field("https://api.openai.com/v1", description=ServerUrl)
+    api_key_env: ApiKeyEnv = "OPENAI_API_KEY"
+    dimensions: int | None = Field(
+        None, gt=0, description="Vector length to request from the endpoint. null: the model's own."
+    )
+    query_prompt: QueryPrompt = ""
+    document_prompt: DocumentPrompt = ""
+    query_extra_body: dict[str, JsonValue] = Field(
+        {}, description="Fields added to requests with queries, such as input_type."
+    )
+    document_extra_body: dict[str, JsonValue] = Field(
+        {}, description="Fields added to requests with chunks, such as input_type."
+    )
+    max_input_tokens: int = Field(8192, gt=0, description="Truncate texts to this many tokens (estimated, rounded up).")
+    batch_size: NoRow[int] = Field(256, gt=0, description=BatchSize)
+    max_batch_tokens: NoRow[int] = Field(100_000, gt=0, description="Maximum number of tokens per request (estimated).")
+    max_concurrency: MaxConcurrency = 8
+    requests_per_minute: NoRow[int | None] = Field(None, gt=0, description="Rate limit. null: none.")
+    timeout: Timeout = 60
+    retry_timeout: RetryTimeout = 600
+    price_per_million: NoRow[float] = Field(
+        0, ge=0, description="Price of a million tokens, for the reported cost and the spending limit."
+    )
+    spending_limit: SpendingLimit = None
 
     def encoder_id(self) -> str:
         """See `EncoderKind`; it needs nothing but the settings."""
@@ -43,11 +61,11 @@ class OpenAISettings(EncoderKind):
 
         return identity(
             self.kind,
-            f"{self.model}@{address(self.base_url, self.key_env)}",
+            f"{self.model}@{address(self.base_url, self.api_key_env)}",
             dimensions=self.dimensions or "all",
             prompts=short_hash(self.query_prompt, self.document_prompt),
-            parameters=short_hash(self.query_parameters, self.document_parameters),
-            tokens=f"{self.max_tokens}.{ESTIMATE}",
+            parameters=short_hash(self.query_extra_body, self.document_extra_body),
+            tokens=f"{self.max_input_tokens}.{ESTIMATE}",
         )
 
     def load(self, root: str | None = None) -> OpenAIEncoder:
@@ -62,7 +80,7 @@ class OpenAISettings(EncoderKind):
         """The key, or an endpoint that listens."""
         from darklode.pipeline.base.remote.endpoint import lacks_server
 
-        return lacks_server([self.base_url], self.key_env, self.model)
+        return lacks_server([self.base_url], self.api_key_env, self.model)
 
 
 KIND = OpenAISettings

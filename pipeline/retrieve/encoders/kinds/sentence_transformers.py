@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
-
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.schemas.pooling import LocalModel
+from darklode.schemas.shared import DocumentPrompt, QueryPrompt, TruncateDim
 
 if TYPE_CHECKING:
     from darklode.pipeline.retrieve.encoders.sentence_transformers import SentenceTransformersEncoder
@@ -17,9 +16,9 @@ class SentenceTransformersSettings(LocalModel, EncoderKind):
     """A sentence-transformers model on this machine's GPU or CPU."""
 
     kind: Literal["sentence_transformers"] = "sentence_transformers"
-    query_prompt: str = Field("", description="text put before every query")
-    document_prompt: str = Field("", description="text put before every chunk")
-    dimensions: int | None = Field(None, gt=0, description="keep the first so many (Matryoshka models); null: all")
+    query_prompt: QueryPrompt = ""
+    document_prompt: DocumentPrompt = ""
+    truncate_dim: TruncateDim = None
 
     def encoder_id(self) -> str:
         """See `EncoderKind`; the revision is the hub's commit, or a hash over a local folder's files."""
@@ -30,8 +29,8 @@ class SentenceTransformersSettings(LocalModel, EncoderKind):
             self.kind,
             versioned_name(self),
             prompts=short_hash(self.query_prompt, self.document_prompt),
-            tokens=self.max_tokens or "all",
-            dimensions=self.dimensions or "all",
+            tokens=self.max_seq_length or "all",
+            dimensions=self.truncate_dim or "all",
             dtype=self.dtype,
         )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Bm25Kind(Bm25Settings, RetrieverKind):
-    """BM25; its index is kept from search to search."""
+    """BM25; the index is built once per run and tenant."""
 
     kind: Literal["bm25"] = "bm25"
 

@@ -116,7 +116,7 @@ def test_another_form_than_the_encoders_is_refused(kept: EmbeddingCache) -> None
         writer.add(hashes(2), vectors(2, dimensions=3))
     half = EmbeddingCache(kept.parts.store.url, "float16")
     for use in (lambda: half.append(ENCODER, hashes(2), vectors(2)), lambda: half.open(ENCODER)):
-        with pytest.raises(ArtifactError, match=r"float16.*set cache\.dtype"):
+        with pytest.raises(ArtifactError, match=r"float16.*set cache\.vector_dtype"):
             use()
 
 

@@ -18,8 +18,8 @@ TEXTS = [f"text number {number}" for number in range(8)]
 
 
 def encoder(server: FakeOpenAI, root: Path, **given: Any) -> OpenAIEncoder:
-    given = {"model": "fake-1", "base_url": server.url, "key_env": "", "price_per_million": 1e6} | given
-    return OpenAIEncoder(OpenAISettings(**given, batch_texts=1, in_flight=1), str(root))
+    given = {"model": "fake-1", "base_url": server.url, "api_key_env": "", "price_per_million": 1e6} | given
+    return OpenAIEncoder(OpenAISettings(**given, batch_size=1, max_concurrency=1), str(root))
 
 
 def test_entries_add_up_by_account(tmp_path: Path) -> None:

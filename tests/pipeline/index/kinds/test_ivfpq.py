@@ -15,7 +15,7 @@ faiss = pytest.importorskip("faiss", reason="faiss-cpu is not installed")
 @pytest.mark.parametrize("kind", ["ivfpq", "ivfpq_fastscan"])
 def test_an_update_finds_what_a_full_fill_of_the_same_codes_finds(kind: str) -> None:
     """Had faiss taken vectors out of the fast scan's lists, later ones would have had spoilt codes."""
-    vectors, made = clustered(1500), INDEXES.load(kind)(bytes=8)
+    vectors, made = clustered(1500), INDEXES.load(kind)(code_size=8)
     went = np.arange(100, 300)
     with one_thread():
         index = made.train(vectors, 1500)
@@ -39,7 +39,7 @@ def test_an_update_finds_what_a_full_fill_of_the_same_codes_finds(kind: str) -> 
 
 def test_codes_take_the_bytes_that_were_asked_for() -> None:
     for kind, parts in (("ivfpq", 8), ("ivfpq_fastscan", 16)):
-        made: IvfKind = INDEXES.load(kind)(bytes=8)
+        made: IvfKind = INDEXES.load(kind)(code_size=8)
         with one_thread():
             index = made.train(clustered(10_000), 10_000)
         inner = faiss.downcast_index(faiss.extract_index_ivf(index))
@@ -48,7 +48,7 @@ def test_codes_take_the_bytes_that_were_asked_for() -> None:
 
 
 def test_fewer_vectors_have_shorter_codes() -> None:
-    made: IvfKind = INDEXES.load("ivfpq")(bytes=8)
+    made: IvfKind = INDEXES.load("ivfpq")(code_size=8)
     with one_thread():
         index = made.train(clustered(made.LEAST), made.LEAST)
     assert faiss.downcast_index(faiss.extract_index_ivf(index)).pq.nbits == 4
@@ -56,12 +56,12 @@ def test_fewer_vectors_have_shorter_codes() -> None:
 
 def test_vectors_that_are_too_short_for_their_codes_are_refused() -> None:
     with pytest.raises(SettingsError, match="vectors of 32 numbers cannot have codes of 64 parts"):
-        INDEXES.load("ivfpq")(bytes=64).train(clustered(700), 700)
+        INDEXES.load("ivfpq")(code_size=64).train(clustered(700), 700)
 
 
 def test_the_projection_keeps_the_order_of_inner_products() -> None:
     """As wide as the vectors, it is a rotation."""
-    made: IvfKind = INDEXES.load("ivfpq")(bytes=8, projected=32)
+    made: IvfKind = INDEXES.load("ivfpq")(code_size=8, projection_dim=32)
     vectors = clustered(1500)
     with one_thread():
         index = made.train(vectors, 1500)

@@ -69,7 +69,7 @@ def test_other_actions_and_events_without_an_object_are_turned_away(tmp_path: Pa
         ("empty doc_id", 3),
         ("empty doc_id", 4),
         ("missing action", 5),
-        ("action mail [email] is neither impression nor click, as far as logs.click_actions and other_actions know", 6),
+        ("action mail [email] is neither impression nor click, as far as logs.click_actions knows", 6),
         ("empty doc_id", 7),
     ]
 
@@ -83,9 +83,9 @@ def test_settings_say_which_actions_are_clicks(tmp_path: Path) -> None:
     assert {row["doc_id"]: row["clicked"] for row in got.rows} == {"shown": False, "d0": True, "d1": True}
     assert [reason for reason, _ in got.reasons] == [
         "action global_click is neither impression nor click",
-        "action tap is neither impression nor click, as far as logs.click_actions and other_actions know",
+        "action tap is neither impression nor click, as far as logs.click_actions knows",
     ]
-    told = logs_of(tmp_path / "log", tmp_path / "other", click_actions=["Tap"], other_actions=["item_click"])
+    told = logs_of(tmp_path / "log", tmp_path / "other", click_actions=["Tap"])
     assert {row["doc_id"]: row["clicked"] for row in told.rows} == {"shown": False, "d3": True}
     assert len(told.rejects) == 3
 
@@ -137,7 +137,7 @@ def test_a_query_is_found_wherever_it_is_told(tmp_path: Path) -> None:
         "q1": "same day", "q2": "day before", "q3": "two before",
     }  # fmt: skip
     assert got.reasons == [("its query_id has no query", 4), ("its query_id has no query", 5)]
-    assert len(logs_of(tmp_path / "log", tmp_path / "other", late_days=3).rows) == 4
+    assert len(logs_of(tmp_path / "log", tmp_path / "other", max_late_days=3).rows) == 4
 
 
 def test_a_query_of_another_tenant_is_not_lent(tmp_path: Path) -> None:

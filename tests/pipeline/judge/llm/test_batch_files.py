@@ -253,7 +253,7 @@ def test_answers_are_kept_in_pieces(kept: Ledger, server: FakeChat, monkeypatch:
 
 def test_calls_are_counted_once_and_the_first_label_stands(kept: Ledger, server: FakeChat) -> None:
     every = pairs(*((1, chunk) for chunk in range(5)))
-    judge, trusting = short_name(TEMPLATE.judge_id), template(trust_name=True)
+    judge, trusting = short_name(TEMPLATE.judge_id), template(trust_model_name=True)
     names = [CustomId(judge, row["query_hash"], row["chunk_hash"], cut=False) for row in every.to_pylist()]
     rows = answers([{"custom_id": str(name), "body": json.loads(TEMPLATE.body("x"))} for name in names], server)
     label = rows[0]["response"]["body"]["choices"][0]["message"]["content"]

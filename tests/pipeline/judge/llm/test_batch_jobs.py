@@ -106,7 +106,7 @@ def test_calls_go_out_as_batches_and_answers_come_back_once(service: FakeBatches
 
     silent = ScriptedStream(judge_id=desk.template.judge_id)
     replies = asyncio.run(LedgerJudge(silent, desk.ledger).judge(EVERY))
-    live = LlmJudge(desk.settings.model_copy(update={"mode": "json"}), root=str(tmp_path / "another"))
+    live = LlmJudge(desk.settings.model_copy(update={"response_format": "json"}), root=str(tmp_path / "another"))
     assert live.judge_id == desk.template.judge_id
     said = asyncio.run(LedgerJudge(live, Ledger(str(tmp_path / "another"))).judge(EVERY))
     assert silent.asked == []
@@ -302,12 +302,12 @@ def test_a_wrong_key_and_a_server_without_batches_are_said(tmp_path: Path, monke
         FakeBatches(key="another") as service,
         pytest.raises(MissingPart, match="refused the key in JUDGE_KEY") as caught,
     ):
-        Desk(service, tmp_path, key_env="JUDGE_KEY").submit()
+        Desk(service, tmp_path, api_key_env="JUDGE_KEY").submit()
     assert "sk-wrong-and-secret" not in str(caught.value)
     monkeypatch.delenv("JUDGE_KEY")
     with FakeBatches() as service:
         with pytest.raises(MissingPart, match="set the environment variable JUDGE_KEY"):
-            Desk(service, tmp_path, key_env="JUDGE_KEY")
+            Desk(service, tmp_path, api_key_env="JUDGE_KEY")
         service.fault = lambda _method, _path: "404"
         with pytest.raises(MissingPart, match=r"answered 404: it knows no such file .*`darklode judge batch export`"):
             Desk(service, tmp_path / "new").submit()

@@ -30,7 +30,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def form_of(server: FakeChat, said: list[str] | None = None, **changed: Any) -> str:
     """The form that is found, and what was said meanwhile."""
-    given = {"model": "fake", "base_url": server.url, "give_up_after": 20}
+    given = {"model": "fake", "base_url": server.url, "retry_timeout": 20}
     judge = LlmJudge(LlmSettings(**(given | changed)), (said if said is not None else []).append)
     return str(judge.template.form)
 
@@ -107,7 +107,7 @@ PLAIN = {"model", "max_tokens", "messages"}
 def test_a_server_that_refuses_plain_calls_too_is_not_blamed_on_a_form() -> None:
     with (
         FakeChat(longest=1) as server,
-        pytest.raises(DarklodeError, match=r"fake refuses even a plain call, status 400: .*judge\.parameters"),
+        pytest.raises(DarklodeError, match=r"fake refuses even a plain call, status 400: .*judge\.extra_body"),
     ):
         form_of(server)
 
@@ -172,7 +172,7 @@ class Thinker(FakeChat):
 def test_a_model_that_thinks_longer_than_it_may_loses_no_probabilities(thoughts: tuple[int, ...], context: int) -> None:
     said: list[str] = []
     with Thinker(thoughts=thoughts, context=context) as server:
-        assert form_of(server, said, parameters={"max_tokens": 300}) == OBEYED
+        assert form_of(server, said, extra_body={"max_tokens": 300}) == OBEYED
     assert (
         any("truncated at max_tokens 300; with a higher limit it took 351 tokens" in line for line in said)
         or thoughts[1:]
@@ -206,11 +206,11 @@ class Talker(FakeChat):
 def test_a_model_that_gives_long_reasons_is_not_said_to_think() -> None:
     said: list[str] = []
     with Talker() as server:
-        assert form_of(server, said, rationale=True, mode="json") == "json+rationale"
+        assert form_of(server, said, rationale=True, response_format="json") == "json+rationale"
     (line,) = (one for one in said if "truncated" in one)
     assert line == (
         "fake's first reply was truncated at max_tokens 512; with a higher limit it took 610 tokens. Longer replies "
-        "become null: raise judge.parameters.max_tokens"
+        "become null: raise judge.extra_body.max_tokens"
     )
 
 

@@ -64,7 +64,7 @@ PAIRS_12 = pairs_of(3, 4)
 
 
 def judge_of(*servers: FakeChat, root: str | None = None, **changed: Any) -> LlmJudge:
-    given = {"kind": "llm", "model": "fake", "base_url": [server.url for server in servers], "give_up_after": 20}
+    given = {"kind": "llm", "model": "fake", "base_url": [server.url for server in servers], "retry_timeout": 20}
     return LlmJudge(LlmSettings(**(given | changed)), root=root)
 
 
@@ -141,7 +141,7 @@ def test_one_slip_of_the_server_does_not_change_the_form() -> None:
 
 
 def with_ledger(server: FakeChat, root: Path, **changed: Any) -> LedgerJudge:
-    given = LlmSettings(**({"model": "fake", "base_url": server.url, "give_up_after": 5} | changed))
+    given = LlmSettings(**({"model": "fake", "base_url": server.url, "retry_timeout": 5} | changed))
     return LedgerJudge(LlmJudge(given, root=str(root)), Ledger(str(root)))
 
 
@@ -150,7 +150,7 @@ def test_the_form_of_the_verdicts_that_are_kept_stands(tmp_path: Path) -> None:
         first = with_ledger(server, tmp_path)
         said = asyncio.run(first.judge(PAIRS_12))
     for mode in ("auto", "choice"):
-        offline = with_ledger(server, tmp_path, mode=mode, key_env="NO_SUCH_KEY")
+        offline = with_ledger(server, tmp_path, response_format=mode, api_key_env="NO_SUCH_KEY")
         assert (offline.judge_id, offline.live.note) == (first.judge_id, "")
         assert asyncio.run(offline.judge(PAIRS_12)).equals(said)
     with FakeChat() as server:
@@ -186,7 +186,7 @@ def test_verdicts_of_before_the_quoting_of_today_stand_where_the_model_was_shown
 @pytest.mark.parametrize(
     ("knows", "message"),
     [
-        (frozenset({"json", "logprobs"}), "no label in any output format of judge.mode choice"),
+        (frozenset({"json", "logprobs"}), "no label in any output format of judge.response_format choice"),
         (frozenset({"choice"}), r"returns no log-probabilities, .* \(choice\+logprobs\)"),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_server_that_obeys_another_form_than_the_verdicts_that_are_kept_is_ref
 
 def test_a_call_is_system_then_query_then_chunk_with_the_servers_parameters() -> None:
     with FakeChat() as server:
-        ask(judge_of(server, parameters={"seed": 7, "temperature": None, "chat_template_kwargs": {"x": False}}))
+        ask(judge_of(server, extra_body={"seed": 7, "temperature": None, "chat_template_kwargs": {"x": False}}))
         body = server.bodies[-1]
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     user = body["messages"][1]["content"]
@@ -237,11 +237,11 @@ def test_the_judge_id_names_what_can_change_a_verdict_and_nothing_else() -> None
     with FakeChat() as one, FakeChat() as other:
         base = judge_of(one).judge_id
         assert re.fullmatch(r"llm-1:fake:binary-1:choice\+logprobs:[0-9a-f]{16}", base)
-        same: list[dict[str, Any]] = [{"timeout": 3}, {"threshold": 0.7}, {"max_in_flight": 3}, {"attempts": 9}]
+        same: list[dict[str, Any]] = [{"timeout": 3}, {"threshold": 0.7}, {"max_concurrency": 3}, {"max_attempts": 9}]
         assert {judge_of(other, **changed).judge_id for changed in same} == {base}
         different: list[dict[str, Any]] = [
-            *({"prompt": "graded"}, {"mode": "json"}, {"rationale": True}, {"revision": "r2"}),
-            *({"parameters": {"seed": 1}}, {"max_chunk_tokens": 100}),
+            *({"prompt": "graded"}, {"response_format": "json"}, {"rationale": True}, {"revision": "r2"}),
+            *({"extra_body": {"seed": 1}}, {"max_chunk_tokens": 100}),
         ]
         assert len({base, *(judge_of(one, **changed).judge_id for changed in different)}) == len(different) + 1
 
@@ -249,7 +249,7 @@ def test_the_judge_id_names_what_can_change_a_verdict_and_nothing_else() -> None
 def test_a_mode_that_the_server_ignores_is_an_error() -> None:
     said = rf"gives no label in any output format .* json; .* it answered '{PROSE}': the reply is not JSON"
     with FakeChat(knows=NO_MODES) as server, pytest.raises(DarklodeError, match=said):
-        _ = judge_of(server, mode="json").judge_id
+        _ = judge_of(server, response_format="json").judge_id
 
 
 def test_a_model_that_gives_no_label_is_an_error() -> None:
@@ -299,7 +299,7 @@ def test_thirty_percent_of_faults_change_no_verdict(monkeypatch: pytest.MonkeyPa
 
 def test_what_stays_unreadable_is_null_with_its_raw_reply() -> None:
     with FakeChat() as server:
-        judge = judge_of(server, attempts=2)
+        judge = judge_of(server, max_attempts=2)
         assert judge.judge_id
         server.script = lambda request: "wrong label" if "chunk 1" in request.pair else None
         said = ask(judge)
@@ -349,7 +349,7 @@ HUGE: list[object] = [2**31, 10**30, -1, "9", 1.5, True, [], None]
 def test_a_reply_that_is_poison_costs_its_own_pair_alone(poison: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
     with FakeChat() as server:
-        judge = judge_of(server, mode="json" if poison == "deep content" else "choice")
+        judge = judge_of(server, response_format="json" if poison == "deep content" else "choice")
         assert judge.judge_id
         server.alters = lambda pair, said: POISON[poison](said) if "chunk 2" in pair else said
         said = ask(judge)
@@ -460,7 +460,7 @@ def test_a_server_that_goes_down_for_good_costs_no_answer(fault: str, monkeypatc
     monkeypatch.setattr(replicas, "FIRST_PAUSE", 0.05)
     lines: list[str] = []
     with FakeChat() as server:
-        given = LlmSettings(model="fake", base_url=server.url, give_up_after=1, max_in_flight=8)
+        given = LlmSettings(model="fake", base_url=server.url, retry_timeout=1, max_concurrency=8)
         judge = LlmJudge(given, lines.append)
         assert judge.judge_id
         server.served.clear()
@@ -489,7 +489,7 @@ def test_a_server_that_comes_back_is_used_again(monkeypatch: pytest.MonkeyPatch)
 def test_a_pair_on_which_the_server_always_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
     with FakeChat(latency=0.05) as server:
-        judge = judge_of(server, give_up_after=0.5, max_in_flight=2)
+        judge = judge_of(server, retry_timeout=0.5, max_concurrency=2)
         assert judge.judge_id
         server.script = lambda request: "500" if "chunk 0 says" in request.pair else None
         with pytest.raises(DarklodeError, match=r"answered 500; the call for q000 and c000 has failed for 0\.5 s"):
@@ -503,7 +503,7 @@ def test_an_unknown_model_is_named(changed: dict[str, Any], message: str) -> Non
 
 
 def test_nobody_there_is_an_error_after_a_while() -> None:
-    judge = LlmJudge(LlmSettings(model="fake", base_url="http://127.0.0.1:1/v1", give_up_after=0.5))
+    judge = LlmJudge(LlmSettings(model="fake", base_url="http://127.0.0.1:1/v1", retry_timeout=0.5))
     with pytest.raises(DarklodeError, match=r"127\.0\.0\.1:1/v1 cannot be reached .* No answer for 0\.5 s"):
         _ = judge.judge_id
 
@@ -511,7 +511,7 @@ def test_nobody_there_is_an_error_after_a_while() -> None:
 def test_a_querys_pairs_stay_on_one_replica() -> None:
     pairs = pairs_of(40, 5)
     with FakeChat() as one, FakeChat() as other:
-        ask(judge_of(one, other, max_in_flight=4), pairs)
+        ask(judge_of(one, other, max_concurrency=4), pairs)
         asked = [{*re.findall(r"how to do \d+", " ".join(server.served))} for server in (one, other)]
     assert len(asked[0] & asked[1]) <= 1  # the last query's pairs go to whoever is free
     assert min(map(len, asked)) > 8
@@ -552,7 +552,7 @@ def test_a_limit_stops_cleanly(limit: dict[str, Any], tmp_path: Path) -> None:
 
 def test_calls_under_way_stay_within_the_limit_and_reach_it() -> None:
     with FakeChat(latency=0.02) as server:
-        ask(judge_of(server, max_in_flight=40), pairs_of(40, 40))
+        ask(judge_of(server, max_concurrency=40), pairs_of(40, 40))
         assert server.most_at_once == 40
 
 
@@ -603,7 +603,7 @@ def test_closing_the_iterator_gives_up_the_rest() -> None:
         return some
 
     with FakeChat(latency=0.05) as server:
-        judge = judge_of(server, max_in_flight=4)
+        judge = judge_of(server, max_concurrency=4)
         assert judge.judge_id
         assert 0 < len(asyncio.run(first(judge)).rows) < 50
         assert server.requests < 60
@@ -619,7 +619,7 @@ def test_the_key_is_sent_and_shows_up_nowhere(
     monkeypatch.setenv("JUDGE_KEY", SECRET)
     caplog.set_level(logging.DEBUG)
     with FakeChat(key="another" if wrong else SECRET) as server:
-        judge = judge_of(server, key_env="JUDGE_KEY")
+        judge = judge_of(server, api_key_env="JUDGE_KEY")
         shown = repr(judge) + repr(vars(judge)["_settings"])
         if wrong:
             with pytest.raises(MissingPart, match=r"refused the key in JUDGE_KEY, status 401") as caught:
@@ -637,7 +637,7 @@ def test_a_server_that_repeats_the_key_is_not_quoted(monkeypatch: pytest.MonkeyP
     with FakeChat(key="fake") as server:
         server.model = "another"
         with pytest.raises(DarklodeError, match=r"The model \(the key\) does not exist"):
-            _ = judge_of(server, key_env="JUDGE_KEY").judge_id
+            _ = judge_of(server, api_key_env="JUDGE_KEY").judge_id
 
 
 def test_no_key_is_sent_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -650,7 +650,7 @@ def test_no_key_is_sent_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_missing_key_and_a_secret_in_the_address_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with FakeChat() as server, pytest.raises(MissingPart, match="set the environment variable JUDGE_KEY"):
-        ask(judge_of(server, key_env="JUDGE_KEY"))
+        ask(judge_of(server, api_key_env="JUDGE_KEY"))
     with pytest.raises(SettingsError, match="there is no prompt nothing"):
         LlmJudge(LlmSettings(model="m", base_url="http://h/v1", prompt="nothing"))
 
@@ -659,7 +659,7 @@ def test_a_missing_key_and_a_secret_in_the_address_are_errors(monkeypatch: pytes
 def test_replies_that_are_sent_twice_label_no_other_pair(late: float) -> None:
     pairs = pairs_of(14, 12)
     with FakeChat(script=lambda one: "sent twice" if one.number % 5 == 0 else None, twice_after=late) as server:
-        judge = judge_of(server, max_in_flight=4)
+        judge = judge_of(server, max_concurrency=4)
         found: list[ReplyBatch] = []
         asyncio.run(collect(judge, pairs, found))
         rows = {row: reply for batch in found for row, reply in zip(batch.rows, batch.replies.to_pylist(), strict=True)}

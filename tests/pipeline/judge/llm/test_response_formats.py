@@ -67,7 +67,7 @@ def test_a_form_reads_only_its_own(mode: str, said: str) -> None:
 
 def test_a_limit_by_its_other_name_replaces_ours() -> None:
     given = {"max_completion_tokens": 4096}
-    settings = LlmSettings(model="m", base_url="http://127.0.0.1:1/v1", parameters=given, token_limit=9)
+    settings = LlmSettings(model="m", base_url="http://127.0.0.1:1/v1", extra_body=given, token_limit=9)
     template = RequestTemplate(settings, BINARY, OutputFormat("choice", True))
     for body in map(json.loads, (template.body("a"), template.body_again("a", "b"), template.plain_body("a"))):
         assert {name: body.get(name) for name in ("max_tokens", "max_completion_tokens")} == given | {
@@ -77,7 +77,7 @@ def test_a_limit_by_its_other_name_replaces_ours() -> None:
 
 
 def test_a_call_is_the_same_however_it_is_made() -> None:
-    settings = LlmSettings(model="m", base_url="http://127.0.0.1:1/v1", parameters={"seed": 7, "temperature": None})
+    settings = LlmSettings(model="m", base_url="http://127.0.0.1:1/v1", extra_body={"seed": 7, "temperature": None})
     template = RequestTemplate(settings, BINARY, OutputFormat("choice", True))
     user, cut = template.fit_pair(PAIR, 2048)
     body = json.loads(template.body(user))

@@ -30,7 +30,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_of(*servers: FakeChat, **changed: Any) -> LlmSettings:
-    given = {"model": "fake", "base_url": [server.url for server in servers], "give_up_after": 5}
+    given = {"model": "fake", "base_url": [server.url for server in servers], "retry_timeout": 5}
     return LlmSettings(**(given | changed))
 
 
@@ -66,7 +66,7 @@ def told(*servers: FakeChat, **changed: Any) -> str | None:
         ({"root": "Qwen/Qwen3-8B", "revision": "main"}, {}, "Qwen/Qwen3-8B@main"),
         ({"root": "fake", "revision": "r2"}, {}, "fake@r2"),
         ({"root": "fake", "revision": "r2"}, {"revision": "r2"}, ""),
-        ({"root": "Qwen/Qwen3-8B"}, {"trust_name": True}, ""),
+        ({"root": "Qwen/Qwen3-8B"}, {"trust_model_name": True}, ""),
         ({"id": "another", "root": "Qwen/Qwen3-8B"}, {}, ""),
         ({"id": {}}, {}, ""),
     ],
@@ -90,10 +90,10 @@ def test_nobody_there_says_nothing() -> None:
 
 def test_replicas_serve_one_model() -> None:
     with FakeChat(card={"root": "A"}) as one, FakeChat(card={"root": "B"}) as other:
-        with pytest.raises(DarklodeError, match=r"serve different models: A, B\. .*judge\.trust_name"):
+        with pytest.raises(DarklodeError, match=r"serve different models: A, B\. .*judge\.trust_model_name"):
             told(one, other)
         assert told(one, one) == "A"
-        assert told(one, other, trust_name=True) == ""
+        assert told(one, other, trust_model_name=True) == ""
     assert told(one, other) is None
 
 
@@ -132,8 +132,8 @@ def test_verdicts_under_the_name_alone_are_found_where_the_name_is_trusted(tmp_p
         assert line.startswith(
             f"fake is served as {ROOT}, so all pairs are judged again. The ledger has verdicts of {first.judge_id},"
         )
-        assert line.endswith("set judge.trust_name")
-        trusting = judge_of(tmp_path, server, trust_name=True)
+        assert line.endswith("set judge.trust_model_name")
+        trusting = judge_of(tmp_path, server, trust_model_name=True)
         assert (trusting.judge_id, asked(trusting)) == (first.judge_id, 0)
 
 
@@ -152,7 +152,7 @@ def test_without_a_server_one_of_two_models_is_not_guessed(tmp_path: Path) -> No
             asked(judge_of(tmp_path, server))
     said = list[str]()
     with pytest.raises(DarklodeError, match=r"No answer for 0\.2 s"):
-        asked(judge_of(tmp_path, server, said=said, give_up_after=0.2))
+        asked(judge_of(tmp_path, server, said=said, retry_timeout=0.2))
     assert (
         said[0]
         == "the ledger has verdicts of several models under one name (A, B), so a server must tell which one it serves"
@@ -185,10 +185,12 @@ def test_a_server_that_is_not_ready_to_say_is_waited_for(tmp_path: Path) -> None
 
 def test_a_reply_in_another_name_is_refused_or_by_setting_told(tmp_path: Path) -> None:
     with FakeChat(answers_as="other-2026") as server:
-        with pytest.raises(DarklodeError, match=r"fake was requested, but 'other-2026' answered\. .*judge\.trust_name"):
+        with pytest.raises(
+            DarklodeError, match=r"fake was requested, but 'other-2026' answered\. .*judge\.trust_model_name"
+        ):
             asked(judge_of(tmp_path, server))
         said = list[str]()
-        assert asked(judge_of(tmp_path, server, said=said, trust_name=True)) == 3
+        assert asked(judge_of(tmp_path, server, said=said, trust_model_name=True)) == 3
         assert len(said) == 1
         assert said[0].startswith("fake was requested, but 'other-2026' answered")
 
@@ -202,7 +204,7 @@ def test_a_server_that_changes_midway_stops_the_judge_and_what_came_before_is_ke
             return said | {"model": "cheaper"} if server.requests > 20 else said
 
         server.alters = fall_back
-        judge = judge_of(tmp_path, server, max_in_flight=1)
+        judge = judge_of(tmp_path, server, max_concurrency=1)
         with pytest.raises(DarklodeError, match="'cheaper' answered"):
             asyncio.run(judge.judge(many))
     kept = Ledger(str(tmp_path)).open(judge.judge_id).find(many)

@@ -99,7 +99,7 @@ def test_an_empty_file_is_held_and_a_file_that_never_came_is_missing(run: Run) -
 
 
 def test_a_day_that_is_only_named_is_not_held(run: Run) -> None:
-    states = judged(run, with_garbage(), settings=AdmissionSettings(hold=False))
+    states = judged(run, with_garbage(), settings=AdmissionSettings(hold_anomalous_days=False))
     assert set(states.values()) == {"admitted"}
     assert [str(row["date"]) for row in read(run, "log_days") if row["reasons"]] == [DAY]
 

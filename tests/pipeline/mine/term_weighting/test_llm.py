@@ -93,7 +93,7 @@ def test_parameters_are_sent_and_make_another_weighter(root: str) -> None:
         assert weigh(LlmTermWeighter(settings(server), root), "key") == {"key": {}}
         assert "max_tokens" not in server.bodies[0]
     with FakeTermWeighter() as server:
-        assert weigh(LlmTermWeighter(settings(server, parameters={"max_tokens": 4096}), root), "key") == {
+        assert weigh(LlmTermWeighter(settings(server, extra_body={"max_tokens": 4096}), root), "key") == {
             "key": {"key": 0.5}
         }
         assert (server.bodies[0]["max_tokens"], server.bodies[0]["temperature"]) == (4096, 0)
@@ -110,7 +110,7 @@ def test_failures_that_pass_are_waited_out(root: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(client, "FIRST_WAIT", 0.02)
     texts = [f"word{number}" for number in range(60)]
     with FakeTermWeighter(script=at_random(3, 0.3), hang_seconds=0.2) as server:
-        found = weigh(LlmTermWeighter(settings(server, max_in_flight=8), root), *texts)
+        found = weigh(LlmTermWeighter(settings(server, max_concurrency=8), root), *texts)
     assert found == {text: {text: 0.5} for text in texts}
     assert server.most_at_once <= 8
     assert server.faults
@@ -119,15 +119,15 @@ def test_failures_that_pass_are_waited_out(root: str, monkeypatch: pytest.Monkey
 def test_it_gives_up_on_a_server_that_never_answers(root: str) -> None:
     with (
         FakeTermWeighter(script=lambda _request: "500") as server,
-        pytest.raises(DarklodeError, match=r"planner\.give_up_after"),
+        pytest.raises(DarklodeError, match=r"term_weighting\.retry_timeout"),
     ):
-        weigh(LlmTermWeighter(settings(server, give_up_after=0.5), root), "key")
+        weigh(LlmTermWeighter(settings(server, retry_timeout=0.5), root), "key")
 
 
 def test_a_wrong_key_stops_it_and_is_not_shown(monkeypatch: pytest.MonkeyPatch, root: str) -> None:
     monkeypatch.setenv("PLANNER_KEY", "secret-key")
     with FakeTermWeighter(key="other") as server, pytest.raises(MissingPart, match="PLANNER_KEY") as raised:
-        weigh(LlmTermWeighter(settings(server, key_env="PLANNER_KEY"), root), "key")
+        weigh(LlmTermWeighter(settings(server, api_key_env="PLANNER_KEY"), root), "key")
     assert "secret-key" not in str(raised.value)
 
 
@@ -162,8 +162,8 @@ def test_a_rerun_pays_only_for_what_is_missing(root: str) -> None:
     texts = [f"word{number}" for number in range(100)]
     with FakeTermWeighter(script=lambda request: "503" if request.number > 30 else None) as server:
         server.latency = 0.01
-        with pytest.raises(DarklodeError, match="planner"):
-            weigh(LlmTermWeighter(settings(server, give_up_after=0.3, max_in_flight=1), root), *texts)
+        with pytest.raises(DarklodeError, match="term_weighting"):
+            weigh(LlmTermWeighter(settings(server, retry_timeout=0.3, max_concurrency=1), root), *texts)
         answered = sum(server.served.values())
         assert answered == 30
         server.script, asked = None, server.requests

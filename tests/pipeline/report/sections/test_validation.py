@@ -18,7 +18,7 @@ KEYS = ["release", "validation-confusion", "validation", "validation-thresholds"
 @pytest.fixture
 def reviewed(run: Run) -> Run:
     made = pairs({"a": 60, "b": 30})
-    sample = sampled(put_run(run, made), pairs=300, query_share=0.3)
+    sample = sampled(put_run(run, made), max_pairs=300, query_share=0.3)
     said = honest(made, [key_of(row) for row in sample])
     answered(run, [replace(one, rationale=HOSTILE) for one in said])
     ids = sorted({(key[0], key[2]) for key in made})

@@ -49,7 +49,7 @@ def test_each_tenant_has_the_threshold_that_was_fitted_for_it(chance_run: Run) -
     known = dict.fromkeys(counts, 9) | {"judge_id": "llm-1"}
     rows = [known | {"tenant": tenant, "fitted_threshold": threshold} for tenant, threshold in fitted.items()]
     put(chance_run, "calibration", pa.Table.from_pylist(rows, schema=TABLES["calibration"].schema))
-    settings = Settings(judge=JudgeSettings(threshold="fitted", human="labels.csv"))
+    settings = Settings(judge=JudgeSettings(threshold="fitted", human_labels="labels.csv"))
     root = parsed(rendered(chance_run, settings))
     rules = {
         line.get("x1") for line in figure(root, "verdict-probabilities").iter("line") if line.get("class") == "rule"

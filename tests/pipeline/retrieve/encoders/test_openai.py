@@ -42,8 +42,8 @@ def server() -> Iterator[FakeOpenAI]:
 
 
 def settings(url: str, **given: JsonValue) -> Settings:
-    values: dict[str, JsonValue] = {"kind": "openai", "model": "fake-1", "base_url": url, "key_env": "TEST_KEY"}
-    return Settings.model_validate(values | {"batch_texts": 4, "timeout": 2, "give_up_after": 10} | given)
+    values: dict[str, JsonValue] = {"kind": "openai", "model": "fake-1", "base_url": url, "api_key_env": "TEST_KEY"}
+    return Settings.model_validate(values | {"batch_size": 4, "timeout": 2, "retry_timeout": 10} | given)
 
 
 def take(batches: Iterator[Vectors], handed: list[int]) -> None:
@@ -69,8 +69,8 @@ def test_prompts_parameters_and_dimensions_are_sent(server: FakeOpenAI) -> None:
             dimensions=5,
             query_prompt="query: ",
             document_prompt="passage: ",
-            query_parameters={"input_type": "search_query"},
-            document_parameters={"input_type": "search_document"},
+            query_extra_body={"input_type": "search_query"},
+            document_extra_body={"input_type": "search_document"},
         )
     )
     assert encoder.dimensions == 5
@@ -82,7 +82,7 @@ def test_prompts_parameters_and_dimensions_are_sent(server: FakeOpenAI) -> None:
 
 
 def test_a_server_that_answers_with_lists_of_numbers_is_understood(server: FakeOpenAI) -> None:
-    encoder = OpenAIEncoder(settings(server.url, document_parameters={"encoding_format": "float"}))
+    encoder = OpenAIEncoder(settings(server.url, document_extra_body={"encoding_format": "float"}))
     assert np.allclose(encoder.encode_documents(TEXTS), unit_vectors(TEXTS, 8), atol=1e-6)
     assert server.requests[0]["encoding_format"] == "float"
 
@@ -99,7 +99,7 @@ def test_no_texts_give_no_rows(server: FakeOpenAI) -> None:
 
 
 def test_batches_keep_within_texts_and_tokens(server: FakeOpenAI) -> None:
-    OpenAIEncoder(settings(server.url, batch_texts=5, batch_tokens=100)).encode_documents(TEXTS)
+    OpenAIEncoder(settings(server.url, batch_size=5, max_batch_tokens=100)).encode_documents(TEXTS)
     sizes = [(len(body["input"]), sum(map(estimate_tokens, body["input"]))) for body in server.requests]
     assert max(texts for texts, _ in sizes) == 5
     assert all(tokens <= 100 or texts == 1 for texts, tokens in sizes)
@@ -109,7 +109,7 @@ def test_batches_keep_within_texts_and_tokens(server: FakeOpenAI) -> None:
 @pytest.mark.parametrize("most", [1, 3])
 def test_requests_under_way_are_bounded(server: FakeOpenAI, most: int) -> None:
     server.delay = 0.02
-    OpenAIEncoder(settings(server.url, in_flight=most)).encode_documents(TEXTS)
+    OpenAIEncoder(settings(server.url, max_concurrency=most)).encode_documents(TEXTS)
     assert server.most_at_once == most
 
 
@@ -126,7 +126,7 @@ def test_every_fault_passes_and_no_text_is_embedded_twice(server: FakeOpenAI, fa
 def test_many_random_faults_change_nothing() -> None:
     faults = tuple(fault for fault in FAULTS if fault != "hang")
     with FakeOpenAI(script=at_random(3, 0.35, faults)) as server:
-        vectors = OpenAIEncoder(settings(server.url, batch_texts=1, dimensions=8)).encode_documents(TEXTS)
+        vectors = OpenAIEncoder(settings(server.url, batch_size=1, dimensions=8)).encode_documents(TEXTS)
         assert len(server.requests) > len(TEXTS) + 15
         assert sorted(server.embedded) == sorted(TEXTS)
     assert np.allclose(vectors, unit_vectors(TEXTS, 8), atol=1e-6)
@@ -184,10 +184,10 @@ def test_a_reply_that_stays_wrong_names_the_text_and_hands_nothing_on(
 
 def test_it_gives_up_after_so_many_seconds_of_failing(server: FakeOpenAI) -> None:
     server.script = lambda number: "503" if number > 3 else None
-    encoder = OpenAIEncoder(settings(server.url, give_up_after=0.3, in_flight=1))
+    encoder = OpenAIEncoder(settings(server.url, retry_timeout=0.3, max_concurrency=1))
     handed: list[int] = []
     began = time.monotonic()
-    with pytest.raises(DarklodeError, match=r"answered 503\. No answer for 0\.3 s \(encoder\.give_up_after\)"):
+    with pytest.raises(DarklodeError, match=r"answered 503\. No answer for 0\.3 s \(encoder\.retry_timeout\)"):
         take(encoder.encode_batches(TEXTS), handed)
     assert len(handed) == 12
     assert 0.3 <= time.monotonic() - began < 3
@@ -199,7 +199,7 @@ def test_one_failure_for_good_ends_the_others_trying(server: FakeOpenAI) -> None
     server.script = lambda number: "nan" if "text number 0 " in str(server.requests[number - 1]["input"]) else "hang"
     server.hang_seconds = 1.5
     with pytest.raises(DarklodeError, match="NaN"):
-        OpenAIEncoder(settings(server.url, give_up_after=60, in_flight=16)).encode_documents(TEXTS)
+        OpenAIEncoder(settings(server.url, retry_timeout=60, max_concurrency=16)).encode_documents(TEXTS)
     inputs = [str(request["input"]) for request in server.requests]
     assert sorted(inputs.count(text) for text in set(inputs)) == [1] * 14 + [6]
     assert not server.embedded
@@ -219,7 +219,7 @@ def test_a_refusal_fails_at_once_and_keeps_the_key_secret(
 ) -> None:
     server.status, server.message = status, f"bad request with {KEY}"
     with pytest.raises(kind, match=said) as raised:
-        OpenAIEncoder(settings(server.url, in_flight=1)).encode_documents(TEXTS)
+        OpenAIEncoder(settings(server.url, max_concurrency=1)).encode_documents(TEXTS)
     assert len(server.requests) == 1
     assert KEY not in str(raised.value)
     assert raised.value.__cause__ is None
@@ -229,11 +229,11 @@ def test_nobody_listening_is_said_in_the_end() -> None:
     with FakeOpenAI() as server:
         url = server.url
     with pytest.raises(DarklodeError, match="cannot be reached"):
-        OpenAIEncoder(settings(url, give_up_after=0.05)).encode_queries(["tea"])
+        OpenAIEncoder(settings(url, retry_timeout=0.05)).encode_queries(["tea"])
 
 
 def test_spending_stops_before_the_limit_and_keeps_what_was_paid_for(server: FakeOpenAI) -> None:
-    encoder = OpenAIEncoder(settings(server.url, price_per_million=1e6, spending_limit=400, in_flight=3))
+    encoder = OpenAIEncoder(settings(server.url, price_per_million=1e6, spending_limit=400, max_concurrency=3))
     handed: list[int] = []
     with pytest.raises(DarklodeError, match="spending_limit 400 would be exceeded"):
         take(encoder.encode_batches(TEXTS), handed)
@@ -259,7 +259,7 @@ def test_every_batch_comes_with_its_cost(server: FakeOpenAI) -> None:
 
 def test_a_closed_iterator_cancels_what_is_under_way(server: FakeOpenAI) -> None:
     server.script = lambda number: None if number == 1 else "hang"
-    batches = OpenAIEncoder(settings(server.url, timeout=60, in_flight=2)).encode_batches(TEXTS)
+    batches = OpenAIEncoder(settings(server.url, timeout=60, max_concurrency=2)).encode_batches(TEXTS)
     next(batches)
     began = time.monotonic()
     batches.close()  # type: ignore[attr-defined]
@@ -281,7 +281,7 @@ def test_a_missing_key_is_named(server: FakeOpenAI, monkeypatch: pytest.MonkeyPa
 
 def test_without_a_key_setting_none_is_sent(server: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    OpenAIEncoder(settings(server.url, key_env="")).encode_queries(["tea"])
+    OpenAIEncoder(settings(server.url, api_key_env="")).encode_queries(["tea"])
     assert "authorization" not in server.headers[0]
 
 
@@ -303,11 +303,11 @@ def test_a_spending_limit_needs_a_price(server: FakeOpenAI) -> None:
         {"model": "fake-2"},
         {"base_url": "http://other/v1"},
         {"dimensions": 4},
-        {"max_tokens": 9},
+        {"max_input_tokens": 9},
         {"query_prompt": "q"},
         {"document_prompt": "q"},
-        {"query_parameters": {"a": 1}},
-        {"document_parameters": {"a": 1}},
+        {"query_extra_body": {"a": 1}},
+        {"document_extra_body": {"a": 1}},
     ],
 )
 def test_the_id_names_all_that_changes_a_vector(change: dict[str, JsonValue]) -> None:
@@ -315,12 +315,14 @@ def test_the_id_names_all_that_changes_a_vector(change: dict[str, JsonValue]) ->
 
 
 def test_the_id_leaves_out_what_does_not() -> None:
-    quicker = settings("http://host/v1", batch_texts=9, in_flight=2, timeout=1, price_per_million=3)
+    quicker = settings("http://host/v1", batch_size=9, max_concurrency=2, timeout=1, price_per_million=3)
     assert quicker.encoder_id() == settings("http://host/v1").encoder_id()
 
 
 def test_long_texts_are_cut_to_the_estimate(server: FakeOpenAI) -> None:
-    OpenAIEncoder(settings(server.url, max_tokens=20, document_prompt="passage: ")).encode_documents(["word " * 100])
+    OpenAIEncoder(settings(server.url, max_input_tokens=20, document_prompt="passage: ")).encode_documents(
+        ["word " * 100]
+    )
     sent = server.embedded[0]
     assert sent.startswith("passage: word")
     assert estimate_tokens(sent) <= 20 < estimate_tokens(sent + "wor")

@@ -73,21 +73,21 @@ def test_instructed_models_get_their_instruction_before_queries_only(given: str,
 def test_cohere_is_told_which_side_a_text_is_on_and_no_dimensions() -> None:
     encoder = preset("devrev").encoders["embed-english-v3"]
     assert isinstance(encoder, OpenAISettings)
-    assert encoder.query_parameters == {"input_type": "search_query"}
-    assert encoder.document_parameters == {"input_type": "search_document"}
+    assert encoder.query_extra_body == {"input_type": "search_query"}
+    assert encoder.document_extra_body == {"input_type": "search_document"}
     assert encoder.dimensions is None
 
 
 def test_limits_of_the_providers_are_kept() -> None:
     encoders = preset("devrev").encoders
     limits = {
-        name: (encoder.batch_texts, encoder.max_tokens)
+        name: (encoder.batch_size, encoder.max_input_tokens)
         for name, encoder in encoders.items()
-        if isinstance(encoder, OpenAISettings) and encoder.key_env
+        if isinstance(encoder, OpenAISettings) and encoder.api_key_env
     }
     assert limits == {
         "gemini-embedding-001": (100, 2048),
         "text-embedding-3-large": (2048, 8191),
         "embed-english-v3": (96, 512),
     }
-    assert len({encoder.key_env for encoder in encoders.values() if isinstance(encoder, OpenAISettings)}) == 4
+    assert len({encoder.api_key_env for encoder in encoders.values() if isinstance(encoder, OpenAISettings)}) == 4

@@ -70,14 +70,14 @@ def test_the_models_own_default_prompt_is_off(tmp_path: Path, bare: Callable[...
 
 @pytest.mark.slow
 def test_dimensions_are_cut_first_and_scaled_after(bare: Callable[..., NDArray[np.float32]]) -> None:
-    encoder = SentenceTransformersEncoder(settings(dimensions=64))
+    encoder = SentenceTransformersEncoder(settings(truncate_dim=64))
     first = bare(TEXTS)[:, :64]
     assert encoder.dimensions == 64
     assert np.allclose(encoder.encode_documents(TEXTS), first / np.linalg.norm(first, axis=1, keepdims=True), atol=1e-5)
 
 
 def test_texts_are_cut_to_max_tokens() -> None:
-    encoder = SentenceTransformersEncoder(settings(max_tokens=6))
+    encoder = SentenceTransformersEncoder(settings(max_seq_length=6))
     vectors = encoder.encode_documents(["one two three four", "one two three four five six"])
     assert np.allclose(vectors[0], vectors[1], atol=1e-5)
 
@@ -93,7 +93,9 @@ def test_half_precision_gives_float32_rows_of_length_one(dtype: str, bare: Calla
     assert not np.allclose(vectors, bare(TEXTS[:3]), atol=1e-7)
 
 
-@pytest.mark.parametrize(("given", "said"), [({"max_tokens": 513}, "at most 512"), ({"dimensions": 385}, "only 384")])
+@pytest.mark.parametrize(
+    ("given", "said"), [({"max_seq_length": 513}, "at most 512"), ({"truncate_dim": 385}, "only 384")]
+)
 def test_more_than_the_model_has_is_refused(given: dict[str, int], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         SentenceTransformersEncoder(settings(**given))
@@ -161,7 +163,13 @@ def test_an_id_needs_a_known_revision() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"query_prompt": "q"}, {"document_prompt": "q"}, {"max_tokens": 9}, {"dimensions": 9}, {"dtype": "bfloat16"}],
+    [
+        {"query_prompt": "q"},
+        {"document_prompt": "q"},
+        {"max_seq_length": 9},
+        {"truncate_dim": 9},
+        {"dtype": "bfloat16"},
+    ],
 )
 def test_the_id_names_all_that_changes_a_vector(change: dict[str, object]) -> None:
     assert settings(**change).encoder_id() != settings().encoder_id()

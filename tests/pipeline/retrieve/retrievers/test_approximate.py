@@ -13,9 +13,9 @@ from darklode.pipeline.retrieve.retrievers import approximate
 from darklode.pipeline.retrieve.retrievers.approximate import Approximate
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 
-HNSW, IVF = (VectorSettings.model_validate({"device": "cpu", "index": name}) for name in ("hnsw", "ivf"))
+HNSW, IVF = (VectorSearchSettings.model_validate({"device": "cpu", "index": name}) for name in ("hnsw", "ivf"))
 
 
 def made(seed: int, n: int) -> np.ndarray:
@@ -24,7 +24,7 @@ def made(seed: int, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("settings", [HNSW, IVF], ids=["hnsw", "ivf"])
-def test_it_says_how_much_of_the_exact_answer_it_finds(settings: VectorSettings) -> None:
+def test_it_says_how_much_of_the_exact_answer_it_finds(settings: VectorSearchSettings) -> None:
     pytest.importorskip("faiss", reason="faiss-cpu is not installed")
     vectors, queries = ArrayVectors(made(1, 4000)), made(2, 100)
     queries[5] = 0

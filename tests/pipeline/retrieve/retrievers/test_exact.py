@@ -15,7 +15,7 @@ from darklode.pipeline.retrieve.retrievers import exact
 from darklode.pipeline.retrieve.retrievers import exact as candidates
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors, CachedVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search, product_error, search_cpu
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from helpers.hash_encoder import content_hash
 from helpers.vectors import KINDS, SEARCHES, cached, made, plain, same
 
@@ -25,7 +25,7 @@ torch_search = pytest.importorskip(
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-CPU = VectorSettings(device="cpu")
+CPU = VectorSearchSettings(device="cpu")
 
 
 @settings(deadline=None, max_examples=80)
@@ -132,7 +132,7 @@ def test_a_zero_query_finds_nothing_and_bad_ones_are_refused() -> None:
 
 def test_little_memory_means_more_passes_and_the_same_answer() -> None:
     vectors, queries = made(1, "smooth", 4000), made(2, "smooth", 1500)
-    little = VectorSettings(device="cpu", memory_mb=1)
+    little = VectorSearchSettings(device="cpu", max_memory_mb=1)
     assert 1500 * 20 * exact._SURVIVOR_BYTES > 1 << 19
     same(exact_search(queries, vectors, 20, little), exact_search(queries, vectors, 20, CPU))
 
@@ -180,6 +180,6 @@ def test_the_score_is_the_true_product_rounded() -> None:
 
 def test_a_gpu_that_is_asked_for_and_absent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert exact.gpu(VectorSettings(device="auto")) is None
-    with pytest.raises(MissingPart, match=r"vectors\.device is cuda"):
-        exact.gpu(VectorSettings(device="cuda"))
+    assert exact.gpu(VectorSearchSettings(device="auto")) is None
+    with pytest.raises(MissingPart, match=r"vector_search\.device is cuda"):
+        exact.gpu(VectorSearchSettings(device="cuda"))

@@ -13,12 +13,12 @@ from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_cached
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.neural import Neural
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.tables import TABLES
 from helpers.hash_encoder import HashEncoder, content_hash
 from helpers.runs import put
 
-CPU = VectorSettings(device="cpu")
+CPU = VectorSearchSettings(device="cpu")
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def cache(tmp_path: Path) -> EmbeddingCache:
     return EmbeddingCache(str(tmp_path / "cache"), "float32")
 
 
-def neural(cache: EmbeddingCache, encoder: HashEncoder, texts: list[str], settings: VectorSettings) -> Neural:
+def neural(cache: EmbeddingCache, encoder: HashEncoder, texts: list[str], settings: VectorSearchSettings) -> Neural:
     hashes = [content_hash(text) for text in texts]
     ensure_cached(encoder, cache, [(pa.array(hashes), pa.array(texts))])
     shards = cache.open(encoder.encoder_id)
@@ -45,7 +45,7 @@ def test_it_finds_the_chunk_with_the_querys_words(cache: EmbeddingCache) -> None
 def test_an_approximate_one_reports_its_recall(cache: EmbeddingCache) -> None:
     pytest.importorskip("faiss", reason="faiss-cpu is not installed")
     texts = [f"{'word ' * (n % 13)}{n}" for n in range(300)]
-    ours = neural(cache, HashEncoder(), texts, VectorSettings(device="cpu", index="hnsw"))
+    ours = neural(cache, HashEncoder(), texts, VectorSearchSettings(device="cpu", index="hnsw"))
     assert ours.search(texts[:20], 5).rows.shape == (20, 5)
     assert ours.recall is not None
     assert ours.recall.queries == 20

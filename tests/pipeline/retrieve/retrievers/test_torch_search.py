@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from darklode.pipeline.retrieve.retrievers.blocks import ArrayVectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
 from darklode.pipeline.retrieve.retrievers.port import Hits
-from darklode.schemas.pooling import VectorSettings
+from darklode.schemas.pooling import VectorSearchSettings
 from helpers.vectors import SEARCHES, made, plain, same
 
 torch_search = pytest.importorskip(
@@ -18,7 +18,7 @@ torch_search = pytest.importorskip(
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-CPU = VectorSettings(device="cpu")
+CPU = VectorSearchSettings(device="cpu")
 
 
 @settings(deadline=None, max_examples=60)

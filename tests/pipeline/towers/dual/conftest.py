@@ -16,7 +16,9 @@ from helpers.adapted import base_for, settings_for
 from helpers.dual import build_with_documents
 from helpers.tiny_bert import tiny_bert
 
-QUICK = DualSettings(nested=(2, 4, 8), steps=20, batch=8, learning_rates=(1e-2, 1e-3), held_out=10)
+QUICK = DualSettings(
+    matryoshka_dims=(2, 4, 8), max_steps=20, batch_size=8, learning_rates=(1e-2, 1e-3), eval_queries=10
+)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def settings_of(folder: Path) -> SentenceTransformersSettings:
 
 
 def opened(model: SentenceTransformersSettings, **changed: object) -> DualTowers:
-    return DualTowers(model, QUICK.model_copy(update=changed), AdaptSettings(rank=2))
+    return DualTowers(model, QUICK.model_copy(update=changed), AdaptSettings(lora_rank=2))
 
 
 def test_a_decoder_is_known_by_what_its_tokens_see(model: SentenceTransformersSettings, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def learned(both: Trained, family: Family, method: str, folder: Path) -> tuple[F
     """Train a decoder and save it; what it makes of TEXTS as documents and as queries."""
     model = settings_of(tiny_decoder(folder.with_name(family), family))
     with deterministic(1):
-        dual = QUICK.model_copy(update={"steps": 4, "method": method})
+        dual = QUICK.model_copy(update={"max_steps": 4, "method": method})
         towers, tables = opened(model, method=method), both.out.tables()
         towers.initialize(TEXTS, ["one", "two"])
         before = towers.encode(TEXTS, queries=False)
@@ -146,6 +146,6 @@ def test_what_learned_loads_without_darklode(both: Trained, tmp_path: Path) -> N
 
 def test_what_no_decoder_can_do(model: SentenceTransformersSettings) -> None:
     with pytest.raises(SettingsError, match=r"max_tokens 20: the prompt alone has \d+ tokens"):
-        opened(model.model_copy(update={"max_tokens": 20}))
+        opened(model.model_copy(update={"max_seq_length": 20}))
     with pytest.raises(SettingsError, match=r"dual\.prompt: there is no prompt nowhere"):
         opened(model, prompt="nowhere")

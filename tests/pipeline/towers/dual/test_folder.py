@@ -52,7 +52,7 @@ def test_a_fresh_process_without_darklode_gets_both_towers_prefixes(both: Traine
 @pytest.mark.slow
 def test_darklode_encodes_with_the_tower_that_it_is_for(both: Trained) -> None:
     folder = str(Path(both.out.store.url) / FOLDER)
-    settings = SentenceTransformersSettings(model=folder, device="cpu", query_prompt="ask ", dimensions=4)
+    settings = SentenceTransformersSettings(model=folder, device="cpu", query_prompt="ask ", truncate_dim=4)
     encoder = SentenceTransformersEncoder(settings)
     towers = best_towers(both.out.tables(), both.beginning, QUICK, both.settings.adapt)
     queries, texts = towers.encode(["badu"], queries=True), towers.encode(["badu"], queries=False)

@@ -36,7 +36,7 @@ def test_the_best_trial_graduates(both: Trained) -> None:
     best = max(read(both.out, "dual_trials"), key=lambda row: row["validation"])  # type: ignore[arg-type, return-value]
     with deterministic(0):
         towers = best_towers(tables, both.beginning, QUICK, both.settings.adapt)
-        reached = validation_sample_of(tables, both.base.sources, QUICK.held_out, both.settings.seed).score(towers)
+        reached = validation_sample_of(tables, both.base.sources, QUICK.eval_queries, both.settings.seed).score(towers)
     assert reached == pytest.approx(best["validation"])
 
 
@@ -99,7 +99,7 @@ def test_a_killed_trial_goes_on_and_ends_with_the_same_bytes(both: Trained, tmp_
 def test_it_stands_until_something_changes(both: Trained) -> None:
     these = {step.stage.name: step for step in steps(both.base, both.settings)}
     assert all(step.plan(both.out).is_up_to_date for step in these.values())
-    longer = both.settings.model_copy(update={"dual": QUICK.model_copy(update={"steps": 30})})
+    longer = both.settings.model_copy(update={"dual": QUICK.model_copy(update={"max_steps": 30})})
     changed = [step.stage.name for step in steps(both.base, longer) if not step.plan(both.out).is_up_to_date]
     assert changed[0] == TRAINED.name
 
@@ -107,6 +107,6 @@ def test_it_stands_until_something_changes(both: Trained) -> None:
 def test_a_trial_of_other_views_or_prefixes_is_another_unit(both: Trained) -> None:
     """Weights of another length must not be taken over."""
     step = steps(both.base, both.settings)[2]
-    for changed in ({"nested": (2, 4)}, {"views": ("all",)}):
+    for changed in ({"matryoshka_dims": (2, 4)}, {"views": ("all",)}):
         other = both.settings.model_copy(update={"dual": QUICK.model_copy(update=changed)})
         assert steps(both.base, other)[2].plan(both.out).shaping != step.plan(both.out).shaping

@@ -19,7 +19,7 @@ from .conftest import QUICK, Trained
 
 TITLES, CONTENTS = ["title", None, "b"], ["body words", "another one", None]
 TEXTS = ["title\nbody words", "another one", "b"]
-LORA = AdaptSettings(rank=2)
+LORA = AdaptSettings(lora_rank=2)
 
 
 def opened(both: Trained, **changed: object) -> DualTowers:
@@ -67,7 +67,9 @@ def test_a_query_tower_of_fewer_layers_begins_near_the_whole_one(tmp_path: Path)
     model = tiny_bert(tmp_path / "model", num_hidden_layers=3, initializer_range=0.3)
     encoder = SentenceTransformersSettings(model=str(model), device="cpu")
     texts = [f"{one}{other} {other}" for one in "bdfklmnp" for other in ("adu", "efi", "ama", "opa")]
-    whole, part = (DualTowers(encoder, QUICK.model_copy(update={"layers": layers}), LORA) for layers in (None, 2))
+    whole, part = (
+        DualTowers(encoder, QUICK.model_copy(update={"query_tower_layers": layers}), LORA) for layers in (None, 2)
+    )
     with torch.no_grad():
         far = part.encode(texts, queries=True)
     for towers in (whole, part):
@@ -81,7 +83,7 @@ def test_a_query_tower_of_fewer_layers_begins_near_the_whole_one(tmp_path: Path)
     layers = [json.loads(one.read_text()).get("num_hidden_layers") for one in (tmp_path / "saved").rglob("config.json")]
     assert sorted(filter(None, layers)) == [2, 3]
     with pytest.raises(SettingsError, match="layers 4: the model has only 3 layers"):
-        DualTowers(encoder, QUICK.model_copy(update={"layers": 4}), LORA)
+        DualTowers(encoder, QUICK.model_copy(update={"query_tower_layers": 4}), LORA)
 
 
 @pytest.mark.parametrize("layers", [None, 2])
@@ -91,7 +93,7 @@ def test_towers_start_from_texts_with_their_prompts(tmp_path: Path, layers: int 
     plain = SentenceTransformersSettings(model=str(model), device="cpu")
     asking = plain.model_copy(update={"query_prompt": "q zzzz qqqq ", "document_prompt": "d xxxx jjjj "})
     texts = [f"{one}{other} {other}" for one in "bdfklmnp" for other in ("adu", "efi", "ama", "opa")]
-    dual = QUICK.model_copy(update={"layers": layers, "nested": (4,)})
+    dual = QUICK.model_copy(update={"query_tower_layers": layers, "matryoshka_dims": (4,)})
     with_prompts, by_hand = DualTowers(asking, dual, LORA), DualTowers(plain, dual, LORA)
     with_prompts.initialize(texts, texts)
     by_hand.initialize(
@@ -113,5 +115,5 @@ def test_what_learns(both: Trained) -> None:
 
 
 def test_no_more_numbers_than_the_encoder_has(both: Trained) -> None:
-    with pytest.raises(SettingsError, match=r"dual\.nested 16: .* has only 8 numbers"):
-        DualTowers(both.encoder, DualSettings(nested=(16,)), LORA)
+    with pytest.raises(SettingsError, match=r"dual\.matryoshka_dims 16: .* has only 8 numbers"):
+        DualTowers(both.encoder, DualSettings(matryoshka_dims=(16,)), LORA)

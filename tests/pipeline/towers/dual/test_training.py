@@ -24,7 +24,7 @@ from helpers.environment import with_paths
 
 from .conftest import QUICK, Trained
 
-SHORT = QUICK.model_copy(update={"steps": 5})
+SHORT = QUICK.model_copy(update={"max_steps": 5})
 RATE = 1e-2
 
 
@@ -92,7 +92,7 @@ def test_layers_that_are_computed_again_give_the_same_gradients(both: Trained) -
     """Of one step, whose layers run once with gradients, or twice; the weights after it hang on all gradients."""
     found = []
     for wanted in (False, True):
-        dual = SHORT.model_copy(update={"checkpointing": wanted, "steps": 1})
+        dual = SHORT.model_copy(update={"gradient_checkpointing": wanted, "max_steps": 1})
         with deterministic(1):
             towers, stream = DualTowers(both.encoder, dual, AdaptSettings()), TripletStream(both.out.tables(), 8, 1)
             gradients, calls = dict[str, torch.Tensor](), list[int]()

@@ -35,7 +35,7 @@ def test_each_distinct_text_is_encoded_once_and_none_again(tmp_path: Path, monke
     whole = Encoding(TrainingSource(run, 0, mined=False, text_characters=100), TENANT, encoder, cache, "stage")
     prefetch_vectors(whole, hashes, elsewhere)
     assert elsewhere.names == [f"encode {TENANT} texts {n} to {min(n + 49, 203)}" for n in range(0, 204, 50)]
-    shards = EmbeddingCache(cache.root, cache.dtype).open(encoder.encoder_id())
+    shards = EmbeddingCache(cache.root, cache.vector_dtype).open(encoder.encoder_id())
     assert shards is not None
     assert (shards.find(keys_of(hashes)) >= 0).all()
     assert len(shards) == len(set(hashes.to_pylist())) == 103

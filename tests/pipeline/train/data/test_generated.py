@@ -78,5 +78,5 @@ def test_what_is_read_names_it(tmp_path: Path) -> None:
 
 
 def test_sources_that_are_no_names_are_folders() -> None:
-    found = generated_in(LawSettings(sources=("labels", "runs/made", "shuffled")))
+    found = generated_in(LawSettings(label_sources=("labels", "runs/made", "shuffled")))
     assert list(found) == ["runs/made"]

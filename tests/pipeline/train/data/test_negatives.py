@@ -54,7 +54,7 @@ def task(*, positive: int, known: list[int], refused: list[int], siblings: list[
 
 
 def mined(given: Task, negatives: int = 4) -> Negatives:
-    return mine_negatives(given, given.train.vectors, AdaptSettings(negatives=negatives, draw=1))
+    return mine_negatives(given, given.train.vectors, AdaptSettings(num_negatives=negatives, negatives_per_step=1))
 
 
 def test_judged_ones_come_first_then_those_below_the_margin() -> None:

@@ -21,7 +21,7 @@ from helpers.runs import execute
 
 from ..conftest import QUICK, Adapted
 
-SHORT = QUICK.model_copy(update={"steps": 60})
+SHORT = QUICK.model_copy(update={"max_steps": 60})
 SMALL = {"train": 4, "validation": 2, "test": 2}
 
 
@@ -51,11 +51,11 @@ def test_nothing_is_encoded_twice(adapted: Adapted) -> None:
 def test_the_order_in_which_a_cache_was_filled_changes_no_byte_of_training(adapted: Adapted, tmp_path: Path) -> None:
     tables = adapted.out.tables()
     id_, kept = adapted.base.encoder.encoder_id(), adapted.base.cache
-    shards = EmbeddingCache(kept.root, kept.dtype).open(id_)
+    shards = EmbeddingCache(kept.root, kept.vector_dtype).open(id_)
     assert shards is not None
     hashes = tables.read("adaptation_texts")["content_hash"].unique()
     vectors = shards.take(shards.find(keys_of(hashes)))
-    turned, cache = np.random.default_rng(0).permutation(len(hashes)), EmbeddingCache(str(tmp_path), kept.dtype)
+    turned, cache = np.random.default_rng(0).permutation(len(hashes)), EmbeddingCache(str(tmp_path), kept.vector_dtype)
     for part in np.array_split(turned, 3):
         cache.append(id_, hashes.take(pa.array(part)), vectors[part])
     other = replace(adapted.base, cache=kept.model_copy(update={"root": str(tmp_path)}))

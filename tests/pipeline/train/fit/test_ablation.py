@@ -15,7 +15,7 @@ from helpers.runs import execute, read
 
 from ..conftest import QUICK, Adapted
 
-STILL = QUICK.model_copy(update={"learning_rates": (1e-12,), "steps": 10, "start": "base"})
+STILL = QUICK.model_copy(update={"learning_rates": (1e-12,), "max_steps": 10, "init": "base"})
 
 
 @pytest.mark.slow

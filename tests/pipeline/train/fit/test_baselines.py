@@ -35,7 +35,7 @@ def test_the_controls_are_of_the_first_trained_method(adapted: Adapted, task: Ta
     ]
     assert [one.is_random for one in found] == [False, True, True, True, True, True, True]
     assert {one.settings.method for one in found[3:]} == {"ffn"}
-    assert found[3].settings.refresh_steps == QUICK.steps
+    assert found[3].settings.refresh_steps == QUICK.max_steps
     assert [one.is_random for one in baselines(QUICK, ["closed_form", "whitened"], words)] == [False, False]
 
 

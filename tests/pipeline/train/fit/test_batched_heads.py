@@ -32,7 +32,7 @@ def first(task: Task, pairs: int) -> Task:
 
 def test_training_twice_gives_the_same_bytes_and_another_seed_others(adapted: Adapted, task: Task) -> None:
     before = task.frozen.take(np.arange(len(task.frozen))).tobytes()
-    settings = QUICK.model_copy(update={"steps": 20})
+    settings = QUICK.model_copy(update={"max_steps": 20})
     weights = [trained(task, settings, seed).best_weights for seed in (1, 1, 2)]
     assert weights[0]["0.weight"].tobytes() == weights[1]["0.weight"].tobytes() != weights[2]["0.weight"].tobytes()
     assert adapted.base.open(adapted.out.tables()).take(np.arange(len(task.frozen))).tobytes() == before, (
@@ -41,14 +41,14 @@ def test_training_twice_gives_the_same_bytes_and_another_seed_others(adapted: Ad
 
 
 def test_negatives_are_replaced_on_the_way(task: Task) -> None:
-    history = trained(task, QUICK.model_copy(update={"steps": 150}))
+    history = trained(task, QUICK.model_copy(update={"max_steps": 150}))
     assert [one.step for one in history.eval_points] == [0, 50, 100, 150]
     assert history.eval_points[0].replaced is None
     assert any(one.replaced for one in history.eval_points[1:])
 
 
 def test_the_loss_falls_on_fixed_negatives(task: Task) -> None:
-    fixed = QUICK.model_copy(update={"steps": 150, "refresh_steps": 1000})
+    fixed = QUICK.model_copy(update={"max_steps": 150, "refresh_steps": 1000})
     history = trained(task, fixed)
     losses = [one.loss for one in history.eval_points[1:] if one.loss is not None]
     assert losses[-1] < losses[0]
@@ -57,7 +57,7 @@ def test_the_loss_falls_on_fixed_negatives(task: Task) -> None:
 @pytest.mark.parametrize("pairs", ["one", "all"])
 def test_soft_targets_train_another_head_from_the_same_labels(task: Task, pairs: str) -> None:
     """The sample's judge says .9 of positives and .2 of negatives."""
-    hard = QUICK.model_copy(update={"steps": 20, "pairs": pairs})
+    hard = QUICK.model_copy(update={"max_steps": 20, "positives_per_query": pairs})
     found = [
         trained(task, hard.model_copy(update={"soft_targets": soft})).best_weights["0.weight"] for soft in (False, True)
     ]
@@ -69,7 +69,7 @@ def test_soft_targets_train_another_head_from_the_same_labels(task: Task, pairs:
 @pytest.mark.parametrize("method", ["linear", "ffn"])
 def test_a_head_among_others_is_the_one_trained_alone(task: Task, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the byte, whatever the others are: another rate, another seed, fewer queries, a start of their own."""
-    settings = QUICK.model_copy(update={"method": method, "steps": 60, "soft_targets": method == "ffn"})
+    settings = QUICK.model_copy(update={"method": method, "max_steps": 60, "soft_targets": method == "ffn"})
     few, started = first(task, 9), Head(8, 3 if method == "ffn" else 1).weights()
     started[-1][0][:] = 0.1
     trials = [
@@ -90,7 +90,7 @@ def test_a_head_among_others_is_the_one_trained_alone(task: Task, method: str, m
 
 
 def test_who_has_stopped_keeps_what_it_had_while_the_others_go_on(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = QUICK.model_copy(update={"steps": 200})
+    settings = QUICK.model_copy(update={"max_steps": 200})
     monkeypatch.setattr(
         "darklode.pipeline.train.fit.adaptation_trial.has_collapsed",
         lambda looks: len(looks) == 2 and looks[-1].loss < stop,

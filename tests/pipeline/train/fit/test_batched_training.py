@@ -13,7 +13,7 @@ from darklode.pipeline.train.fit.trial import TrainingHistory
 
 from ..conftest import QUICK, Adapted
 
-SHORT = QUICK.model_copy(update={"steps": 10})
+SHORT = QUICK.model_copy(update={"max_steps": 10})
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,9 @@ from helpers.runs import read
 
 from ..conftest import Adapted, redo
 
-LORA = AdaptSettings(method="lora", rank=2, steps=10, batch=16, learning_rates=(1e-3, 3e-3), refresh_steps=5)
+LORA = AdaptSettings(
+    method="lora", lora_rank=2, max_steps=10, batch_size=16, learning_rates=(1e-3, 3e-3), refresh_steps=5
+)
 
 
 def files(run: Run) -> dict[str, bytes | None]:

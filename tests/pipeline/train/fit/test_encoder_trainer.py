@@ -22,7 +22,7 @@ from helpers.adapted import model_in
 
 from ..conftest import Adapted
 
-SHORT = AdaptSettings(method="lora", rank=4, steps=60, batch=16, refresh_steps=20)
+SHORT = AdaptSettings(method="lora", lora_rank=4, max_steps=60, batch_size=16, refresh_steps=20)
 
 
 def encoder_of(adapted: Adapted, settings: AdaptSettings) -> TrainableEncoder:
@@ -61,7 +61,7 @@ def test_training_twice_gives_the_same_bytes_and_documents_stay(adapted: Adapted
 @pytest.mark.parametrize("method", ["full", "top_n", "lora"])
 def test_the_trainers_steps_are_those_of_a_plain_loop(adapted: Adapted, task: Task, method: str) -> None:
     """Mining, draws, loss, AdamW, cosine and the cut of gradients, written out."""
-    settings = SHORT.model_copy(update={"method": method, "top_layers": 1, "steps": 25})
+    settings = SHORT.model_copy(update={"method": method, "top_layers": 1, "max_steps": 25})
     history = history_of(adapted, task, settings)
     with deterministic(1):
         encoder = encoder_of(adapted, settings)

@@ -20,7 +20,14 @@ from helpers.runs import execute, read
 from ..conftest import Adapted
 
 FAST = AdaptSettings(
-    method="full", start="base", steps=6, batch=16, draw=2, negatives=2, learning_rates=(3e-2,), refresh_steps=3
+    method="full",
+    init="base",
+    max_steps=6,
+    batch_size=16,
+    negatives_per_step=2,
+    num_negatives=2,
+    learning_rates=(3e-2,),
+    refresh_steps=3,
 )
 
 
@@ -68,7 +75,7 @@ def test_a_step_has_gradients_of_documents_whatever_their_number(adapted: Adapte
 
 def test_looks_and_minings_are_among_the_moved_texts(adapted: Adapted, task: Task) -> None:
     encoder = JointMethod(FAST, adapted.base)._open()
-    settings = FAST.model_copy(update={"steps": EVALUATION_STEPS + 10, "refresh_steps": 30})
+    settings = FAST.model_copy(update={"max_steps": EVALUATION_STEPS + 10, "refresh_steps": 30})
     trial = JointTrial(task, settings, 0, encoder, lambda *_: None)
     trial.texts = passage_texts(adapted.base, task.frozen)
     trial.after_step(0)
@@ -99,4 +106,4 @@ def test_it_is_compared_with_a_base_that_stays(adapted: Adapted, task: Task, tmp
 
 def test_it_is_a_rival_only_where_it_is_named_and_has_no_controls(adapted: Adapted, task: Task) -> None:
     found = baselines(FAST, ["joint"], Bm25Baseline(adapted.base, task.frozen))
-    assert [(one.name, one.settings.method, one.settings.start) for one in found] == [("joint", "full", "base")]
+    assert [(one.name, one.settings.method, one.settings.init) for one in found] == [("joint", "full", "base")]

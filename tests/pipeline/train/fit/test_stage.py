@@ -28,7 +28,7 @@ def files(run: Run) -> dict[str, bytes | None]:
 @pytest.mark.slow
 def test_a_stopped_training_goes_on_and_ends_in_the_same_bytes(adapted: Adapted, tmp_path: Path) -> None:
     out = Run(str(tmp_path / "out"))
-    looks = 1 + QUICK.steps // 50
+    looks = 1 + QUICK.max_steps // 50
     with pytest.raises(KeyboardInterrupt):
         redo(steps(adapted.base, adapted.settings)[:3], out, stop_after=looks)
     assert out.manifest(TRAIN) is None
@@ -54,7 +54,9 @@ def test_another_rate_trains_itself_alone(adapted: Adapted, tmp_path: Path) -> N
         done.append((count, total))
 
     out.execute(step.plan(out), step.execute, report)
-    assert {total for _, total in done} == {(3 * FOLDS + 1) * QUICK.steps}, "a trial of each rate a fold, and the last"
+    assert {total for _, total in done} == {(3 * FOLDS + 1) * QUICK.max_steps}, (
+        "a trial of each rate a fold, and the last"
+    )
     assert all(0 <= count <= total for count, total in done if total), "316 of 200 would be no progress"
     assert done[-1][0] == done[-1][1]
     folds = {f"fold {number + 1}, learning rate 0.001" for number in range(FOLDS)}

@@ -54,7 +54,7 @@ def test_full_is_table_5s_count(config: XLMRobertaConfig | Qwen3Config, wanted: 
 )
 def test_lora_is_table_5s_count(config: XLMRobertaConfig | Qwen3Config, a_rank: int, layers: int, wanted: int) -> None:
     for rank in (8, 128):
-        assert counted(config, method="lora", rank=rank) == rank * layers * a_rank == wanted * rank // 8
+        assert counted(config, method="lora", lora_rank=rank) == rank * layers * a_rank == wanted * rank // 8
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,13 @@ def test_the_last_layers_are_table_5s_count(
 
 
 def test_lora_lies_on_the_named_layers_alone() -> None:
-    whole = counted(ARCTIC, method="lora", rank=8)
-    some = counted(ARCTIC, method="lora", rank=8, targets=("query", "value"))
+    whole = counted(ARCTIC, method="lora", lora_rank=8)
+    some = counted(ARCTIC, method="lora", lora_rank=8, target_modules=("query", "value"))
     assert some == 8 * 24 * 2 * (1024 + 1024) < whole
-    with pytest.raises(SettingsError, match=r"adapt\.targets q_proj: layers of this encoder end in dense, key, query"):
-        counted(ARCTIC, method="lora", targets=("q_proj",))
+    with pytest.raises(
+        SettingsError, match=r"adapt\.target_modules q_proj: layers of this encoder end in dense, key, query"
+    ):
+        counted(ARCTIC, method="lora", target_modules=("q_proj",))
     with pytest.raises(SettingsError, match=r"adapt\.top_layers 25: the encoder has only 24 layers"):
         counted(ARCTIC, method="top_n", top_layers=25)
 
@@ -85,7 +87,7 @@ def test_lora_lies_on_the_named_layers_alone() -> None:
 @pytest.mark.parametrize("method", ["lora", "top_n", "full"])
 def test_it_begins_as_the_base_and_comes_back_to_it(adapted: Adapted, method: str) -> None:
     settings = model_in(adapted.root)
-    adapt = AdaptSettings.model_validate({"method": method, "rank": 4, "top_layers": 1})
+    adapt = AdaptSettings.model_validate({"method": method, "lora_rank": 4, "top_layers": 1})
     encoder = TrainableEncoder(load_model(settings, "cpu"), settings, adapt)
     asked = QuerySet.from_texts(["how badu", "  ", "how befi kuma"], adapted.base)
     np.testing.assert_allclose(encoder.vectors(asked), asked.vectors, atol=1e-6)
@@ -114,7 +116,7 @@ def test_lora_adds_its_product_scaled_by_alpha_over_rank(alpha: int | None, scal
     )
     model = AutoModel.from_config(small)
     before = model.encoder.layer[0].attention.self.query.weight.detach().clone()
-    settings = AdaptSettings(method="lora", rank=4, alpha=alpha, targets=("query",))
+    settings = AdaptSettings(method="lora", lora_rank=4, lora_alpha=alpha, target_modules=("query",))
     lora, trained = add_lora(model, settings), trainable(model, settings)
     a, b = (next(one for name, one in trained.items() if f".lora_{part}." in name) for part in "AB")
     with torch.no_grad():
@@ -125,7 +127,7 @@ def test_lora_adds_its_product_scaled_by_alpha_over_rank(alpha: int | None, scal
 
 
 def test_documents_have_their_prompt_and_vectors_are_cut_with_and_without_gradients(tmp_path: Path) -> None:
-    settings = model_in(tmp_path).model_copy(update={"document_prompt": "how ", "dimensions": 5, "batch_size": 2})
+    settings = model_in(tmp_path).model_copy(update={"document_prompt": "how ", "truncate_dim": 5, "batch_size": 2})
     loaded = load_model(settings, "cpu")
     texts = ["badu", "befi kuma", "kuma"]
     raw = loaded.encode(["how badu", "how befi kuma", "how kuma"], show_progress_bar=False)[:, :5]

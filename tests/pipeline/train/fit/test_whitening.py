@@ -80,7 +80,7 @@ def test_no_label_of_a_training_query_is_read(adapted: Adapted) -> None:
 
 def test_a_head_begins_as_the_map_and_is_anchored_to_it(adapted: Adapted) -> None:
     task, (_, weight) = task_of(adapted), next(whitenings(task_of(adapted)))
-    settings = QUICK.model_copy(update={"steps": 50, "anchor": 1e4})
+    settings = QUICK.model_copy(update={"max_steps": 50, "l2_to_base": 1e4})
     start = Head.mapping(weight).weights()
     (history,) = train_stacked([StackedTrial(task, 1e-9, 0, lambda *_: None, start, anchored=True)], settings)
     began = task.validation.ndcg(task.frozen, whiten(task.validation.vectors, weight))
@@ -109,6 +109,6 @@ def test_the_setting_says_where_it_begins(
 ) -> None:
     weight = np.eye(8, dtype=np.float32)[::-1].copy()
     monkeypatch.setattr("darklode.pipeline.train.fit.head_methods.best_whitening", lambda _: weight)
-    settings = QUICK.model_copy(update={"start": start, "method": method, "steps": 1})
+    settings = QUICK.model_copy(update={"init": start, "method": method, "max_steps": 1})
     history = HeadMethod(settings, adapted.base).fit(task_of(adapted), 1e-9, 0, lambda *_: None)
     assert moved == bool(np.abs(history.best_weights["0.weight"]).max() > 0.5)

@@ -48,7 +48,7 @@ def test_seeds_are_averaged_by_query_and_p_is_corrected_over_systems_and_measure
     found = {(row["system"], row["measure"]): row for row in read(run, "comparison")}
     mine, base = (values["one", 0] + values["one", 1]) / 2, values["base", 0]
     wanted = compare_paired(
-        mine, base, np.arange(N), ResamplingSettings(EvaluateSettings().bootstrap, EvaluateSettings().flips, 5)
+        mine, base, np.arange(N), ResamplingSettings(EvaluateSettings().n_resamples, EvaluateSettings().permutations, 5)
     )
     control = compare_paired(
         values["one, labels: shuffled", 0], base, np.arange(N), ResamplingSettings(1000, 10_000, 5)

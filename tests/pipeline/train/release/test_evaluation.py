@@ -27,7 +27,7 @@ def test_being_asked_again_is_counted(adapted: Adapted, tmp_path: Path) -> None:
     assert adapted.out.manifests()["adapter_test"].facts["asked"] == 1
     out = Run(str(tmp_path / "out"))
     for rates in ((1e-4,), (3e-3,)):
-        given = QUICK.model_copy(update={"learning_rates": rates, "steps": 50})
+        given = QUICK.model_copy(update={"learning_rates": rates, "max_steps": 50})
         for step in steps(adapted.base, adapted.settings.model_copy(update={"adapt": given})):
             if not (plan := step.plan(out)).is_up_to_date:
                 out.execute(plan, step.execute)

@@ -116,7 +116,10 @@ def test_a_whole_folder_stands_and_a_damaged_one_is_made_again(adapted: Adapted,
 def test_a_trained_encoder_loads_there_too_and_lora_alone_in_peft(
     adapted: Adapted, tmp_path: Path, method: str
 ) -> None:
-    adapt, model = AdaptSettings.model_validate({"method": method, "rank": 4, "top_layers": 1}), model_in(adapted.root)
+    adapt, model = (
+        AdaptSettings.model_validate({"method": method, "lora_rank": 4, "top_layers": 1}),
+        model_in(adapted.root),
+    )
     encoder, draws = TrainableEncoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
     weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     began = np.eye(8, dtype=np.float32) + draws.normal(0, 0.3, (8, 8)).astype(np.float32)

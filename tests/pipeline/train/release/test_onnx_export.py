@@ -68,7 +68,7 @@ def test_a_head_is_in_the_graph_and_nothing_of_darklode_is_needed(copied: Adapte
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
 def test_merged_lora_is_in_the_graph(adapted: Adapted, tmp_path: Path) -> None:
-    adapt, model = AdaptSettings(method="lora", rank=4), model_in(adapted.root)
+    adapt, model = AdaptSettings(method="lora", lora_rank=4), model_in(adapted.root)
     encoder, draws = TrainableEncoder(load_model(model, "cpu"), model, adapt), np.random.default_rng(3)
     weights = {name: one + draws.normal(0, 0.2, one.shape).astype(np.float32) for name, one in encoder.state().items()}
     run = decided(adapted, tmp_path / "out", weights)

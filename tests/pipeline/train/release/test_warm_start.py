@@ -18,7 +18,7 @@ from darklode.pipeline.train.release.warm_start import load_initial_head
 from helpers.adapted import TENANT, model_in
 from helpers.runs import read
 
-QUICK = {"adapt": {"steps": 20, "batch": 16, "learning_rates": [1e-3]}}
+QUICK = {"adapt": {"max_steps": 20, "batch_size": 16, "learning_rates": [1e-3]}}
 
 
 @pytest.mark.parametrize("layers", [1, 3])

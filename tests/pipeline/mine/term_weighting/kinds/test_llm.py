@@ -20,7 +20,7 @@ def test_a_server_that_does_not_listen_or_a_key_that_is_not_set_is_named(monkeyp
         f"no server answers at {nobody[7:]}; start it, or correct base_url"
     ]
     monkeypatch.delenv("PLANNER_KEY", raising=False)
-    keyed = KIND(model="m", base_url=nobody, key_env="PLANNER_KEY")
+    keyed = KIND(model="m", base_url=nobody, api_key_env="PLANNER_KEY")
     assert "PLANNER_KEY" in str(keyed.missing())
     monkeypatch.setenv("PLANNER_KEY", "secret")
     assert keyed.missing() == KIND(model="m", base_url=nobody).missing()

@@ -70,5 +70,5 @@ def test_a_bad_file_says_where(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"set planner\.table"):
+    with pytest.raises(InputError, match=r"set term_weighting\.table"):
         TableTermWeighter(str(tmp_path / "none.csv"))

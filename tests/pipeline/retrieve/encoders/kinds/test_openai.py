@@ -39,12 +39,12 @@ def test_it_is_loaded_under_the_id_foretold(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("given", "same"),
     [
-        ({"timeout": 3, "batch_texts": 7, "spending_limit": 5, "key_env": ""}, True),
+        ({"timeout": 3, "batch_size": 7, "spending_limit": 5, "api_key_env": ""}, True),
         ({"query_prompt": "query: "}, False),
         ({"dimensions": 8}, False),
-        ({"query_parameters": {"input_type": "query"}}, False),
+        ({"query_extra_body": {"input_type": "query"}}, False),
         ({"base_url": "https://elsewhere.example/v1"}, False),
-        ({"max_tokens": 100}, False),
+        ({"max_input_tokens": 100}, False),
     ],
 )
 def test_the_id_names_all_that_changes_a_vector_and_nothing_else(given: dict[str, Any], same: bool) -> None:
@@ -60,8 +60,8 @@ def test_a_missing_key_is_named_and_a_set_one_is_enough(monkeypatch: pytest.Monk
 
 def test_ones_own_server_must_listen() -> None:
     with FakeOpenAI() as server:
-        assert remote(base_url=server.url, key_env="").missing() == []
+        assert remote(base_url=server.url, api_key_env="").missing() == []
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        assert "no server answers at 127.0.0.1" in str(remote(base_url=url, key_env="").missing())
+        assert "no server answers at 127.0.0.1" in str(remote(base_url=url, api_key_env="").missing())
