@@ -24,8 +24,8 @@ from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
-from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.serve.adapter_check import AdapterCheck
 from darklode.pipeline.serve.adapter_retriever import AdaptedBuilder
 from darklode.pipeline.serve.encoder_swap import ORDER, SWAP_STAGE, swap

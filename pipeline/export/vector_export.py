@@ -1,4 +1,4 @@
-"""An index, or a run's vectors, as files that a search engine loads: block by block, all files or none."""
+"""Export an index, or a run's vectors, as files that a search engine loads; all files are written, or none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.errors import ExportError
-from darklode.pipeline.export.engines import Engine, engines
+from darklode.pipeline.export.engines import ENGINES
+from darklode.pipeline.export.vector_engine import Engine
 from darklode.pipeline.export.writers import whole_folder
 from darklode.pipeline.index.source import WORDS, VectorSource
 
@@ -21,7 +22,7 @@ BLOCK = 1 << 11
 """Texts in memory at a time."""
 
 BYTES = 8 << 20
-"""Of a file, about: engines refuse bodies that are too long (Qdrant at 32 MiB)."""
+"""Approximate size of a file: engines reject long request bodies (Qdrant above 32 MiB)."""
 
 _LINES = """
     SELECT CAST({line} AS VARCHAR) AS line FROM (
@@ -45,14 +46,14 @@ def export_points(source: VectorSource, name: str, to: Path, ids: pa.Table | Non
     Raises:
         ExportError: there is no such engine, or the folder is not empty or cannot be made.
     """
-    engine_names = engines()
-    if name not in engine_names:
-        raise ExportError(f"there is no engine {name!r}; there are {', '.join(engine_names)}")
+    if name not in ENGINES:
+        raise ExportError(f"unknown engine {name!r}; use one of {', '.join(ENGINES)}")
+    engine = ENGINES[name]
     with whole_folder(to.expanduser().resolve()) as folder:
-        dimensions, count = _write(source, engine_names[name], ids, folder)
-        file, definition = engine_names[name].definition(dimensions)
+        dimensions, count = _write(source, engine, ids, folder)
+        file, definition = engine.definition(dimensions)
         (folder / file).write_text(json.dumps(definition, indent=1) + "\n", encoding="utf-8")
-        page = _page(source, name, dimensions, count) + engine_names[name].loading
+        page = _page(source, name, dimensions, count) + engine.loading
         (folder / "README.md").write_text(page, encoding="utf-8")
     return sorted(path for path in to.expanduser().resolve().iterdir() if path.is_file())
 

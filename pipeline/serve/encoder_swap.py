@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
-from darklode.pipeline.retrieve.retrievers.port import Factory
+from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.search import QUERY_BLOCK
 from darklode.pipeline.serve.run_search import TenantIndex
 from darklode.schemas.adaptation_tables import SWAP

@@ -22,7 +22,7 @@ from darklode.pipeline.evaluate.paired import (
     compare_paired,
     is_above_zero,
 )
-from darklode.pipeline.retrieve.retrievers.port import Factory
+from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.serve.run_search import TenantIndex
 from darklode.pipeline.train.release.adapter import Adapter
 

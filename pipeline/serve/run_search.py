@@ -14,7 +14,8 @@ from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.pipeline.retrieve.retrievers.port import Factory, Retriever
+from darklode.pipeline.retrieve.retrievers.factory import Factory
+from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.pipeline.train.data.sources import TrainingSource
 
 FOUND = pa.schema(

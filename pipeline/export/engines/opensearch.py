@@ -5,7 +5,7 @@ Source: OpenSearch's documentation of the field type `knn_vector`, and of the bu
 
 from __future__ import annotations
 
-from darklode.pipeline.export.engines import Definition, Engine
+from darklode.pipeline.export.vector_engine import Definition, Engine
 
 
 def definition(dimensions: int) -> tuple[str, Definition]:

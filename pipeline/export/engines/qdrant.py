@@ -5,7 +5,7 @@ Source: Qdrant's REST interface, `PUT /collections/{name}` and `PUT /collections
 
 from __future__ import annotations
 
-from darklode.pipeline.export.engines import Definition, Engine
+from darklode.pipeline.export.vector_engine import Definition, Engine
 
 
 def definition(dimensions: int) -> tuple[str, Definition]:

@@ -19,7 +19,7 @@ from darklode.pipeline.base.remote.call_errors import BadReply, Refused
 from darklode.pipeline.base.remote.client import Call, Client, Lane
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.base.remote.tokens import TokenBatch, fill
-from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings
+from darklode.pipeline.retrieve.encoders.embeddings_endpoint import EmbeddingsEndpoint
 from darklode.pipeline.retrieve.encoders.port import Vectors
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class OpenAIEncoder:
         SettingsError: an invalid base_url, or a spending limit without a price.
     """
 
-    def __init__(self, settings: OpenAISettings, root: str | None = None) -> None:
+    def __init__(self, settings: EmbeddingsEndpoint, root: str | None = None) -> None:
         if settings.spending_limit is not None and not settings.price_per_million:
             raise SettingsError("spending_limit needs price_per_million: without a price nothing is ever spent")
         self.encoder_id = settings.encoder_id()
@@ -160,7 +160,7 @@ class OpenAIEncoder:
         return vectors
 
 
-def _endpoint(settings: OpenAISettings) -> Endpoint:
+def _endpoint(settings: EmbeddingsEndpoint) -> Endpoint:
     return Endpoint(
         section="encoder",
         model=settings.model,
