@@ -31,7 +31,7 @@ from darklode.flows.jobs.build_index import steps, update_steps
 from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
-from darklode.pipeline.index.build import BYTES, FILL
+from darklode.pipeline.index.build import BUILD, BYTES
 from darklode.pipeline.index.faiss_io import Floats, faiss, one_thread
 from darklode.pipeline.index.recall import EFFORT, RECALL, RERANK, SPEED, held_out_recall
 from darklode.pipeline.index.record import IndexOrigin, record
@@ -165,7 +165,7 @@ def exact_speed(kept: StoredVectors, given: Made) -> dict[str, float]:
 
 def measured(run: Run) -> dict[str, Any]:
     rows = held_out_recall(run.tables("index_recall").read("index_recall"))["base"]
-    found, filled = run.manifest(RECALL), run.manifest(FILL)
+    found, filled = run.manifest(RECALL), run.manifest(BUILD)
     assert found is not None
     assert filled is not None
     tried = run.tables("index_recall").read("index_recall").to_pylist()
@@ -219,9 +219,9 @@ def main() -> None:
             else:
                 for part in ("manifests", "tables"):
                     shutil.copytree(root / "built" / part, Path(again.store.url) / part)
-                only = [step for step in steps(again, given, settings, None) if step.stage in {FILL, RECALL}]
+                only = [step for step in steps(again, given, settings, None) if step.stage in {BUILD, RECALL}]
                 took = timed(again, only)
-                found["variants"][name] = measured(again) | {"fill seconds": took[FILL.name]}
+                found["variants"][name] = measured(again) | {"fill seconds": took[BUILD.name]}
             print(name, found["variants"][name] | {"tried": ""}, flush=True)
             write("serving", page(found), found)
 

@@ -16,7 +16,7 @@ from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.export.engines import ENGINES
 from darklode.pipeline.export.vector_engine import Engine
 from darklode.pipeline.export.writers import whole_folder
-from darklode.pipeline.index.source import WORDS, VectorSource
+from darklode.pipeline.index.source import TEXT_COLUMNS, VectorSource
 
 BLOCK = 1 << 11
 """Texts in memory at a time."""
@@ -95,7 +95,7 @@ def _blocks(source: VectorSource, ids: pa.Table | None) -> Iterator[pa.Table]:
         if ids is not None:
             codes = ids["semantic_id"].take(pc.index_in(piece["text_id"], value_set=ids["text_id"].combine_chunks()))
         for start, vectors in source.stored_vectors.blocks(piece["content_hash"], BLOCK):
-            rows = piece.slice(start, len(vectors)).select([n for n in WORDS.names if n != "content_hash"])
+            rows = piece.slice(start, len(vectors)).select([n for n in TEXT_COLUMNS.names if n != "content_hash"])
             numbers = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
             rows = rows.append_column("semantic_id", codes.slice(start, len(vectors)))
             rows = rows.append_column("vector", numbers)

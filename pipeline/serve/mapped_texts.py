@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.index.faiss_io import Ints
-from darklode.pipeline.index.source import WORDS
+from darklode.pipeline.index.source import TEXT_COLUMNS
 
 BATCH = 1 << 13
 
@@ -22,12 +22,12 @@ class IndexedTexts:
     """Texts by row, from 0. Only their ids and hashes are in memory.
 
     Args:
-        pieces: tables of `WORDS`.
+        pieces: tables of `TEXT_COLUMNS`.
         file: of this machine, which is written.
     """
 
     def __init__(self, pieces: Iterable[pa.Table], file: Path) -> None:
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, WORDS) as writer:
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, TEXT_COLUMNS) as writer:
             for piece in pieces:
                 writer.write_table(piece, BATCH)
         reader = pa.ipc.open_file(pa.memory_map(str(file)))
@@ -56,7 +56,7 @@ class IndexedTexts:
             self._batches[number].take(pa.array(rows[of_batch == number] - self._starts[number]))
             for number in np.unique(of_batch)
         ]
-        text_rows = pa.Table.from_batches(parts, WORDS).drop_columns("content_hash").to_pylist()
+        text_rows = pa.Table.from_batches(parts, TEXT_COLUMNS).drop_columns("content_hash").to_pylist()
         return [text_rows[position] for position in np.argsort(order).tolist()]
 
     def _column(self, name: str) -> pa.StringArray:

@@ -1,4 +1,4 @@
-"""All vectors as they are, each looked at: exact, and the slowest."""
+"""Brute-force index: exact, slowest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from darklode.pipeline.index.kinds import IndexKind
 
 
 class Flat(IndexKind):
-    """All vectors as they are, each looked at."""
+    """Brute-force search over full vectors."""
 
     kind: Literal["flat"] = "flat"
 
