@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks.report import machine, markdown_table, write
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.ingest.documents import INGEST_DOCUMENTS, ingest_documents
-from darklode.pipeline.ingest.files import listing, source_fingerprint
-from darklode.pipeline.ingest.input_check import try_documents
+from darklode.pipeline.ingest.files import list_files, source_fingerprint
+from darklode.pipeline.ingest.input_check import check_documents
 from darklode.schemas.settings import Settings
 
 PER_FOLDER = 1000
@@ -57,9 +57,9 @@ def _measured(n_files: int) -> list[Measurement]:
             (folder / f"{number}.md").write_text(f"# Page {number}\n\nThe text of page {number}.\n")
         source, run = str(docs), Run(f"{root}/run")
         steps: dict[str, Callable[[], object]] = {
-            "listing": lambda: listing(source),
+            "listing": lambda: list_files(source),
             "fingerprint": lambda: source_fingerprint(source),
-            "preflight": lambda: try_documents(source, settings),
+            "preflight": lambda: check_documents(source, settings),
             "ingest": lambda: run.execute(
                 run.plan(INGEST_DOCUMENTS, {}), lambda _tables, output: ingest_documents(source, output, settings)
             ),

@@ -24,9 +24,9 @@ from darklode.pipeline.base.artifacts.store import s3_failure, writing
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
-from darklode.pipeline.ingest.files import listing
-from darklode.pipeline.ingest.input_check import first_queries, try_documents, try_log, try_queries
-from darklode.pipeline.ingest.log_partitions import partitions_of, without_markers
+from darklode.pipeline.ingest.files import list_files
+from darklode.pipeline.ingest.input_check import check_documents, check_log, check_queries, first_queries
+from darklode.pipeline.ingest.log_partitions import partitions_of, remove_marker_files
 from darklode.pipeline.judge.factory import configure_judge, members
 from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
@@ -100,8 +100,8 @@ def of_build(docs: str, queries: str, out: str, settings: Settings) -> list[Chec
     human = settings.judge.human
     return [
         lambda: _swapped_sources(docs, queries, settings.ingest),
-        lambda: try_documents(docs, settings.ingest),
-        lambda: try_queries(queries, settings.ingest),
+        lambda: check_documents(docs, settings.ingest),
+        lambda: check_queries(queries, settings.ingest),
         lambda: _languages(queries, settings),
         lambda: _place(out, mined=False),
         lambda: _labels(human, settings.ingest.tenant) if human else [],
@@ -121,8 +121,10 @@ def _swapped_sources(docs: str, queries: str, settings: IngestSettings) -> list[
     def reads(check: Check) -> bool:
         return not any(isinstance(outcome, DarklodeError) for outcome in _outcome(check))
 
-    as_given = reads(lambda: try_documents(docs, settings)) and reads(lambda: try_queries(queries, settings))
-    if as_given or not (reads(lambda: try_documents(queries, settings)) and reads(lambda: try_queries(docs, settings))):
+    as_given = reads(lambda: check_documents(docs, settings)) and reads(lambda: check_queries(queries, settings))
+    if as_given or not (
+        reads(lambda: check_documents(queries, settings)) and reads(lambda: check_queries(docs, settings))
+    ):
         return []
     raise InputError(f"--docs and --queries look swapped: {queries} reads as documents, {docs} as queries")
 
@@ -138,8 +140,8 @@ def of_mine(
     """What a night of mining hangs on; which days are there to be read is only asked of a run that begins."""
     return [
         lambda: _check_decisions(logs, out, settings, dates, wish),
-        lambda: try_log(logs, settings.logs, settings.ingest, None if _has_started(out) else dates, {}),
-        lambda: try_documents(docs, settings.ingest),
+        lambda: check_log(logs, settings.logs, settings.ingest, None if _has_started(out) else dates, {}),
+        lambda: check_documents(docs, settings.ingest),
         lambda: _place(out, mined=True),
         lambda: _parts(out, settings, mining_parts(settings)),
         *_check_output(out, settings),
@@ -276,7 +278,7 @@ def _check_decisions(
 
     history = history_of(Run(out), settings)
     read = history.sources()
-    partitions = partitions_of(without_markers(listing(logs, remote=True)), settings.logs.format)
+    partitions = partitions_of(remove_marker_files(list_files(logs, remote=True)), settings.logs.format)
     new = [partition for partition in partitions.values() if dates is None or partition.date in dates]
     if all(
         partition.date or partition.name in read for partition in new
@@ -322,7 +324,7 @@ def _writable(folder: Path, option: str) -> None:
 
 
 def _readable(path: str) -> list[str]:
-    listing(path, remote=True)
+    list_files(path, remote=True)
     return []
 
 

@@ -322,11 +322,11 @@ class _Ask:
 
 def _nearby_files(kind: Any, taken: Collection[str]) -> str | None:
     """What lies in this folder, has a name as such data has, and can be read as it."""
-    from darklode.pipeline.ingest.column_hints import likeliest_column
+    from darklode.pipeline.ingest.column_hints import guess_column
     from darklode.pipeline.ingest.inspect import inspect_source
 
     names = sorted(entry.name for entry in Path().iterdir() if not entry.name.startswith("."))
-    guess = likeliest_column(kind, LIKELY[kind], [name for name in names if name not in taken])
+    guess = guess_column(kind, LIKELY[kind], [name for name in names if name not in taken])
     if guess is None:
         return None
     try:

@@ -28,7 +28,7 @@ TELLS = {
     f"{BUILD} --queries void.csv": "void.csv holds no queries: every file is empty",
     f"{BUILD} --queries head.csv": "head.csv holds no queries: every file is empty",
     f"{BUILD} --queries broken.parquet": "broken.parquet is not a Parquet file",
-    f"{BUILD} --queries cut.csv.gz": "cut.csv.gz is not a whole gzip file",
+    f"{BUILD} --queries cut.csv.gz": "cut.csv.gz is a damaged gzip file",
     f"{BUILD} --queries book.xlsx": "soffice --headless --convert-to csv book.xlsx",
     f"{BUILD} --docs paper.pdf": "pdftotext paper.pdf",
     f"{BUILD} --docs letter.docx": "pandoc -o letter.docx.md letter.docx",
@@ -45,7 +45,7 @@ TELLS = {
     f"{BUILD} --docs rows.jsonl": "is it --set 'ingest.documents.columns.text=page text'?",
     f"{BUILD} --queries numbers.parquet": "column 'text' holds int64, not text; name another for text",
     f"{BUILD} --queries counts.csv": "(count is not a positive whole number: 1, such as counts.csv:2)",
-    f"{BUILD} --queries q.csv --set ingest.require_tenant=true": "names no tenant",
+    f"{BUILD} --queries q.csv --set ingest.require_tenant=true": "missing tenant",
     f"{MINE} --logs badlog": "is it --set logs.columns.timestamp=event_time?",
     f"{MINE} --logs badtimes": "unreadable timestamp",
     # where the run is to be
@@ -68,7 +68,7 @@ TELLS = {
     f"{MINE} --set planner.kind=table --set planner.table=none.csv": (
         "/none.csv cannot be read (No such file or directory); set planner.table to"
     ),
-    f"{MINE} --date 2026-04-01": "no partition of 2026-04-01; the nearest there are: 2026-03-01",
+    f"{MINE} --date 2026-04-01": "no partition for 2026-04-01; nearest: 2026-03-01",
     # commands on runs
     "status nothing": "nothing holds no run; make one with `darklode build --out",
     "report docs": "docs holds no run",
