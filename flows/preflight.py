@@ -20,7 +20,7 @@ from darklode.flows.prefect.server import check_configured
 from darklode.flows.prefect.sharding import check_runner
 from darklode.flows.runs import output_run, read_inputs, read_notes
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.store import s3_failure, writing
+from darklode.pipeline.base.artifacts.store import explain_write_errors, s3_failure
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
@@ -314,7 +314,7 @@ def _writable(folder: Path, option: str) -> None:
     """
     try:
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-        with writing(existing), tempfile.TemporaryFile(dir=existing):
+        with explain_write_errors(existing), tempfile.TemporaryFile(dir=existing):
             pass
     except NotWritable as error:
         raise NotWritable(f"{option} {folder}: {error}") from error

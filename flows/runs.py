@@ -10,7 +10,7 @@ import yaml
 
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.artifacts.checksummed_json import KEY as SEAL
-from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.artifacts.store import check_address
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
@@ -176,7 +176,7 @@ def check_complete(run: Run) -> None:
     Raises:
         ArtifactError: it is not.
     """
-    for name, read in ((INPUTS, unseal), (SETTINGS, yaml.safe_load)):
+    for name, read in ((INPUTS, load_checksummed), (SETTINGS, yaml.safe_load)):
         try:
             read(run.store.read(name) or b"{}")
         except (ValueError, yaml.YAMLError) as error:
@@ -201,4 +201,4 @@ def require_notes(run: Run) -> None:
 
 def note(run: Run, facts: Mapping[str, Any]) -> None:
     """Note something more of a run's making."""
-    run.store.write(INPUTS, seal({**read_notes(run), **facts}))
+    run.store.write(INPUTS, dump_checksummed({**read_notes(run), **facts}))

@@ -26,7 +26,7 @@ from darklode.pipeline.mine.term_weighting.kinds import PlannerKind
 import pyarrow as pa
 
 chosen = load_settings(assignments=sys.argv[1:])
-planner = as_kind(chosen.planner, PlannerKind).planner(Tables.nothing("planner_terms"), chosen.cache)
+planner = as_kind(chosen.planner, PlannerKind).planner(Tables.empty("planner_terms"), chosen.cache)
 queries = pa.table({"tenant": ["t"], "query_id": ["q"], "text": ["rotate signing secret"]})
 print(json.dumps({
     "retrievers": tools.identities(tools.retrievers(chosen)),

@@ -6,7 +6,7 @@ from darklode.flows import runs
 from darklode.flows.commands.options import RunArgument, application
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.verify import Looked
+from darklode.pipeline.base.artifacts.verify import FileCheck
 from darklode.pipeline.base.artifacts.verify import verify as read_all
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.mine.admission.decisions import Decisions
@@ -19,17 +19,17 @@ app = application()
 @app.command()
 def verify(run: RunArgument) -> None:
     """Read a run's tables, manifests and notes; name files that are missing, damaged or misplaced."""
-    opened_run, results = Run(run), list[Looked]()
+    opened_run, results = Run(run), list[FileCheck]()
     if not any(map(opened_run.store.sizes, ("manifests", "review/answers"))) and not runs.read_notes(opened_run):
         raise runs.no_run(opened_run)
     for result in read_all(opened_run):
         results.append(result)
-        if result.wrong:
-            _name(f"{opened_run.store.path(result.file)} {result.wrong}")
+        if result.problem:
+            _name(f"{opened_run.store.path(result.file)} {result.problem}")
     notes = list(_faulty_notes(opened_run))
     for sentence in notes:
         _name(sentence)
-    damaged = len(notes) + sum(result.wrong is not None for result in results)
+    damaged = len(notes) + sum(result.problem is not None for result in results)
     misplaced = _find_misplaced(opened_run)
     for one_file in misplaced:
         _name(

@@ -88,7 +88,9 @@ def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: S
         done["texts"] += block[2] - block[1]
         tell(0)
     output.facts["generator_id"] = writer.generator_id
-    empty = output.so_far(WRITTEN_QUERIES.name).sql("SELECT count(*) AS n FROM written_queries WHERE text IS NULL")
+    empty = output.current_tables(WRITTEN_QUERIES.name).sql(
+        "SELECT count(*) AS n FROM written_queries WHERE text IS NULL"
+    )
     drop_counts = {"no query": empty["n"][0].as_py()} if empty["n"][0].as_py() else {}
     output.count(
         FunnelStep(WRITE.name, "texts to write for", total, "queries", total - sum(drop_counts.values()), drop_counts)

@@ -16,10 +16,10 @@ from darklode.pipeline.base.chat_prompt import ChatPrompt
 from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
-from darklode.pipeline.base.remote.budget import Counters, SpendingBook
-from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, object_in
+from darklode.pipeline.base.remote.budget import Counters, SpendingLedger
+from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, parse_object
 from darklode.pipeline.base.remote.client import Client
-from darklode.pipeline.base.remote.tokens import cut
+from darklode.pipeline.base.remote.tokens import truncate
 from darklode.pipeline.generate.kinds.llm import LlmWriterSettings
 from darklode.pipeline.generate.port import WRITTEN, QueryWriter
 from darklode.pipeline.judge.kinds.llm import LlmSettings
@@ -61,7 +61,7 @@ class LlmWriter(QueryWriter):
     @cached_property
     def _client(self) -> Client:
         endpoint = endpoint_of(self._judge)
-        return Client(endpoint, SpendingBook(self._root, endpoint.account), _LOG.warning)
+        return Client(endpoint, SpendingLedger(self._root, endpoint.account), _LOG.warning)
 
     @cached_property
     def _store(self) -> KeyedStore:
@@ -105,7 +105,7 @@ class LlmWriter(QueryWriter):
         count = min(self._settings.examples, len(examples))
         shown = [examples[index] for index in draws.choice(len(examples), count, replace=False)] if count else []
         passage_text = "\n".join(filter(None, [row["title"], row["heading"], row["text"]]))
-        text = cut(passage_text, self._settings.max_text_tokens)
+        text = truncate(passage_text, self._settings.max_text_tokens)
         return _question(
             self._prompt, {"examples": "\n".join(shown), "text": text}, f"text {row['chunk_id']}", query_in
         )
@@ -145,7 +145,7 @@ def query_in(reply: object) -> str:
     Raises:
         Unreadable: it holds none.
     """
-    value = object_in(reply).get("query")
+    value = parse_object(reply).get("query")
     if not isinstance(value, str) or not value.strip():
         raise UnreadableReply("query is no text")
     return " ".join(value.split())
@@ -157,7 +157,7 @@ def alone_in(reply: object) -> bool:
     Raises:
         Unreadable: neither true nor false.
     """
-    value = object_in(reply).get("self_contained")
+    value = parse_object(reply).get("self_contained")
     if not isinstance(value, bool):
         raise UnreadableReply("self_contained is neither true nor false")
     return value

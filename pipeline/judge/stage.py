@@ -91,7 +91,7 @@ def _in_rounds(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings:
         rounds = JudgingRounds(evidence, recall=settings.recall, random_share=settings.random_share, seed=seed)
         while len(numbers := rounds.next_pairs()):
             unit = judge.unit(pairs.take(numbers), f"{chunks.tenant}/round {rounds.number}")
-            rounds.learn(numbers, as_numbers(judge.output.written(unit, "verdicts")["relevant"]))
+            rounds.learn(numbers, as_numbers(judge.output.read_unit(unit, "verdicts")["relevant"]))
         _mark(judge.output, chunks.tenant, pairs, rounds)
     judge.output.write(STOPPING.name, STOPPING.rows({"tenant": [chunks.tenant], **rounds.summary()}))
 

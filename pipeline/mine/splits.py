@@ -125,12 +125,12 @@ def mined_splits(tables: Tables, output: Output, *, validation_share: float, tes
     )
     for day in standing:
         with output.unit(day, chain[day]) as unit:
-            previous.append(output.written(unit, "query_clusters"))
+            previous.append(output.read_unit(unit, "query_clusters"))
     missing = [day for day in chain if day not in standing]
     if missing:
         with tables.connect() as connection:
             connection.register("known", pa.concat_tables(previous).select(["tenant", "query_id", "cluster_id"]))
-            known_keys = view(connection, output.so_far("query_keys"), "query_keys")
+            known_keys = view(connection, output.current_tables("query_keys"), "query_keys")
             sided = _assign_sides(connection, known_keys, missing[0], SplitSides(validation_share, test_from, seed))
             for day in missing:
                 bounds = connection.sql(BOUNDS.format(**sided), params={"day": day}).to_arrow_table().to_pylist()[0]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from darklode.pipeline.base.artifacts import Run, Store
-from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotFit, NoLift
 from darklode.pipeline.serve.adapter_check import AdapterCheck, require_fit
 from darklode.pipeline.serve.release_gate import LiveAdapters, require_no_loss
@@ -50,7 +50,7 @@ class AdapterRegistry:
         self._run = Run(url)
         self._store = self._run.store
         try:
-            recorded = unseal(self._store.read(NAME) or b"{}")
+            recorded = load_checksummed(self._store.read(NAME) or b"{}")
         except ValueError as error:
             raise ArtifactError(f"{self._store.path(NAME)} is damaged ({error}); restore it from a copy") from error
         self.adapters: dict[str, Row] = recorded.get("adapters", {})
@@ -140,7 +140,9 @@ class AdapterRegistry:
         self.history.append(entry)
 
     def _write(self) -> None:
-        self._store.write(NAME, seal({"adapters": self.adapters, "live": self.live, "history": self.history}))
+        self._store.write(
+            NAME, dump_checksummed({"adapters": self.adapters, "live": self.live, "history": self.history})
+        )
 
     def _copy_adapter(self, adapter: Adapter, name: str, other_tenants: Sequence[str]) -> None:
         """Have a copy that another night's adapter does not overwrite; the record comes last, with whom it serves."""

@@ -7,7 +7,7 @@ import pytest
 from darklode.flows.config import load_settings
 from darklode.flows.runs import benchmark, existing, note, output_run, read_inputs, read_notes, record
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.base.artifacts.checksummed_json import unseal
+from darklode.pipeline.base.artifacts.checksummed_json import load_checksummed
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
 DOCS = {"docs": "/here", "queries": "/there"}
@@ -99,4 +99,4 @@ def test_notes_are_added_and_replaced(run: Run) -> None:
     note(run, {"a": 1, "b": 2})
     note(run, {"b": 3})
     assert read_notes(run) == {"a": 1, "b": 3}
-    assert unseal(run.store.read("inputs.json") or b"") == {"a": 1, "b": 3}
+    assert load_checksummed(run.store.read("inputs.json") or b"") == {"a": 1, "b": 3}

@@ -121,5 +121,5 @@ def test_of_many_pages_the_first_are_read_and_decide_nothing(tmp_path: Path, mon
 def test_a_folder_of_documents_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# A page")
     (tmp_path / "other.md").write_text("# Another page")
-    with pytest.raises(InputError, match=r"contains no search log, only other files \(2 \.md\); give a folder of \.jsonl"):
+    with pytest.raises(InputError, match=r"no search log, only other files \(2 \.md\); give a folder of \.jsonl"):
         check_log(str(tmp_path), LogSettings(), IngestSettings(), None, {})

@@ -42,9 +42,9 @@ class LlmPlannerSettings(PlannerKind):
 
     def missing(self) -> list[str]:
         """The key, or a server that listens."""
-        from darklode.pipeline.base.remote.endpoint import lacks_server
+        from darklode.pipeline.base.remote.endpoint import server_problems
 
-        return lacks_server([self.base_url], self.key_env, self.model)
+        return server_problems([self.base_url], self.key_env, self.model)
 
 
 KIND = LlmPlannerSettings

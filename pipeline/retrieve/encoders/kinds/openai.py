@@ -21,9 +21,9 @@ class OpenAISettings(EmbeddingsEndpoint, EncoderKind):
 
     def missing(self) -> list[str]:
         """A missing key, or an endpoint that does not listen."""
-        from darklode.pipeline.base.remote.endpoint import lacks_server
+        from darklode.pipeline.base.remote.endpoint import server_problems
 
-        return lacks_server([self.base_url], self.key_env, self.model)
+        return server_problems([self.base_url], self.key_env, self.model)
 
 
 KIND = OpenAISettings

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Store
-from darklode.pipeline.base.artifacts.store import UntouchedStore, s3_failure
+from darklode.pipeline.base.artifacts.store import ReadOnlyStore, s3_failure
 from darklode.pipeline.base.artifacts.temporary_files import is_temporary, machine_id
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from helpers.staged import killed
@@ -310,7 +310,7 @@ def test_many_write_one_file_at_once_and_each_whole(store: Store) -> None:
 
 def test_an_untouched_store_is_read_and_never_written(tmp_path: Path) -> None:
     Store(str(tmp_path)).write("a", b"1")
-    store = UntouchedStore(str(tmp_path))
+    store = ReadOnlyStore(str(tmp_path))
     assert store.read("a") == b"1"
     with pytest.raises(NotWritable, match="only read"):
         store.write("a", b"2")

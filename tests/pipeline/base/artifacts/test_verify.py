@@ -17,7 +17,7 @@ FLIPS = 120
 
 
 def wrong(run: Run) -> dict[str, str]:
-    return {one.file: one.wrong for one in verify(run) if one.wrong}
+    return {one.file: one.problem for one in verify(run) if one.problem}
 
 
 def files(run: Run) -> list[Path]:

@@ -622,7 +622,7 @@ def test_the_key_is_sent_and_shows_up_nowhere(
         judge = judge_of(server, key_env="JUDGE_KEY")
         shown = repr(judge) + repr(vars(judge)["_settings"])
         if wrong:
-            with pytest.raises(MissingPart, match=r"refused the key in JUDGE_KEY, status 401") as caught:
+            with pytest.raises(MissingPart, match=r"rejected the key in JUDGE_KEY, status 401") as caught:
                 _ = judge.judge_id
             shown += "".join(traceback.format_exception(caught.value))
         else:

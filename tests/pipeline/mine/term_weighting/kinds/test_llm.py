@@ -44,6 +44,6 @@ def test_a_server_that_does_not_listen_or_a_key_that_is_not_set_is_named(monkeyp
 
 
 def test_it_builds_the_planner_and_learns_nothing(tmp_path: object) -> None:
-    planner = KIND(**GIVEN).planner(Tables.nothing("planner_terms"), CacheSettings(root=str(tmp_path)))
+    planner = KIND(**GIVEN).planner(Tables.empty("planner_terms"), CacheSettings(root=str(tmp_path)))
     assert isinstance(planner, LlmPlanner)
     assert not KIND.LEARNS

@@ -34,5 +34,5 @@ def test_it_plans_by_what_it_learned_and_another_log_makes_another_planner(run: 
 
 
 def test_without_anything_learned_it_plans_nothing_worse_than_a_guess() -> None:
-    nothing = Tables.nothing("planner_terms")
+    nothing = Tables.empty("planner_terms")
     assert KIND().planner(nothing, CacheSettings()).identity == KIND().planner(nothing, CacheSettings()).identity
