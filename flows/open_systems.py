@@ -212,7 +212,7 @@ def live_adapters(
     with ExitStack() as stack:
         pairs = []
         for tenant in [own_tenant, *(tenant_name for tenant_name in other_tenants if tenant_name != own_tenant)]:
-            live = registry.on_air(tenant)
+            live = registry.live_adapter(tenant)
             if tenant == own_tenant and (live is None or live.id == check.adapter.id):
                 continue
             index = check.index if tenant == own_tenant else stack.enter_context(open_index(run, tenant))[0]

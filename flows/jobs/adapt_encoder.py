@@ -159,7 +159,9 @@ def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start
     assert isinstance(encoder, SentenceTransformersSettings)
     demand_head(method)
     tenant = resolve_tenant(list(base.sources), settings.adapt.tenant)
-    live = AdapterRegistry(warm_start).on_air(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
+    live = (
+        AdapterRegistry(warm_start).live_adapter(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
+    )
     before = read_notes(run).get(WARM)
     if before is not None and before != (live and live.store.url):
         initialized = replace(base, start=start_from(Adapter.open(before), tenant, encoder, method) if before else None)

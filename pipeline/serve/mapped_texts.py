@@ -1,4 +1,4 @@
-"""The words of what is searched: a file that is mapped, so that a text is looked up by its row."""
+"""The searched texts in a memory-mapped file, looked up by row."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Row = dict[str, Any]
 
 
 class IndexedTexts:
-    """Texts by row, from 0. Only their ids and hashes are in memory.
+    """Texts by row, from 0; only ids and hashes are in memory.
 
     Args:
         pieces: tables of `TEXT_COLUMNS`.
-        file: of this machine, which is written.
+        file: local file to write.
     """
 
     def __init__(self, pieces: Iterable[pa.Table], file: Path) -> None:
@@ -43,13 +43,13 @@ class IndexedTexts:
         return self._column("content_hash")
 
     def iterate_hashes(self) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Content hashes, and the texts that they name as encoders read them, batch by batch."""
+        """Yield content hashes and the texts as encoders read them, batch by batch."""
         for batch in self._batches:
             rows = pa.Table.from_batches([batch])
             yield batch["content_hash"], view(rows).combine_chunks()
 
     def text_rows(self, rows: Ints) -> list[Row]:
-        """Text_id, doc_id, title, heading and text of some rows, in their order."""
+        """Text_id, doc_id, title, heading and text of some rows, in the given order."""
         of_batch = np.searchsorted(self._starts, rows, side="right") - 1
         order = np.argsort(of_batch, kind="stable")
         parts = [
