@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.errors import LimitReached
-from darklode.pipeline.base.sharding import Pieces, Spread, here, split_evenly, worked_apart
+from darklode.pipeline.base.sharding import Pieces, Spread, count_shards, here, split_evenly
 from darklode.pipeline.generate.port import ASKED, PREFIX, WRITTEN, QueryWriter
 from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES, WRITTEN_QUERIES
 
@@ -145,7 +145,7 @@ def _name(block: Block) -> str:
 
 def _shards(every: WritingShard, places: int) -> list[WritingShard]:
     """Neighbouring blocks, each with its portion of what the writer may use."""
-    count = worked_apart(len(every.blocks), places, every.writer.max_workers)
+    count = count_shards(len(every.blocks), places, every.writer.max_workers)
     total = sum(end - first for _, first, end in every.blocks)
     shards = []
     for low, high in split_evenly(len(every.blocks), count):

@@ -133,7 +133,7 @@ def test_check_only_looks(call: Call, tmp_path: Path) -> None:
     assert wrong.code == 1
     assert [line.split()[1] for line in wrong.err.splitlines()] == ["chunk.size:", "pool.depth:", "nothing"]
     mined = call("mine", "--docs", SAMPLE, "--logs", "nothing", "--out", tmp_path / "run", "--check")
-    assert (mined.code, mined.err) == (1, "error: nothing does not exist; name a file or a folder to read\n")
+    assert (mined.code, mined.err) == (1, "error: nothing does not exist; give a file or a folder\n")
     assert list(tmp_path.iterdir()) == []
 
 

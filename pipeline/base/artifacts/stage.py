@@ -100,7 +100,7 @@ class Manifest:
             raw["funnel"] = [FunnelStep(**step) for step in raw["funnel"]]
             return cls(**raw)
         except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
-            raise ValueError(f"no manifest: {error}") from error
+            raise ValueError(f"invalid manifest: {error}") from error
 
 
 @dataclass(frozen=True)

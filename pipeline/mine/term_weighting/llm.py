@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.chat_prompt import ChatPrompt
-from darklode.pipeline.base.memory.owner_migration import Heritage
+from darklode.pipeline.base.memory.owner_migration import EarlierVersion
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
 from darklode.pipeline.base.quoting import REVISION
@@ -92,7 +92,7 @@ class LlmPlanner(Planner):
         self.version, earlier = (
             f"llm planner 1 {settings.model} {self._prompt.digest(revision)}{sent}" for revision in (REVISION, 1)
         )
-        self._heritage = Heritage(self._store, self.version, earlier)
+        self._heritage = EarlierVersion(self._store, self.version, earlier)
 
     @property
     def counters(self) -> Counters:

@@ -20,7 +20,7 @@ def test_an_adapter_that_fits_and_one_that_was_touched(shipped: Path, tmp_path: 
     touched = shutil.copytree(shipped / "adapter", tmp_path / "adapter")
     (touched / "query_encoder" / "modules.json").write_text("[]")
     refused = call("adapt", "check", touched, "--index", shipped / "run", "--json")
-    one_line(refused, "does not fit .*run: files of the adapter: .* when it was adapted", 3)
+    one_line(refused, "does not fit .*run: files of the adapter: .* recorded ", 3)
     told = json.loads(refused.out)
     assert (told["fits"], [one["fits"] for one in told["findings"]]) == (False, [False])
     one_line(call("adapt", "check", tmp_path, "--index", shipped / "run"), "holds no finished adapter")

@@ -49,8 +49,8 @@ def test_each_damaged_file_is_a_line(call: Call, folder: Path) -> None:
     shown = call("verify", folder)
     one_line(shown, f"{folder} has 2 damaged or missing files, named above")
     first, second = shown.out.splitlines()
-    assert first.startswith(f"{folder}/manifests/chunk.json is damaged (no manifest: ")
-    assert second == f"{part} is damaged; delete it and run the command that made it again"
+    assert first.startswith(f"{folder}/manifests/chunk.json is damaged (invalid manifest: ")
+    assert second == f"{part} is damaged; delete it and run the command that wrote it again"
 
 
 @pytest.mark.parametrize("name", NOTES)
@@ -69,7 +69,7 @@ def test_missing_notes_are_named(call: Call, folder: Path, name: str) -> None:
     (folder / name).unlink()
     shown = call("verify", folder)
     one_line(shown, f"{folder} has 1 damaged or missing file, named above")
-    assert shown.out == f"{folder / name} is missing; run the command that made the run again\n"
+    assert shown.out == f"{folder / name} is missing; run the command of this run again\n"
 
 
 @pytest.mark.parametrize("name", STAGES)

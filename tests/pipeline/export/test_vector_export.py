@@ -135,7 +135,7 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(indexed: Path, sh
         export_index(run, "qdrant", out, None, None)
     with pytest.raises(CommandLineError, match="leave --encoder out"):
         export_index(index, "qdrant", out, "tiny", None)
-    with pytest.raises(DoesNotFit, match="not of other"):
+    with pytest.raises(DoesNotFit, match="nothing of other"):
         export_index(index, "qdrant", out, None, "other")
     assert not out.exists()
     (tmp_path / "full").mkdir()

@@ -180,7 +180,7 @@ def test_a_reply_that_is_lost_begins_no_second_batch(service: FakeBatches, tmp_p
     if fault == "lost":
         Desk(service, tmp_path).submit()
     else:
-        with pytest.raises(DarklodeError, match="he same command goes on from here"):
+        with pytest.raises(DarklodeError, match="un the same command again to continue"):
             Desk(service, tmp_path).submit()
         Desk(service, tmp_path).submit()
     assert sorted(asked(service).values()) == [1] * 10
@@ -209,7 +209,7 @@ def test_a_download_that_breaks_off_is_said_and_the_same_call_goes_on(service: F
     desk.submit()
     service.finish_all()
     service.fault = lambda _method, path: "cut" if path.endswith("/content") else None
-    with pytest.raises(DarklodeError, match=r"RemoteProtocolError\); the same command goes on from here"):
+    with pytest.raises(DarklodeError, match=r"RemoteProtocolError\); run the same command again to continue"):
         desk.fetch()
     service.fault = None
     assert desk.fetch() == {"verdict": 10}
