@@ -57,7 +57,7 @@ TELLS = {
     "build --docs docs --queries q.csv --out s3://": "s3://",
     f"{MINE} --out run": "run holds a benchmark made by `darklode build`; choose another --out",
     # servers, models, keys
-    f"{BUILD} {LLM} --set judge.base_url={NOBODY}": f"judge llm: no server answers at {NOBODY[7:]}; start it",
+    f"{BUILD} {LLM} --set judge.base_url={NOBODY}": f"judge llm: no server at {NOBODY[7:]}; start it",
     f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.key_env=NO_SUCH_KEY": "set the environment variable NO_S",
     f"{BUILD} {LLM} --set judge.base_url={NOBODY} --set judge.prompt=mine": "mine",
     f"{BUILD} --preset devrev": "needs a key: set the environment variable GEMINI_API_KEY",
@@ -108,7 +108,7 @@ REFUSED = {
     f"{MINE} --from 2026-03-02": "give both of them",
     f"{MINE} --from 2026-03-02 --to 2026-03-01": "the first not after the last",
     "query run 'SELECT 1' --format xml": "'xml' is not one of",
-    "export run --format biers --to out": "no export format 'biers'; did you mean beir?",
+    "export run --format biers --to out": "unknown export format 'biers'; did you mean beir?",
     "evaluate run --set evaluate.bootstrap=0": "evaluate.bootstrap: Input should be greater than 0",
     "judge export-batch": "is `darklode judge batch export` now",
     "init x.yaml": "say --docs",

@@ -52,7 +52,7 @@ def test_the_texts_vectors_are_looked_for_where_adapt_put_them(shipped: Path, tm
     shown = call("adapt", "check", shipped / "adapter", "--index", run)
     assert (shown.code, shown.err) == (0, "")
     refused = call("adapt", "check", shipped / "adapter", "--index", run, "--set", f"cache.root={tmp_path / 'empty'}")
-    one_line(refused, "texts have none in .*empty; name their cache with --set cache.root", 3)
+    one_line(refused, "texts have none in .*empty; set their cache with --set cache.root", 3)
     file = tmp_path / "darklode.yaml"
     file.write_text(yaml.safe_dump({"cache": {"root": settings["cache"]["root"]}}))
     assert call("adapt", "check", shipped / "adapter", "--index", run, "--config", file).code == 0

@@ -69,7 +69,7 @@ def test_missing_notes_are_named(call: Call, folder: Path, name: str) -> None:
     (folder / name).unlink()
     shown = call("verify", folder)
     one_line(shown, f"{folder} has 1 damaged or missing file, named above")
-    assert shown.out == f"{folder / name} is missing; run the command of this run again\n"
+    assert shown.out == f"{folder / name} is missing; run the command that made the run again\n"
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -77,7 +77,7 @@ def test_a_missing_manifest_is_named(call: Call, folder: Path, name: str) -> Non
     (folder / "manifests" / f"{name}.json").unlink()
     shown = call("verify", folder)
     one_line(shown, f"{folder} has 1 damaged or missing file, named above")
-    why = "is missing (deleted, or the stage was interrupted), though files of the stage lie in tables/"
+    why = "is missing (deleted or interrupted), but its files are in tables/"
     assert shown.out.startswith(f"{folder}/manifests/{name}.json {why}")
 
 

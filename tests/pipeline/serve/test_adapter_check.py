@@ -40,18 +40,14 @@ def test_the_run_that_it_was_adapted_to_fits(shipped: Path) -> None:
 
 NAMED: dict[str, Change] = {
     "weights of the base: files-": lambda facts: facts["base"].update(weights="files-0"),
-    "pooling of the base: {'pooling_mode': 'mean'}, recorded {'pooling_mode': 'cls'}": lambda facts: facts["base"].update(
+    "{'pooling_mode': 'mean'}, recorded {'pooling_mode': 'cls'}": lambda facts: facts["base"].update(
         pooling={"pooling_mode": "cls"}
     ),
-    "query prompt of the base: ask , recorded none": lambda facts: facts["base"].update(
-        {"query prompt": ""}
-    ),
+    "query prompt of the base: ask , recorded none": lambda facts: facts["base"].update({"query prompt": ""}),
     "dimensions: 8, recorded 9": lambda facts: facts["base"].update(dimensions=9),
     "recorded texts: none is in the index": lambda facts: facts["indexes"][0].update(probes=["gone"]),
     "is applied: mean shift of 16 queries": lambda facts: facts["indexes"][0].update(moved=0.5),
-    "first ten: unchanged for 15 of 16 recorded queries": lambda facts: facts["indexes"][0]["queries"][0]["found"][0].update(
-        score=0.1
-    ),
+    "first ten: unchanged for 15 of 16": lambda facts: facts["indexes"][0]["queries"][0]["found"][0].update(score=0.1),
 }
 
 

@@ -33,9 +33,7 @@ def test_a_server_that_does_not_listen_or_a_key_that_is_not_set_is_named(monkeyp
     with FakeOpenAI() as server:
         assert KIND(model="m", base_url=server.url).missing() == []
     nobody = f"http://127.0.0.1:{free_port()}/v1"
-    assert KIND(model="m", base_url=nobody).missing() == [
-        f"no server answers at {nobody[7:]}; start it, or correct base_url"
-    ]
+    assert KIND(model="m", base_url=nobody).missing() == [f"no server at {nobody[7:]}; start it, or correct base_url"]
     monkeypatch.delenv("PLANNER_KEY", raising=False)
     keyed = KIND(model="m", base_url=nobody, key_env="PLANNER_KEY")
     assert "PLANNER_KEY" in str(keyed.missing())
