@@ -146,7 +146,7 @@ class BatchService:
                 yield client
         except openai.NotFoundError as error:
             raise BatchNotFound(
-                f"{self.where} answered 404: unknown file or batch, or no batch endpoints;  "
+                f"{self.where} answered 404: unknown file or batch, or no batch endpoints; "
                 "`darklode judge batch export` writes files for other services and for `vllm run-batch`"
             ) from error
         except openai.APIStatusError as error:

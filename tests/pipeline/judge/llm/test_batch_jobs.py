@@ -134,7 +134,7 @@ def dies_at(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, after: b
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(BatchJournal, "note"), (BatchService, "start"), (BatchService, "_find_started"), (services, "_state")],
+    [(BatchJournal, "note"), (BatchService, "start"), (BatchService, "_create_batch"), (services, "_state")],
 )
 def test_a_kill_anywhere_submits_nothing_twice(
     service: FakeBatches, tmp_path: Path, owner: Any, name: str, after: bool
@@ -307,7 +307,7 @@ def test_a_wrong_key_and_a_server_without_batches_are_said(tmp_path: Path, monke
         with pytest.raises(MissingPart, match="set the environment variable JUDGE_KEY"):
             Desk(service, tmp_path, key_env="JUDGE_KEY")
         service.fault = lambda _method, _path: "404"
-        with pytest.raises(MissingPart, match=r"answered 404: it knows no such file .*`darklode judge batch export`"):
+        with pytest.raises(MissingPart, match=r"answered 404: unknown file .*`darklode judge batch export`"):
             Desk(service, tmp_path / "new").submit()
     with pytest.raises(DarklodeError, match="cannot be reached"):
         Desk(service, tmp_path / "gone").submit()
