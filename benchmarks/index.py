@@ -34,7 +34,7 @@ from darklode.pipeline.base.artifacts import Run, Step
 from darklode.pipeline.base.memory.vectors import EmbeddingCache
 from darklode.pipeline.base.sharding import Spread
 from darklode.pipeline.base.types import Floats
-from darklode.pipeline.index.build import FILL
+from darklode.pipeline.index.build import BUILD
 from darklode.pipeline.index.faiss_io import faiss, one_thread
 from darklode.pipeline.index.recall import RECALL, SPEED, held_out_recall
 from darklode.pipeline.index.record import IndexOrigin, record
@@ -173,7 +173,7 @@ def measure(real: Floats, queries: Floats, root: Path, count: int) -> list[Resul
     other = Run(str(root / "eight"))
     for part in ("manifests", "tables"):
         shutil.copytree(Path(run.store.url) / part, Path(other.store.url) / part)
-    execute(other, [step for step in steps(other, source, settings[EIGHT_BITS], None) if step.stage in {FILL, RECALL}])
+    execute(other, [step for step in steps(other, source, settings[EIGHT_BITS], None) if step.stage in {BUILD, RECALL}])
     figures[EIGHT_BITS] = index_figures(other)
     update_seconds = execute(run, update_steps(run, moved, settings[DEFAULT], origin))
     search = search_table(count, exact_rates(source, real.shape[1]), figures, real.shape[1])

@@ -34,8 +34,8 @@ from darklode.pipeline.index.searcher import VectorSearcher
 from darklode.pipeline.ingest.queries import INGEST_QUERIES, ingest_queries
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
+from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
-from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.pipeline.serve.adapter_check import AdapterCheck
 from darklode.pipeline.serve.adapter_retriever import AdaptedBuilder
 from darklode.pipeline.serve.encoder_swap import ORDER, SWAP_STAGE, swap
@@ -196,7 +196,7 @@ def live_adapters(
     with ExitStack() as stack:
         pairs = []
         for tenant in [own_tenant, *(tenant_name for tenant_name in other_tenants if tenant_name != own_tenant)]:
-            live = registry.on_air(tenant)
+            live = registry.live_adapter(tenant)
             if tenant == own_tenant and (live is None or live.id == check.adapter.id):
                 continue
             index = check.index if tenant == own_tenant else stack.enter_context(open_index(run, tenant))[0]

@@ -23,13 +23,13 @@ from darklode.flows.prefect.server import check_configured
 from darklode.flows.prefect.sharding import check_runner
 from darklode.flows.runs import folder_kind, output_run, read_run
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.store import s3_failure, writing
+from darklode.pipeline.base.artifacts.store import explain_write_errors, s3_failure
 from darklode.pipeline.base.errors import DarklodeError, InputError, MissingPart, NotReady, NotWritable
 from darklode.pipeline.base.kinds import as_kind
 from darklode.pipeline.base.memory.parts import PartFiles
-from darklode.pipeline.ingest.files import listing
-from darklode.pipeline.ingest.input_check import first_queries, try_documents, try_log, try_queries
-from darklode.pipeline.ingest.log_partitions import partitions_of, without_markers
+from darklode.pipeline.ingest.files import list_files
+from darklode.pipeline.ingest.input_check import check_documents, check_log, check_queries, first_queries
+from darklode.pipeline.ingest.log_partitions import partitions_of, remove_marker_files
 from darklode.pipeline.judge.factory import configure_judge, members
 from darklode.pipeline.judge.human_labels import read_labels
 from darklode.pipeline.mine.admission.decisions import DecisionRequest
@@ -121,8 +121,8 @@ def build_checks(docs: str, queries: str, out: str, settings: Settings) -> list[
     human = settings.judge.human_labels
     return [
         lambda: _swapped_sources(docs, queries, settings.ingest),
-        lambda: try_documents(docs, settings.ingest),
-        lambda: try_queries(queries, settings.ingest),
+        lambda: check_documents(docs, settings.ingest),
+        lambda: check_queries(queries, settings.ingest),
         lambda: _languages(queries, settings),
         lambda: _output(out, mined=False),
         lambda: _labels(human, settings.ingest.tenant) if human else [],
@@ -143,8 +143,8 @@ def _swapped_sources(docs: str, queries: str, settings: IngestSettings) -> list[
         return not any(isinstance(outcome, DarklodeError) for outcome in _outcome(check))
 
     def are_readable(documents: str, query_log: str) -> bool:
-        return is_readable(lambda: try_documents(documents, settings)) and is_readable(
-            lambda: try_queries(query_log, settings)
+        return is_readable(lambda: check_documents(documents, settings)) and is_readable(
+            lambda: check_queries(query_log, settings)
         )
 
     if are_readable(docs, queries) or not are_readable(queries, docs):
@@ -163,8 +163,8 @@ def mining_checks(
     """Checks of `mine-logs`; that the log has the dates is required only for a new run."""
     return [
         lambda: _check_decisions(logs, out, settings, dates, decisions),
-        lambda: try_log(logs, settings.logs, settings.ingest, None if folder_kind(Run(out)) else dates, {}),
-        lambda: try_documents(docs, settings.ingest),
+        lambda: check_log(logs, settings.logs, settings.ingest, None if folder_kind(Run(out)) else dates, {}),
+        lambda: check_documents(docs, settings.ingest),
         lambda: _output(out, mined=True),
         lambda: _parts(out, settings, mining_parts(settings)),
         *_common_checks(out, settings),
@@ -301,7 +301,7 @@ def _check_decisions(
         return []
     history = history_of(Run(out), settings)
     sources = history.sources()
-    partitions = partitions_of(without_markers(listing(logs, remote=True)), settings.logs.format)
+    partitions = partitions_of(remove_marker_files(list_files(logs, remote=True)), settings.logs.format)
     new = [partition for partition in partitions.values() if dates is None or partition.date in dates]
     # the days of a new partition without a date are unknown until it is read; then the stage checks them
     if all(partition.date or partition.name in sources for partition in new):
@@ -336,7 +336,7 @@ def _writable(folder: Path, option: str) -> None:
     """
     try:
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-        with writing(existing), tempfile.TemporaryFile(dir=existing):
+        with explain_write_errors(existing), tempfile.TemporaryFile(dir=existing):
             pass
     except NotWritable as error:
         raise NotWritable(f"{option} {folder}: {error}") from error
@@ -346,7 +346,7 @@ def _writable(folder: Path, option: str) -> None:
 
 
 def _readable(path: str) -> list[str]:
-    listing(path, remote=True)
+    list_files(path, remote=True)
     return []
 
 

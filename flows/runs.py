@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.artifacts.store import check_address
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
@@ -72,7 +72,7 @@ def read_inputs(run: Run) -> Inputs:
     if data is None:
         raise no_run(run)
     try:
-        content = unseal(data)
+        content = load_checksummed(data)
     except ValueError as error:
         raise ArtifactError(f"{path} is damaged ({' '.join(str(error).split())}); {AGAIN}") from error
     if "kind" not in content:
@@ -94,14 +94,14 @@ def write_inputs(run: Run, inputs: Inputs) -> None:
     before = run.store.read_object(INPUTS) if inputs.state else {}
     same_kind = before.get("kind") == inputs.kind
     state = {name: before[name] for name in inputs.state if same_kind and name in before}
-    run.store.write(INPUTS, seal(state | dump_inputs(inputs)))
+    run.store.write(INPUTS, dump_checksummed(state | dump_inputs(inputs)))
 
 
 def update_inputs(run: Run, **changes: Any) -> None:
     """Change fields of `inputs.json`."""
     from darklode.schemas.run_inputs import dump_inputs
 
-    run.store.write(INPUTS, seal(dump_inputs(read_inputs(run).model_copy(update=changes))))
+    run.store.write(INPUTS, dump_checksummed(dump_inputs(read_inputs(run).model_copy(update=changes))))
 
 
 def write_settings(run: Run, settings: Settings) -> None:

@@ -26,7 +26,7 @@ from darklode.pipeline.mine.term_weighting.kinds import TermWeighterKind
 import pyarrow as pa
 
 chosen = load_settings(assignments=sys.argv[1:])
-weighter = as_kind(chosen.planner, TermWeighterKind).term_weighter(Tables.nothing("planner_terms"), chosen.cache)
+weighter = as_kind(chosen.planner, TermWeighterKind).term_weighter(Tables.empty("planner_terms"), chosen.cache)
 queries = pa.table({"tenant": ["t"], "query_id": ["q"], "text": ["rotate signing secret"]})
 print(json.dumps({
     "retrievers": tools.identities(tools.retrievers(chosen)),

@@ -335,11 +335,11 @@ class _Prompt:
 
 def _nearby_files(kind: Any, taken: Collection[str]) -> str | None:
     """A file or folder in the current folder whose name suggests this source and that is readable as one."""
-    from darklode.pipeline.ingest.column_hints import likeliest_column
+    from darklode.pipeline.ingest.column_hints import guess_column
     from darklode.pipeline.ingest.inspect import inspect_source
 
     names = sorted(entry.name for entry in Path().iterdir() if not entry.name.startswith("."))
-    guess = likeliest_column(kind, FILE_NAME_HINTS[kind], [name for name in names if name not in taken])
+    guess = guess_column(kind, FILE_NAME_HINTS[kind], [name for name in names if name not in taken])
     if guess is None:
         return None
     try:

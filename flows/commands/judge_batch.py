@@ -163,12 +163,12 @@ class _BatchRequest:
     def hosted_judge(self) -> "HostedJudge":
         """The judge behind the batch API."""
         from darklode.pipeline.base.remote.batch_service import BatchService
-        from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingBook
+        from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingLedger
         from darklode.pipeline.judge.llm.batch_jobs import HostedJudge
         from darklode.pipeline.judge.llm.judge import endpoint_of
 
         endpoint = endpoint_of(language_model(self._settings.judge))
-        budget = Budget(endpoint, Counters(), SpendingBook(self._settings.cache.root, endpoint.account))
+        budget = Budget(endpoint, Counters(), SpendingLedger(self._settings.cache.root, endpoint.account))
         return HostedJudge(self.template, self.ledger, self._journal, BatchService(endpoint), budget)
 
     def iterate_unjudged(self, run: str, under_way: "KeyIndex | None" = None) -> Iterator[pa.Table]:

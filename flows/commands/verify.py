@@ -6,7 +6,7 @@ from darklode.flows import runs
 from darklode.flows.commands.options import RunArgument, application
 from darklode.flows.console import console, printable
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.verify import Looked
+from darklode.pipeline.base.artifacts.verify import FileCheck
 from darklode.pipeline.base.artifacts.verify import verify as read_all
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError
 from darklode.pipeline.mine.admission.decisions import Decisions
@@ -19,17 +19,17 @@ app = application()
 @app.command()
 def verify(run: RunArgument) -> None:
     """Check all files of a run against their checksums; report missing, damaged or misplaced ones."""
-    opened_run, results = Run(run), list[Looked]()
+    opened_run, results = Run(run), list[FileCheck]()
     if not any(map(opened_run.store.sizes, ("manifests", "review/answers"))) and runs.folder_kind(opened_run) is None:
         raise runs.no_run(opened_run)
     for result in read_all(opened_run):
         results.append(result)
-        if result.wrong:
-            _print(f"{opened_run.store.path(result.file)} {result.wrong}")
+        if result.problem:
+            _print(f"{opened_run.store.path(result.file)} {result.problem}")
     note_errors = list(_note_errors(opened_run))
     for sentence in note_errors:
         _print(sentence)
-    n_damaged = len(note_errors) + sum(result.wrong is not None for result in results)
+    n_damaged = len(note_errors) + sum(result.problem is not None for result in results)
     misplaced = _find_misplaced(opened_run)
     for file in misplaced:
         _print(f"{opened_run.store.path(file.file)}: {file.misplaced:,} of {file.rows:,} triplets {MISPLACED}")

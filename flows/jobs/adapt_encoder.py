@@ -159,7 +159,9 @@ def initialized_base(run: Run, base: BaseEncoder, settings: Settings, warm_start
     assert isinstance(encoder, SentenceTransformersSettings)
     require_head_method(method)
     tenant = resolve_tenant(list(base.sources), settings.adapt.tenant)
-    live = AdapterRegistry(warm_start).on_air(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
+    live = (
+        AdapterRegistry(warm_start).live_adapter(tenant) if is_registry(Store(warm_start)) else Adapter.open(warm_start)
+    )
     inputs = read_inputs(run) if folder_kind(run) == "adapter" else None
     before = inputs.warm_start if isinstance(inputs, AdapterInputs) else None
     if before is not None and before != (live and live.store.url):

@@ -18,7 +18,7 @@ from darklode.pipeline.base.duckdb_views import views_sql
 from darklode.pipeline.base.errors import DoesNotFit
 from darklode.pipeline.base.sharding import Spread, here
 from darklode.pipeline.base.types import Facts
-from darklode.pipeline.index.build import FILL, KIND, IndexLocation, fill_index, forget_missing, refill_index
+from darklode.pipeline.index.build import BUILD, KIND, IndexLocation, build_files, invalidate_if_damaged, update_files
 from darklode.pipeline.index.page import PAGE, page
 from darklode.pipeline.index.probes import PROBES, QueryVectors, exact_neighbors, update_neighbors
 from darklode.pipeline.index.recall import RECALL, IndexOpening, measure_recall, measure_updated
@@ -76,7 +76,7 @@ def build_index(
     with run.lock(), spread_over(resolved.runner, run) as spread:
         inputs = IndexInputs(source=source, encoder=encoder, tenant=vector_source.tenant, adapter=adapter)
         write_run(run, inputs, resolved)
-        forget_missing(run)
+        invalidate_if_damaged(run)
         for step in steps(run, vector_source, resolved, opened_adapter, spread):
             run_step(run, step)
         return _finish(run, IndexOrigin(vector_source, model, resolved.index, adapter))
@@ -132,9 +132,9 @@ def steps(
         ),
         Step(IDS, call(write_semantic_ids, vector_source, spread), untracked=("spread",)),
         Step(
-            FILL,
+            BUILD,
             call(
-                fill_index,
+                build_files,
                 index_settings.but("refine_factor", "target_recall", "tuning_queries"),
                 vector_source,
                 location,
@@ -170,7 +170,7 @@ def update_steps(run: Run, vector_source: VectorSource, settings: Settings, fact
     return [
         Step(TEXTS, call(update_indexed_texts, trained=trained), lambda: _content(vector_source), source=vector_source),
         Step(IDS, call(update_semantic_ids, vector_source, trained=trained)),
-        Step(FILL, call(refill_index, vector_source, location, kind=facts["built"], trained=trained)),
+        Step(BUILD, call(update_files, vector_source, location, kind=facts["built"], trained=trained)),
         Step(PROBES, call(update_neighbors, vector_source, trained=trained)),
         Step(RECALL, call(measure_updated, opening, effort=facts["effort"])),
     ]
@@ -199,7 +199,7 @@ def _content(vector_source: VectorSource) -> Mapping[str, str]:
 
 
 def _index_kind(run: Run) -> str:
-    manifest = run.manifest(FILL)
+    manifest = run.manifest(BUILD)
     assert manifest is not None
     return str(manifest.facts[KIND])
 

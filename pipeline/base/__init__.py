@@ -1,8 +1,10 @@
-"""What several rooms need.
+"""Shared parts of the pipeline.
 
-errors, artifacts (the one reader and writer of tables), views (tables for DuckDB), spread (work over machines);
-remote (the one client of servers), memory (what is kept across runs by key), models (files, loading, devices);
-corpora and terms (chunks as texts and as words), relations (SQL over values), raters (agreement), bootstrap
-(intervals), card (dataset cards), kinds (a section as what it is), prompts,
-personal_data (with phone_numbers and secret_patterns).
+- Runs: `artifacts` (reads and writes tables), `duckdb_views`, `sharding` (work on several machines), `relations`.
+- Models: `remote` (the client of model servers), `memory` (keyed stores across runs), `models` (local models).
+- Texts: `chunk_texts`, `document_view`, `terms`, `segmentation`, `markdown`, `highlighting`, `query_normalization`,
+  `near_duplicates`, `personal_data` with `phone_numbers` and `secret_patterns`.
+- Prompts: `prompts`, `chat_prompt`, `quoting`.
+- Statistics: `agreement`, `bootstrap`, `doubtful_labels`.
+- Others: `errors` (the only error tree), `card` (dataset cards), `kinds` (typed settings of kinds).
 """

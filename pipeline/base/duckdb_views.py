@@ -4,7 +4,7 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Run, Tables
-from darklode.pipeline.base.artifacts.tables import NO_HIVE, no_rows, patched_sql, select_tables, verbatim
+from darklode.pipeline.base.artifacts.tables import NO_HIVE, escape_glob, no_rows, patched_sql, select_tables
 from darklode.pipeline.base.errors import InputError
 from darklode.schemas.table import Table
 from darklode.schemas.tables import TABLES
@@ -39,7 +39,7 @@ def views_sql(run: Run) -> str:
     """
     parts = run.parts()
     lines = [HEAD + (S3_HEAD if run.store.local is None else "")]
-    lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(verbatim(run.store.url))};\n")
+    lines.append(f"CREATE OR REPLACE MACRO run_folder() AS {literal(escape_glob(run.store.url))};\n")
     for name, table in TABLES.items():
         own = select_tables(parts, name)
         rows = {table_name: _rows(TABLES[table_name]) for table_name in own} or {name: no_rows(table)}

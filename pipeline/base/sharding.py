@@ -1,7 +1,7 @@
-"""Spreading a stage's work over shards: a port that knows no scheduler, and the one place that is always there.
+"""Run a stage's work on shards: an interface that is independent of the scheduler, and its in-process implementation.
 
-A shard is plain data (URLs, names, settings), and the work on it a function of a module: both can travel to a machine
-that shares nothing with this one but the run's root and the caches.
+Shards are plain data and work functions are module-level functions, so that both can be pickled to machines that share
+only the run's root and the caches.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from darklode.pipeline.base.artifacts.parquet_writer import encode
 from darklode.pipeline.base.artifacts.store import Store
 
 Pieces = Generator[pa.Table, None, None]
-"""A result, piece by piece, so that nobody needs to hold all of it."""
+"""A shard's result as a stream of tables."""
 
 
 class Shard(Protocol):
-    """A piece of work. What it holds can be pickled."""
+    """A unit of work; must be picklable."""
 
     @property
     def name(self) -> str:
-        """What a person sees of it."""
+        """Name for display."""
 
     @property
     def folder(self) -> str:
-        """Where below the root its result may wait: a name of all that the result depends on."""
+        """Path of its stored result relative to the root; depends on everything that the result depends on."""
 
 
 T = TypeVar("T", bound=Shard)
 
 
 SHARDS = 2
-"""For each place: one that is slow holds the others up less."""
+"""Shards per worker: with more shards than workers, a slow one delays the others less."""
 
 
 class Spread(Protocol):
-    """Does work on shards, and gives their results in the shards' order."""
+    """Executes work on shards and returns results in shard order."""
 
     @property
     def places(self) -> int:
-        """How many shards can be worked on at once."""
+        """Number of shards that can be processed concurrently."""
 
     def __call__(self, work: Callable[[T], Pieces], shards: Sequence[T]) -> Iterator[Pieces]:
-        """Close a result that is not read to its end."""
+        """Callers must close results that they do not read completely."""
 
 
 class Here:
-    """One shard after the other in this process, each begun when its result is first asked for."""
+    """Processes shards one after the other in this process, lazily."""
 
     places = 1
 
@@ -65,50 +65,50 @@ here = Here()
 
 
 def cuts(sizes: Sequence[int], max_size: int) -> list[tuple[int, int]]:
-    """Neighbours that go together: first, and one past the last, of each group, `max_size` rows in it or about."""
+    """Group neighbors into ranges (first, exclusive end) of about `max_size` rows each."""
     ends = list(accumulate(sizes))
     full = [number for number in range(1, len(ends)) if ends[number - 1] // max_size < ends[number] // max_size]
     return list(zip([0, *full], [*full, len(ends)], strict=True)) if ends else []
 
 
 def split_evenly(count: int, shards: int) -> list[tuple[int, int]]:
-    """So many things in their order, dealt to at most so many shards: first and one past the last; none is empty."""
+    """Split `count` items into at most `shards` non-empty ranges (first, exclusive end) of almost equal size."""
     n_parts = min(count, shards)
     return [(count * n // n_parts, count * (n + 1) // n_parts) for n in range(n_parts)]
 
 
-def worked_apart(count: int, places: int, workers: int | None) -> int:
-    """How many shards so many things make: `SHARDS` for each place, or one for each worker that may be at work.
+def count_shards(count: int, places: int, workers: int | None) -> int:
+    """Number of shards for `count` items: `SHARDS` per place, or one per worker if `workers` limits them.
 
     Args:
-        count: of the things.
-        places: how many shards can be worked on at once.
-        workers: at most so many may be at work; None: any number.
+        count: number of items.
+        places: number of shards that can be processed concurrently.
+        workers: maximum number of workers; None: no limit.
     """
     return min(count, SHARDS * places if workers is None or places <= workers else workers)
 
 
 def save_shard_result(store: Store, folder: str, pieces: Pieces) -> int:
-    """Keep a shard's result below the root, and count its pieces; a result that is kept already is not made again.
+    """Store a shard's result and return its number of pieces; an already stored result is not computed again.
 
-    A result without pieces was work for its effect: nothing is known of it, and it is always done.
+    A result without pieces comes from work with side effects only, which is always executed.
     """
-    record = store.read(f"{folder}.parked")
+    record = store.read(f"{folder}.count")
     if record is not None:
         return int(json.loads(record))
     count = 0
     for count, piece in enumerate(pieces, 1):
         store.write(_file(folder, count), encode(piece))
     if count:
-        store.write(f"{folder}.parked", json.dumps(count).encode())
+        store.write(f"{folder}.count", json.dumps(count).encode())
     return count
 
 
 def load_shard_result(store: Store, folder: str, count: int) -> Pieces:
-    """What `save_shard_result` has kept."""
+    """Read a result of `save_shard_result`."""
     for number in range(1, count + 1):
         data = store.read(_file(folder, number))
-        assert data is not None, f"{folder}: piece {number} is gone from {store.url}"
+        assert data is not None, f"{folder}: piece {number} is missing in {store.url}"
         yield pq.read_table(pa.BufferReader(data))
 
 
@@ -117,7 +117,7 @@ def _file(folder: str, number: int) -> str:
 
 
 def _reduce_store(store: Store) -> tuple[type[Store], tuple[str]]:
-    """A store travels as its URL: every machine opens its own, with the keys of its own environment."""
+    """Pickle a store as its URL: each machine opens it with the credentials of its own environment."""
     return Store, (store.url,)
 
 

@@ -11,17 +11,17 @@ from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.base.types import Mask
 from darklode.pipeline.ingest.columns import ColumnMapping
-from darklode.pipeline.ingest.files import listing
+from darklode.pipeline.ingest.files import list_files
 from darklode.pipeline.ingest.log_rows import FALSE, TRUE
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import (
     RowBlock,
     SeenKeys,
-    blank,
     blank_to_null,
     common_faults,
     drop_faulty,
+    is_blank,
     keys_of,
     mask,
 )
@@ -69,7 +69,7 @@ def manual_labels(tables: Tables, output: Output, settings: IngestSettings, *, f
         InputError: the file cannot be read, or a column is missing.
         TooManyRejects: more than `settings.max_reject_share` of the rows are unusable.
     """
-    files, seen_keys, rows = listing(file), SeenKeys(), [TABLES["manual_labels"].empty()]
+    files, seen_keys, rows = list_files(file), SeenKeys(), [TABLES["manual_labels"].empty()]
     intake = Intake(output, "labels", file, files)
     known_documents = tables.read("documents", ["tenant", "doc_id"])
     ids = pc.binary_join_element_wise(known_documents["tenant"], known_documents["doc_id"], "\x1f").combine_chunks()
@@ -93,7 +93,7 @@ def _select_usable(
 ) -> pa.Table:
     """Rows of `manual_labels` in the order of the file."""
     faults = common_faults(block, "", settings, "query")
-    faults.append(("no document", blank(block.columns["document"])))
+    faults.append(("no document", is_blank(block.columns["document"])))
     complete = drop_faulty(block, faults, intake).complete(settings)
     labels_by_column = {name: _parse_labels(complete.columns.get(name, complete.nulls())) for name in SAID}
     names = pc.binary_join_element_wise(complete.columns["tenant"], blank_to_null(complete.columns["document"]), "\x1f")

@@ -18,8 +18,8 @@ from darklode.pipeline.base.types import Floats
 from darklode.pipeline.retrieve.encoders.caching import CachedQueries, CachedTexts
 from darklode.pipeline.retrieve.encoders.deferred import Deferred, release
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
+from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
-from darklode.pipeline.retrieve.retrievers.port import Factory
 from darklode.schemas.tables import TABLES
 
 SCORES = Stage("manual_scores", 1, ("manual_labels", "manual_texts"), ("manual_scores",))

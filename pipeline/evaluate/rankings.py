@@ -11,7 +11,7 @@ from darklode.pipeline.base.artifacts import FunnelStep, Json, Output, Stage, Ta
 from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import SettingsError
 from darklode.pipeline.evaluate.run_files import RunFile
-from darklode.pipeline.retrieve.retrievers.port import Factory
+from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.search import QUERY_BLOCK, RankedLists, rank
 from darklode.schemas.tables import TABLES
 

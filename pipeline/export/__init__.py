@@ -1,1 +1,5 @@
-"""A run's labels in the formats of other tools, one short file a format."""
+"""Export labels and vectors to the formats of other tools.
+
+`formats` exports a run's labels in one of the formats in `kinds/`; `vector_export` writes vectors for the search
+engines in `engines/`. `writers` and `grouped_triplets` are shared by formats.
+"""

@@ -1,7 +1,7 @@
-"""A run's labels in the formats of other tools, all of them or without those of the test split.
+"""Export a run's labels to the formats of other tools, with or without those of the test split.
 
-The corpus of a benchmark is the chunks: what was retrieved and judged. Formats made of the triplets alone serve mined
-runs too, whose passages are documents. A new format is a file of `kinds`, or an entry point of `darklode.exports`.
+The corpus of a benchmark are its chunks. Formats that need only triplets also work for mined runs, whose passages are
+documents. To add a format, add a file to `kinds` or an entry point to `darklode.exports`.
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ from darklode.schemas.kinds import KindGroup, UnknownKind
 
 EXPORTS = KindGroup("exports", "darklode.pipeline.export.kinds", separator="-")
 
-_HIDDEN = ("qrels", "rankings")  # rankings too: they name what was pooled, and every positive is of the pool
+_HIDDEN = ("qrels", "rankings")  # rankings show the pool, which contains every positive
 
-NAMED = 5
-"""Tenants that an error lists."""
+MAX_TENANTS = 5
+"""Tenants listed in an error."""
 
 _TEST = """
     CREATE OR REPLACE VIEW test_queries AS SELECT tenant, query_id FROM queries_by_split WHERE split = 'test'
@@ -32,15 +32,15 @@ _TEST = """
 
 
 def format_of(name: str) -> Format:
-    """What declares a format.
+    """Load a format by name.
 
     Raises:
-        ExportError: there is none of this name, or what another package registered is none.
+        ExportError: unknown name, or the registered object is not a `Format`.
     """
     if name not in EXPORTS.names():
         close = get_close_matches(name.lower(), EXPORTS.names(), n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else f"the formats are {', '.join(EXPORTS.names())}"
-        raise UnknownFormat(f"there is no export format {name!r}; {hint}")
+        raise UnknownFormat(f"unknown export format {name!r}; {hint}")
     try:
         export_format = EXPORTS.load(name)
     except UnknownKind as error:
@@ -51,22 +51,22 @@ def format_of(name: str) -> Format:
 
 
 def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, tenant: str | None = None) -> list[Path]:
-    """Write a run's labels in another tool's format: all files or none.
+    """Write a run's labels in another tool's format; all files are written, or none.
 
     Args:
-        run: a run whose stages up to the needed tables are complete.
-        format: its name.
+        run: a run with the required tables.
+        format: name of the format.
         to: a folder that is empty or does not exist.
-        withhold_test: another such folder, for the same format with the labels and rankings of the test split alone;
-            `to` then has all but these. Neither may lie in the other.
-        tenant: whose rows alone; None: those of all, with ids that name the tenant where there are several.
+        withhold_test: another such folder, for the labels and rankings of the test split; `to` then has all others.
+            Neither folder may contain the other.
+        tenant: export only this tenant; None: all, with ids that contain the tenant if there are several.
 
     Returns:
         The files written, sorted.
 
     Raises:
-        ExportError: the format or the tenant is unknown, a folder is not empty or cannot be made, the run lacks a
-            table, nothing in it is relevant, or the format has no labels of the test split to withhold.
+        ExportError: unknown format or tenant, a folder is not empty or cannot be created, a table is missing, there are
+            no positives, or the format has no labels of the test split.
     """
     kind = format_of(format)
     tables, to = _open(run, format, kind, tenant), to.expanduser().resolve()
@@ -77,9 +77,7 @@ def export(run: Run, format: str, to: Path, withhold_test: Path | None = None, t
     public, withheld = _public_and_withheld(run, format, kind, tenant)
     withheld_folder = withhold_test.expanduser().resolve()
     if to.is_relative_to(withheld_folder) or withheld_folder.is_relative_to(to):
-        raise ExportError(
-            f"{withheld_folder} and {to} lie in one another; keep the test labels where the public folder is not"
-        )
+        raise ExportError(f"{withheld_folder} and {to} contain one another; use separate folders")
     with _built(kind, withheld, withheld_folder) as built_kept, _built(kind, public, to) as built:
         built_kept.replace(withheld_folder)
         built.replace(to)
@@ -92,7 +90,7 @@ def _files(folder: Path) -> list[Path]:
 
 @contextmanager
 def _built(kind: Format, tables: Tables, to: Path) -> Iterator[Path]:
-    """The folder in that format, beside its place; it goes away unless it is moved there."""
+    """Write the format to a temporary folder, which is deleted unless it is moved to its target."""
     with temporary_folder_beside(to) as built:
         kind.write(tables, built)
         yield built
@@ -103,30 +101,34 @@ def _open(run: Run, format: str, kind: Format, tenant: str | None) -> Tables:
     missing = ", ".join(table for table in kind.tables if table not in present)
     if missing:
         command = "`darklode build`" if len(kind.tables) > 1 else "`darklode build` or `darklode mine`"
-        raise ExportError(f"{run.store.url} lacks {missing}, which {format} needs; run {command} to the end")
+        raise ExportError(f"{run.store.url} has no {missing}, required by {format}; run {command} to completion")
     if tenant is not None:
         _check_tenant(run, kind, tenant)
     return _TenantTables(run, kind.tables, tenant)
 
 
 def _check_tenant(run: Run, kind: Format, tenant: str) -> None:
-    some = kind.tables[0]
-    tenants = run.tables(some).sql(f"SELECT DISTINCT tenant FROM {some} ORDER BY tenant")["tenant"].to_pylist()
+    table = kind.tables[0]
+    tenants = run.tables(table).sql(f"SELECT DISTINCT tenant FROM {table} ORDER BY tenant")["tenant"].to_pylist()
     if tenant not in tenants:
-        close = get_close_matches(tenant, tenants, n=1, cutoff=0.5) or tenants[:NAMED]
-        more = f" and {len(tenants) - NAMED} more" if len(tenants) > NAMED and close == tenants[:NAMED] else ""
+        close = get_close_matches(tenant, tenants, n=1, cutoff=0.5) or tenants[:MAX_TENANTS]
+        more = (
+            f" and {len(tenants) - MAX_TENANTS} more"
+            if len(tenants) > MAX_TENANTS and close == tenants[:MAX_TENANTS]
+            else ""
+        )
         raise ExportError(f"{run.store.url} has no tenant {tenant!r}; it has {', '.join(map(repr, close))}{more}")
 
 
 class _TenantTables(Tables):
-    """Tables of a run with the rows of one tenant, or of all."""
+    """Tables of a run, restricted to one tenant or not."""
 
     def __init__(self, run: Run, names: tuple[str, ...], tenant: str | None) -> None:
         super().__init__(run.store, select_tables(run.parts(), *names))
         self._tenant = tenant
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
-        """Make one of the tables a view of the connection, with the tenant's rows alone."""
+        """Create a view of a table with the tenant's rows."""
         if self._tenant is None:
             super().view(connection, name, table)
             return
@@ -136,14 +138,14 @@ class _TenantTables(Tables):
 
 
 class _SplitTables(_TenantTables):
-    """Tables of a run whose labels and rankings are those of the test queries only, or of all but them."""
+    """Tables of a run with labels and rankings of the test queries only, or of all other queries."""
 
     def __init__(self, run: Run, names: tuple[str, ...], tenant: str | None, test: bool) -> None:
         super().__init__(run, names, tenant)
         self._join = "SEMI" if test else "ANTI"
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
-        """Make one of the tables a view of the connection; of labels and rankings, the rows that are not hidden."""
+        """Create a view of a table; labels and rankings are restricted to the split."""
         if table not in _HIDDEN:
             super().view(connection, name, table)
             return
@@ -155,21 +157,21 @@ class _SplitTables(_TenantTables):
 
 
 def _public_and_withheld(run: Run, format: str, kind: Format, tenant: str | None) -> tuple[Tables, Tables]:
-    """The tables of which to make the folder to publish, and those for the folder to keep.
+    """The tables for the public folder and those for the withheld folder.
 
     Args:
-        run: a run that has the tables.
-        format: the format's name.
-        kind: what it is made of.
-        tenant: whose rows alone; None: everybody's.
+        run: a run with the tables.
+        format: name of the format.
+        kind: the format.
+        tenant: export only this tenant; None: all.
 
     Raises:
-        ExportError: the format has no labels of the test split, or one of the two folders would have no positive.
+        ExportError: the format has no labels of the test split, or a folder would have no positives.
     """
     if not kind.test_labels:
-        raise ExportError(f"{format} holds no labels of the test split; leave --withhold-test out")
+        raise ExportError(f"{format} has no labels of the test split; omit --withhold-test")
     names = kind.tables
     public, withheld = (_SplitTables(run, names, tenant, test=test) for test in (False, True))
     for tables, where in ((public, "outside its test split, to publish"), (withheld, "in its test split, to withhold")):
-        require(tables, "qrels", "relevance > 0", f"the run has no positive {where}; leave --withhold-test out")
+        require(tables, "qrels", "relevance > 0", f"the run has no positive {where}; omit --withhold-test")
     return public, withheld

@@ -1,7 +1,7 @@
-"""Triplets as one row per query, which FlagEmbedding and Tevatron train on.
+"""Triplets grouped to one row per query, for FlagEmbedding and Tevatron.
 
-A query's positives come together, so that in a batch none of them is a negative of another. Its negatives are those of
-all its triplets, each once, hardest first, without any id or text that is a positive of the query.
+All positives of a query are in one row, so that none becomes an in-batch negative of another. Negatives are the union
+of those of its triplets, hardest first, without ids or texts of its positives.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from darklode.pipeline.base.errors import ExportError
 from darklode.pipeline.export.writers import any_row
 
 BLOCK = 1 << 27
-"""Bytes of text that are grouped at a time: DuckDB holds an aggregate's lists in memory."""
+"""Bytes of text grouped at a time, because DuckDB holds aggregated lists in memory."""
 
 _BLOCKS = """
     CREATE TEMP TABLE query_blocks AS
@@ -61,16 +61,16 @@ _GROUPED = """
 
 
 def group_triplets(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    """Make the table `group_triplets` for one block of queries after the other, ordered by split, tenant and query.
+    """Create the table `grouped` for one block of queries after the other, ordered by split, tenant and query.
 
-    Its columns are tenant, query_id, query, positives and negatives; the latter two are lists of {id, text, score},
-    negatives possibly empty. Order its rows: it has no order of its own.
+    Columns: tenant, query_id, query, positives and negatives; the last two are lists of {id, text, score}, negatives
+    may be empty. Rows are unordered.
 
     Yields:
         The split that the block belongs to.
 
     Raises:
-        ExportError: no query of any block has a negative; at the end.
+        ExportError: no query has a negative; raised at the end.
     """
     connection.execute(_BLOCKS.format(size=BLOCK))
     blocks = connection.execute("SELECT DISTINCT split, block FROM query_blocks ORDER BY split, block").fetchall()
@@ -80,10 +80,10 @@ def group_triplets(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
         usable = usable or any_row(connection, "FROM grouped WHERE len(negatives) > 0")
         yield split
     if not usable:
-        raise ExportError("every negative of the triplets is a positive of its query elsewhere; look at `triplets`")
+        raise ExportError("every negative is also a positive of its query; check the table `triplets`")
 
 
 def n_without_negative(connection: duckdb.DuckDBPyConnection) -> int:
-    """How many queries of the table `group_triplets` have no negative."""
+    """Number of queries in `grouped` without negatives."""
     count: int = connection.execute("SELECT count(*) FROM grouped WHERE len(negatives) = 0").fetchall()[0][0]
     return count

@@ -1,4 +1,4 @@
-"""An index, or a run's vectors, as files that a search engine loads: block by block, all files or none."""
+"""Export an index, or a run's vectors, as files that a search engine loads; all files are written, or none."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.base.artifacts.tables import scratch
 from darklode.pipeline.base.errors import ExportError
-from darklode.pipeline.export.engines import Engine, engines
-from darklode.pipeline.export.writers import whole_folder
-from darklode.pipeline.index.source import WORDS, VectorSource
+from darklode.pipeline.export.engines import ENGINES
+from darklode.pipeline.export.vector_engine import Engine
+from darklode.pipeline.export.writers import atomic_folder
+from darklode.pipeline.index.source import TEXT_COLUMNS, VectorSource
 
 BLOCK = 1 << 11
-"""Texts in memory at a time."""
+"""Texts held in memory at a time."""
 
 BYTES = 8 << 20
-"""Of a file, about: engines refuse bodies that are too long (Qdrant at 32 MiB)."""
+"""Approximate size of a file: engines reject long request bodies (Qdrant above 32 MiB)."""
 
 _LINES = """
     SELECT CAST({line} AS VARCHAR) AS line FROM (
         SELECT *, CAST(CAST(md5(concat($tenant, chr(0), text_id)) AS UUID) AS VARCHAR) AS id FROM block
-    ) ORDER BY place
+    ) ORDER BY position
 """
 
 
@@ -35,30 +36,30 @@ def export_points(source: VectorSource, name: str, to: Path, ids: pa.Table | Non
 
     Args:
         source: texts and vectors.
-        name: of the engine.
+        name: name of the engine.
         to: a folder that is empty or does not exist.
-        ids: text_id and semantic_id of the texts; None: they have none.
+        ids: text_id and semantic_id of the texts; None: no semantic ids.
 
     Returns:
         The files written, sorted.
 
     Raises:
-        ExportError: there is no such engine, or the folder is not empty or cannot be made.
+        ExportError: unknown engine, or the folder is not empty or cannot be created.
     """
-    engine_names = engines()
-    if name not in engine_names:
-        raise ExportError(f"there is no engine {name!r}; there are {', '.join(engine_names)}")
-    with whole_folder(to.expanduser().resolve()) as folder:
-        dimensions, count = _write(source, engine_names[name], ids, folder)
-        file, definition = engine_names[name].definition(dimensions)
+    if name not in ENGINES:
+        raise ExportError(f"unknown engine {name!r}; use one of {', '.join(ENGINES)}")
+    engine = ENGINES[name]
+    with atomic_folder(to.expanduser().resolve()) as folder:
+        dimensions, count = _write(source, engine, ids, folder)
+        file, definition = engine.definition(dimensions)
         (folder / file).write_text(json.dumps(definition, indent=1) + "\n", encoding="utf-8")
-        page = _page(source, name, dimensions, count) + engine_names[name].loading
+        page = _page(source, name, dimensions, count) + engine.loading
         (folder / "README.md").write_text(page, encoding="utf-8")
     return sorted(path for path in to.expanduser().resolve().iterdir() if path.is_file())
 
 
 def semantic_ids(tables: Tables) -> pa.Table:
-    """Text_id and semantic_id, codes and disambiguation joined by hyphens, of a folder of `darklode index`."""
+    """Text_id and semantic_id of an index: codes and disambiguation, joined by hyphens."""
     return tables.sql("""
         SELECT text_id, array_to_string(codes || [disambiguation], '-') AS semantic_id
         FROM semantic_ids ORDER BY text_id
@@ -80,7 +81,7 @@ def _write(source: VectorSource, engine: Engine, ids: pa.Table | None, folder: P
 
 
 def _parts(lines: pa.Array) -> Iterator[pa.Array]:
-    """The lines in pieces of about `BYTES`."""
+    """Split lines into pieces of about `BYTES`."""
     lengths = pc.binary_length(lines).to_numpy().astype(np.int64)
     ends = np.flatnonzero(np.diff(np.cumsum(lengths) // BYTES)) + 1
     for start, end in zip([0, *ends], [*ends, len(lines)], strict=True):
@@ -88,22 +89,22 @@ def _parts(lines: pa.Array) -> Iterator[pa.Array]:
 
 
 def _blocks(source: VectorSource, ids: pa.Table | None) -> Iterator[pa.Table]:
-    """Texts with vector, semantic_id and place."""
+    """Yield texts with vector, semantic_id and position."""
     for piece in source.text_tables():
         codes = pa.nulls(len(piece), pa.string())
         if ids is not None:
             codes = ids["semantic_id"].take(pc.index_in(piece["text_id"], value_set=ids["text_id"].combine_chunks()))
         for start, vectors in source.stored_vectors.blocks(piece["content_hash"], BLOCK):
-            rows = piece.slice(start, len(vectors)).select([n for n in WORDS.names if n != "content_hash"])
+            rows = piece.slice(start, len(vectors)).select([n for n in TEXT_COLUMNS.names if n != "content_hash"])
             numbers = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
             rows = rows.append_column("semantic_id", codes.slice(start, len(vectors)))
             rows = rows.append_column("vector", numbers)
-            yield rows.append_column("place", pa.array(np.arange(len(vectors))))
+            yield rows.append_column("position", pa.array(np.arange(len(vectors))))
 
 
 def _page(source: VectorSource, name: str, dimensions: int, count: int) -> str:
     encoder = source.stored_vectors.encoder.encoder_id()
     return (
-        f"# {count:,} texts for {name}\n\nOf the tenant {source.tenant}; vectors of {dimensions} numbers and length 1, "
-        f"by `{encoder}`. It, or an adapter of it, encodes the queries. Written by Darklode.\n"
+        f"# {count:,} texts for {name}\n\nTenant {source.tenant}; unit vectors, {dimensions} dimensions, by "
+        f"`{encoder}`. Encode queries with this encoder or an adapter of it. Written by Darklode.\n"
     )

@@ -1,7 +1,4 @@
-"""What the formats share: streamed files, ids and texts that every reader takes whole, and the folder's README.md.
-
-A run that has nothing for a format is refused here, too.
-"""
+"""Shared parts of the export formats: streamed files, escaped ids and texts, README.md, and checks of the run."""
 
 import shutil
 import tempfile
@@ -29,18 +26,18 @@ ROW_GROUP = 8192
 
 @contextmanager
 def temporary_folder_beside(to: Path) -> Iterator[Path]:
-    """An empty folder beside the target, on the same disk, that goes away whatever happens unless it is moved there.
+    """A temporary folder beside the target, on the same disk; deleted on exit unless it is moved to the target.
 
     Raises:
-        ExportError: the target is something else than an empty folder, or cannot be made.
+        ExportError: the target exists and is not an empty folder, or cannot be created.
     """
     try:
         if to.exists() and (not to.is_dir() or any(to.iterdir())):
-            raise ExportError(f"{to} is not an empty folder; name one that is empty or does not exist")
+            raise ExportError(f"{to} is not an empty folder; use one that is empty or does not exist")
         to.parent.mkdir(parents=True, exist_ok=True)
         scratch = tempfile.TemporaryDirectory(prefix=f".{to.name}-", dir=to.parent)
     except OSError as error:
-        raise ExportError(f"cannot write to {to}: {error.strerror}; name another place") from error
+        raise ExportError(f"cannot write to {to}: {error.strerror}; use another folder") from error
     with scratch as name:
         built = Path(name, "built")
         built.mkdir()
@@ -48,21 +45,21 @@ def temporary_folder_beside(to: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(to: Path) -> Iterator[Path]:
-    """A folder that appears at its target only when the block has ended without an error."""
+def atomic_folder(to: Path) -> Iterator[Path]:
+    """A folder that is moved to its target if the block ends without an error."""
     with temporary_folder_beside(to) as built:
         yield built
         built.replace(to)
 
 
 def copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:
-    """Stream the rows of an ordered query into a file; the folder is made."""
+    """Stream the rows of an ordered query into a file; creates the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection.execute(f"COPY ({query}) TO {literal(str(path))} ({options})")
 
 
 def append(connection: duckdb.DuckDBPyConnection, query: str, path: Path, options: str) -> None:
-    """Add the rows of an ordered query to a file, which is made with the first of them; `options` have no header."""
+    """Append the rows of an ordered query to a file; creates it if there are rows. `options` must have no header."""
     part = path.with_name(f".{path.name}.part")
     copy(connection, query, part, options)
     if part.stat().st_size:
@@ -72,14 +69,14 @@ def append(connection: duckdb.DuckDBPyConnection, query: str, path: Path, option
 
 
 def any_row(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
-    """Whether a query has an answer."""
+    """Whether a query returns a row."""
     return bool(connection.execute(f"SELECT 1 FROM ({query}) LIMIT 1").fetchall())
 
 
 def copy_parquet(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
     """Stream the rows of an ordered query into a Parquet file; no file if there are none.
 
-    pyarrow writes, in row groups of its own counting: DuckDB's COPY gives other bytes for the same rows at times.
+    Written by pyarrow: DuckDB's COPY does not always give the same bytes for the same rows.
     """
     reader = connection.sql(query).to_arrow_reader(ROW_GROUP)
     groups = _row_groups(reader)
@@ -93,48 +90,48 @@ def copy_parquet(connection: duckdb.DuckDBPyConnection, query: str, path: Path) 
 
 
 def _row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    waiting = reader.schema.empty_table()
+    buffered = reader.schema.empty_table()
     for batch in reader:
-        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
-        while waiting.num_rows >= ROW_GROUP:
-            yield waiting.slice(0, ROW_GROUP).combine_chunks()
-            waiting = waiting.slice(ROW_GROUP)
-    if waiting.num_rows:
-        yield waiting.combine_chunks()
+        buffered = pa.concat_tables([buffered, pa.Table.from_batches([batch])])
+        while buffered.num_rows >= ROW_GROUP:
+            yield buffered.slice(0, ROW_GROUP).combine_chunks()
+            buffered = buffered.slice(ROW_GROUP)
+    if buffered.num_rows:
+        yield buffered.combine_chunks()
 
 
-def require(tables: Tables, table: str, condition: str, lack: str) -> None:
-    """Make sure that a table has a row that meets an SQL condition.
+def require(tables: Tables, table: str, condition: str, message: str) -> None:
+    """Check that a table has a row that meets an SQL condition.
 
     Raises:
-        ExportError: there is none; `lack` says what that means and what to do.
+        ExportError: there is none, with this message.
     """
     with tables.connect() as connection:
         if not any_row(connection, f"FROM {table} WHERE {condition}"):
-            raise ExportError(lack)
+            raise ExportError(message)
 
 
 def require_positives(tables: Tables) -> None:
-    """Make sure that some chunk is relevant to some query.
+    """Check that the run has a positive.
 
     Raises:
-        ExportError: nothing is relevant to anything.
+        ExportError: it has none.
     """
-    lack = "the run has no positive (no relevance above 0 in qrels), so there is nothing to score; look at `verdicts`"
-    require(tables, "qrels", "relevance > 0", lack)
+    message = "the run has no positives (relevance above 0 in qrels); check the table `verdicts`"
+    require(tables, "qrels", "relevance > 0", message)
 
 
 def require_negatives(tables: Tables) -> None:
-    """Make sure that some triplet has a negative.
+    """Check that a triplet has a negative.
 
     Raises:
         ExportError: none has.
     """
-    lack = "the run has no triplet with a negative: either nothing was relevant or nothing was judged not relevant"
-    require(tables, "triplets", "len(negatives) > 0", lack)
+    message = "the run has no triplet with a negative: either nothing was relevant or nothing was judged not relevant"
+    require(tables, "triplets", "len(negatives) > 0", message)
 
 
-# All that str.split() splits at, the quote that csv readers swallow, and the escape itself.
+# Characters that str.split() splits at, the quote that CSV readers remove, and the escape character itself.
 _UNSAFE = r"[\p{Cc}\p{Z}\x22%]"
 
 _SAFE_ID = f"""
@@ -171,7 +168,7 @@ def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> No
     The view has the columns kind, tenant and id.
 
     White space, control characters, `"` and `%` become `%XX` of their UTF-8 bytes. Ids are unique within a tenant
-    only: where the ids are of several tenants, an id becomes `tenant/id`, with any `/` of the tenant
+    only: if there are several tenants, an id becomes `tenant/id`, with any `/` of the tenant
     as `%2F`. `urllib.parse.unquote` undoes both.
     """
     connection.execute(_SAFE_ID)
@@ -184,19 +181,19 @@ def define_ids(connection: duckdb.DuckDBPyConnection, ids: str = LABELLED) -> No
 
 
 def write_id_map(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Write `id_map.jsonl` {kind, exported, tenant, id} with every id that had to change; no file if none had to."""
+    """Write `id_map.jsonl` {kind, exported, tenant, id} with all changed ids; no file if there are none."""
     if any_row(connection, "FROM ids WHERE exported(tenant, id) <> id"):
         copy(connection, _MAP, folder / "id_map.jsonl", JSON_LINES)
 
 
 def write_card(folder: Path, configs: Files, text: str, front: Mapping[str, object] | None = None) -> None:
-    """Write the README.md of a folder's Parquet files; files that do not exist are not listed, nor empty configs.
+    """Write the README.md of a folder's Parquet files; missing files and empty configs are not listed.
 
     Args:
-        folder: where the files are.
+        folder: folder of the files.
         configs: the files by config and split.
-        text: what follows the front matter.
-        front: further keys of the front matter.
+        text: text after the front matter.
+        front: additional front matter.
     """
     written_files = {
         config: {split: path for split, path in files.items() if (folder / path).exists()}
@@ -205,8 +202,8 @@ def write_card(folder: Path, configs: Files, text: str, front: Mapping[str, obje
     (folder / "README.md").write_text(with_front_matter(text, front or {}, written_files), encoding="utf-8")
 
 
-def whose_labels(connection: duckdb.DuckDBPyConnection) -> str:
-    """A paragraph on the labels that people gave, for connections that hold `qrels`; empty where there is none."""
+def human_labels_note(connection: duckdb.DuckDBPyConnection) -> str:
+    """A paragraph on human labels in `qrels`; empty if there are none."""
     counts = "SELECT count(*) FILTER (source = 'human'), count(*) FROM qrels"
     human, labels = connection.execute(counts).fetchall()[0]
-    return f"\n{human:,} of {labels:,} labels are people's, in the place of the judge's.\n" if human else ""
+    return f"\n{human:,} of {labels:,} labels are human labels that replace the judge's.\n" if human else ""

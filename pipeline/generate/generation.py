@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, key_of
 from darklode.pipeline.base.errors import LimitReached
-from darklode.pipeline.base.sharding import Pieces, Spread, here, split_evenly, worked_apart
+from darklode.pipeline.base.sharding import Pieces, Spread, count_shards, here, split_evenly
 from darklode.pipeline.generate.port import ASKED, PREFIX, WRITTEN, QueryWriter
 from darklode.schemas.generation_tables import GENERATION_TEXTS, REAL_QUERIES, WRITTEN_QUERIES
 
@@ -88,7 +88,9 @@ def write_queries(tables: Tables, output: Output, writer: QueryWriter, spread: S
         done["texts"] += block[2] - block[1]
         report_progress(0)
     output.facts["generator_id"] = writer.generator_id
-    empty = output.so_far(WRITTEN_QUERIES.name).sql("SELECT count(*) AS n FROM written_queries WHERE text IS NULL")
+    empty = output.current_tables(WRITTEN_QUERIES.name).sql(
+        "SELECT count(*) AS n FROM written_queries WHERE text IS NULL"
+    )
     drop_counts = {"no query": empty["n"][0].as_py()} if empty["n"][0].as_py() else {}
     output.count(
         FunnelStep(WRITE.name, "texts to write for", total, "queries", total - sum(drop_counts.values()), drop_counts)
@@ -143,7 +145,7 @@ def _name(block: Block) -> str:
 
 def _shards(whole_shard: WritingShard, places: int) -> list[WritingShard]:
     """Split into contiguous blocks, each with its share of the writer's limits."""
-    count = worked_apart(len(whole_shard.blocks), places, whole_shard.writer.max_workers)
+    count = count_shards(len(whole_shard.blocks), places, whole_shard.writer.max_workers)
     total = sum(end - first for _, first, end in whole_shard.blocks)
     shards = []
     for low, high in split_evenly(len(whole_shard.blocks), count):

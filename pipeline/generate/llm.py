@@ -16,10 +16,10 @@ from darklode.pipeline.base.chat_prompt import ChatPrompt
 from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
-from darklode.pipeline.base.remote.budget import Counters, SpendingBook
-from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, object_in
+from darklode.pipeline.base.remote.budget import Counters, SpendingLedger
+from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, parse_object
 from darklode.pipeline.base.remote.client import Client
-from darklode.pipeline.base.remote.tokens import cut
+from darklode.pipeline.base.remote.tokens import truncate
 from darklode.pipeline.generate.llm_settings import LlmWriterSettings
 from darklode.pipeline.generate.port import WRITTEN, QueryWriter
 from darklode.pipeline.judge.kinds.llm import LlmJudgeKind
@@ -64,7 +64,7 @@ class LlmWriter(QueryWriter):
     @cached_property
     def _client(self) -> Client:
         endpoint = endpoint_of(self._judge)
-        return Client(endpoint, SpendingBook(self._root, endpoint.account), _LOG.warning)
+        return Client(endpoint, SpendingLedger(self._root, endpoint.account), _LOG.warning)
 
     @cached_property
     def _store(self) -> KeyedStore:
@@ -110,7 +110,7 @@ class LlmWriter(QueryWriter):
         count = min(self._settings.n_examples, len(examples))
         shown = [examples[index] for index in draws.choice(len(examples), count, replace=False)] if count else []
         passage_text = "\n".join(filter(None, [row["title"], row["heading"], row["text"]]))
-        text = cut(passage_text, MAX_TEXT_TOKENS)
+        text = truncate(passage_text, MAX_TEXT_TOKENS)
         return _question(
             self._prompt, {"examples": "\n".join(shown), "text": text}, f"text {row['chunk_id']}", query_in
         )
@@ -150,7 +150,7 @@ def query_in(reply: object) -> str:
     Raises:
         UnreadableReply: the reply has none.
     """
-    value = object_in(reply).get("query")
+    value = parse_object(reply).get("query")
     if not isinstance(value, str) or not value.strip():
         raise UnreadableReply("query is not a text")
     return " ".join(value.split())
@@ -162,7 +162,7 @@ def self_contained_in(reply: object) -> bool:
     Raises:
         UnreadableReply: neither true nor false.
     """
-    value = object_in(reply).get("self_contained")
+    value = parse_object(reply).get("self_contained")
     if not isinstance(value, bool):
         raise UnreadableReply("self_contained is neither true nor false")
     return value

@@ -66,7 +66,7 @@ def sample_texts(source: TrainingSource, output: Output, *, max_texts: int, seed
         real_queries = _real_queries(source.queries(tenant))
         tenant_queries = real_queries.append_column("tenant", pa.repeat(tenant, real_queries.num_rows))
         output.write(REAL_QUERIES.name, tenant_queries.select(REAL_QUERIES.schema.names).cast(REAL_QUERIES.schema))
-    chunk_tables, chosen = output.so_far("chunks"), 0
+    chunk_tables, chosen = output.current_tables("chunks"), 0
     for tenant in tenants:
         with chunk_tables.connect() as connection:
             connection.register("labels", _real_queries(source.labels(tenant, (), 0.0)))

@@ -1,4 +1,4 @@
-"""The files of an index: fitted on a sample, filled block by block; an update takes out and adds what changed."""
+"""Index files: train on a sample, add vectors block by block; update removes and adds vectors without training."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from darklode.pipeline.index.faiss_io import codebook_of, from_bytes, is_member,
 from darklode.pipeline.index.kinds import IndexKind
 from darklode.pipeline.index.shard import VectorShard, make_shards
 from darklode.pipeline.index.source import StoredVectors, VectorSource
-from darklode.pipeline.index.stored_vectors import UNIT, encode_npy
+from darklode.pipeline.index.stored_vectors import UNIT, pack_vectors
 from darklode.schemas.serving import INDEXES, IndexSettings
 from darklode.schemas.serving_tables import INDEX_FILES, INDEXED_TEXTS
 
-FILL = Stage("index", 2, (INDEXED_TEXTS.name,), (INDEX_FILES.name,))
+BUILD = Stage("index", 2, (INDEXED_TEXTS.name,), (INDEX_FILES.name,))
 
 FILE, STORED = "index.faiss", "stored"
 CODEBOOK, KIND, BYTES = "codebook", "kind", "code bytes"
-"""Facts of the stage: what was fitted, the kind that was built, and what a vector takes besides its number."""
+"""Facts of the stage: id of the codebook, index kind that was built, bytes per vector without its number."""
 
 STORED_BYTES = 1 << 29
-"""Of a file of stored vectors: a search is quickest where all lie in one."""
+"""Maximum size of a file of stored vectors. Large, because rescoring is fastest with a single file."""
 
 
 @dataclass(frozen=True)
 class IndexLocation:
-    """Where the files go.
+    """Destination of the index files.
 
     Attributes:
         store: the folder or prefix.
-        stores: whether vectors are stored to score candidates again by, where codes lose something of them.
+        stores: whether vectors are stored for rescoring, if the index kind is lossy.
     """
 
     store: Store
@@ -48,29 +48,29 @@ class IndexLocation:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Where an index lies changes nothing of it."""
+        """What the files depend on; the location is not part of it."""
         return {"stores": self.stores}
 
 
-def built_kind(settings: IndexSettings, total: int) -> IndexKind:
-    """The kind that so many vectors get: too few to fit codes on are searched one by one."""
+def choose_kind(settings: IndexSettings, total: int) -> IndexKind:
+    """The index kind to build; `flat` if there are too few vectors to train the configured one."""
     configured = as_kind(settings, IndexKind)
     flat: IndexKind = INDEXES.load("flat")()
-    return configured if total >= configured.LEAST else flat
+    return configured if total >= configured.MIN_VECTORS else flat
 
 
 @dataclass(frozen=True)
 class CodingShard(VectorShard):
-    """A shard whose vectors are given codes.
+    """A shard of vectors to be encoded.
 
     Attributes:
-        store: has the fitted index below `progress`.
+        store: contains the trained index under `progress`.
     """
 
     store: Store
 
 
-def fill_index(  # noqa: PLR0913 (what is fitted, on what, and where that lies and is worked on)
+def build_files(  # noqa: PLR0913 (a stage: tables, settings and ports)
     tables: Tables,
     output: Output,
     settings: IndexSettings,
@@ -80,28 +80,28 @@ def fill_index(  # noqa: PLR0913 (what is fitted, on what, and where that lies a
     *,
     seed: int,
 ) -> None:
-    """Fit the index on a sample and fill it.
+    """Train the index on a sample and add all vectors.
 
     Args:
         tables: `indexed_texts`.
-        output: takes `index_files`.
-        settings: of the kind.
+        output: receives `index_files`.
+        settings: of the index kind.
         source: the vectors.
-        location: takes the files.
-        spread: where vectors are given codes, by a kind whose codes can be made apart from the index.
+        location: receives the files.
+        spread: runs the encoding on shards, for kinds that can encode outside the index.
         seed: of the sample.
     """
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
     hashes, numbers = texts["content_hash"], texts["number"].to_numpy()
-    kind = built_kind(settings, len(numbers))
+    kind = choose_kind(settings, len(numbers))
     chosen = np.sort(np.random.default_rng(seed).permutation(len(numbers))[: settings.train_size])
     with one_thread():
         index = kind.train(source.stored_vectors.take(hashes.take(pa.array(chosen))), len(numbers))
-        if spread is not here and kind.APART:
+        if spread is not here and kind.ENCODES_STANDALONE:
             pieces = _codes(
                 tables, source.stored_vectors, location.store, index, spread, output.unit_key("", codebook_of(index))
             )
-            kind.add_codes(index, _with_numbers(pieces, numbers, output))
+            kind.add_codes(index, _number_codes(pieces, numbers, output))
         else:
             _add(index, source, hashes, numbers, output)
     location.store.delete_folder(STORED)
@@ -116,13 +116,13 @@ def _codes(
     store.write(_training_key(basis), to_bytes(index))
     every = [
         CodingShard(**vars(shard), store=store)
-        for shard in make_shards(tables, stored_vectors, FILL.name, basis, spread.places)
+        for shard in make_shards(tables, stored_vectors, BUILD.name, basis, spread.places)
     ]
     return chain.from_iterable(spread(encode_shard, every))
 
 
 def encode_shard(shard: CodingShard) -> Pieces:
-    """The codes of each block of a shard."""
+    """Yield the codes of each block of a shard."""
     name = _training_key(shard.basis)
     index = from_bytes(shard.store.read(name) or b"", shard.store.path(name))
     with one_thread():
@@ -133,10 +133,10 @@ def encode_shard(shard: CodingShard) -> Pieces:
 
 
 def _training_key(basis: str) -> str:
-    return f"progress/{FILL.name}/{basis}.faiss"
+    return f"progress/{BUILD.name}/{basis}.faiss"
 
 
-def _with_numbers(pieces: Iterable[pa.Table], numbers: Ints, output: Output) -> Iterator[tuple[Bytes, Ints]]:
+def _number_codes(pieces: Iterable[pa.Table], numbers: Ints, output: Output) -> Iterator[tuple[Bytes, Ints]]:
     done = 0
     for piece in pieces:
         codes = piece["code"].combine_chunks()
@@ -146,45 +146,45 @@ def _with_numbers(pieces: Iterable[pa.Table], numbers: Ints, output: Output) -> 
         output.progress(done, len(numbers))
 
 
-def refill_index(
+def update_files(
     tables: Tables, output: Output, source: VectorSource, location: IndexLocation, *, kind: str, trained: str
 ) -> None:
-    """Take out what went, add what came; nothing is fitted. Begun again after a kill, it goes on from what lies there.
+    """Remove and add vectors without training; resumable, because it compares with the numbers in the index file.
 
     Args:
         tables: `indexed_texts`.
-        output: takes `index_files`.
+        output: receives `index_files`.
         source: the vectors.
-        location: has the files, and takes them.
-        kind: that was built.
-        trained: the codebook that stays in use.
+        location: has the files, and receives the updated ones.
+        kind: index kind that was built.
+        trained: id of the codebook in use.
 
     Raises:
-        ArtifactError: the files are gone or damaged, or are by another codebook.
+        ArtifactError: the files are missing or damaged, or have another codebook.
     """
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
-    numbers, made = texts["number"].to_numpy(), INDEXES.load(kind)()
+    numbers, index_kind = texts["number"].to_numpy(), INDEXES.load(kind)()
     index = open_index(location.store)
     if codebook_of(index) != trained:
-        raise ArtifactError(f"{location.store.path(FILE)} is by another codebook than {trained}; make the index anew")
+        raise ArtifactError(f"{location.store.path(FILE)} has another codebook than {trained}; build the index again")
     indexed_numbers = numbers_in(index)
-    gone, came = (
+    removed, added = (
         indexed_numbers[~is_member(indexed_numbers, numbers)],
         np.flatnonzero(~is_member(numbers, indexed_numbers)),
     )
-    came = came[np.argsort(numbers[came])]
+    added = added[np.argsort(numbers[added])]
     with one_thread():
-        if len(gone) and made.FORGETS:
-            index.remove_ids(gone)
-        _add(index, source, texts["content_hash"].take(pa.array(came)), numbers[came], output)
+        if len(removed) and index_kind.SUPPORTS_REMOVAL:
+            index.remove_ids(removed)
+        _add(index, source, texts["content_hash"].take(pa.array(added)), numbers[added], output)
     before = output.previous_tables(INDEX_FILES.name)
     files = before.read(INDEX_FILES.name).to_pylist() if before else []
-    again = {*numbers[came].tolist()}
-    files = [row for row in files if row["file"] != FILE and _first(row["file"]) not in again]
-    if location.stores and made.LOSSY and len(came):
-        files += _store(location.store, source, texts["content_hash"].take(pa.array(came)), numbers[came])
-    _finish(location.store, output, index, made, files)
-    output.facts["removed"], output.facts["added"] = len(gone), len(came)
+    added_numbers = {*numbers[added].tolist()}
+    files = [row for row in files if row["file"] != FILE and _first(row["file"]) not in added_numbers]
+    if location.stores and index_kind.LOSSY and len(added):
+        files += _store(location.store, source, texts["content_hash"].take(pa.array(added)), numbers[added])
+    _finish(location.store, output, index, index_kind, files)
+    output.facts["removed"], output.facts["added"] = len(removed), len(added)
     output.count(FunnelStep("index", "texts", len(numbers), "vectors", index.ntotal))
 
 
@@ -192,21 +192,21 @@ def open_index(store: Store) -> Any:
     """The index in a folder.
 
     Raises:
-        ArtifactError: there is none, or it is damaged.
+        ArtifactError: it is missing or damaged.
     """
     data = store.read(FILE)
     if data is None:
-        raise ArtifactError(f"{store.url} holds no index; make one with `darklode index RUN --encoder … --out …`")
+        raise ArtifactError(f"{store.url} contains no index; build one with `darklode index RUN --encoder … --out …`")
     return from_bytes(data, store.path(FILE))
 
 
-def forget_missing(run: Run) -> None:
-    """Have the stage done again where one of its files is not as long as it was."""
-    if run.manifest(FILL) is None:
+def invalidate_if_damaged(run: Run) -> None:
+    """Delete the stage's manifest if a file is missing or has another size, so that the stage runs again."""
+    if run.manifest(BUILD) is None:
         return
     rows = run.tables(INDEX_FILES.name).read(INDEX_FILES.name).to_pylist()
     if any(run.store.size(row["file"]) != row["bytes"] for row in rows):
-        run.store.delete(f"manifests/{FILL.name}.json")
+        run.store.delete(f"manifests/{BUILD.name}.json")
 
 
 def _add(index: Any, source: VectorSource, hashes: pa.ChunkedArray, numbers: Ints, output: Output) -> None:
@@ -216,34 +216,34 @@ def _add(index: Any, source: VectorSource, hashes: pa.ChunkedArray, numbers: Int
 
 
 def _store(store: Store, source: VectorSource, hashes: pa.ChunkedArray, numbers: Ints) -> list[dict[str, Any]]:
-    """Write vectors whose numbers follow one another."""
-    assert (np.diff(numbers) == 1).all(), "numbers are given one after the other"
+    """Write vectors with consecutive numbers."""
+    assert (np.diff(numbers) == 1).all(), "stored vectors need consecutive numbers"
     files, width = [], source.stored_vectors.take(hashes[:1]).shape[1]
     rows_per_file = STORED_BYTES // (width + UNIT)
     for start in range(0, len(numbers), rows_per_file):
         file_hashes = hashes[start : start + rows_per_file]
-        data = encode_npy((block for _, block in source.stored_vectors.blocks(file_hashes)), len(file_hashes), width)
-        files.append(_written(store, f"{STORED}/{numbers[start]:012d}.npy", data, len(file_hashes)))
+        data = pack_vectors((block for _, block in source.stored_vectors.blocks(file_hashes)), len(file_hashes), width)
+        files.append(_write_file(store, f"{STORED}/{numbers[start]:012d}.npy", data, len(file_hashes)))
     return files
 
 
 def _first(file: str) -> int | None:
-    """Number of the first vector in a file of stored ones."""
+    """Number of the first vector in a file of stored vectors; None for other files."""
     return int(file.removeprefix(f"{STORED}/").removesuffix(".npy")) if file.startswith(f"{STORED}/") else None
 
 
 def stored_files(rows: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
-    """Number of the first vector, and the file's name."""
+    """Number of the first vector and name of each file of stored vectors."""
     files = [(_first(row["file"]), row["file"]) for row in rows]
     return [(first, name) for first, name in files if first is not None]
 
 
-def _written(store: Store, name: str, data: bytes | memoryview, vectors: int) -> dict[str, Any]:
+def _write_file(store: Store, name: str, data: bytes | memoryview, vectors: int) -> dict[str, Any]:
     store.write(name, data)
     return {"file": name, "bytes": len(data), "sha256": sha256(data).hexdigest(), "vectors": vectors}
 
 
 def _finish(store: Store, output: Output, index: Any, kind: IndexKind, files: list[dict[str, Any]]) -> None:
-    rows = [_written(store, FILE, to_bytes(index), index.ntotal), *files]
+    rows = [_write_file(store, FILE, to_bytes(index), index.ntotal), *files]
     output.write(INDEX_FILES.name, pa.Table.from_pylist(rows, INDEX_FILES.schema))
     output.facts |= {CODEBOOK: codebook_of(index), KIND: kind.kind, BYTES: kind.code_bytes(index)}

@@ -1,4 +1,4 @@
-"""Whether an index is what was recorded: its files, its run, its encoder, and what recorded queries find."""
+"""Compare an index with its record: files, run, encoder, and the results of recorded queries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from darklode.schemas.serving_tables import INDEX_FOUND, INDEX_QUERIES
 
 @dataclass(frozen=True)
 class IndexCheck:
-    """A finished index, and what it was made from, as that is now.
+    """A finished index and the current state of its source.
 
     Attributes:
         searcher: the opened index.
@@ -44,9 +44,9 @@ class IndexCheck:
     source: VectorSource
 
     def findings(self) -> Iterator[CheckFinding]:
-        """All that is looked at, in order, until something differs."""
-        for look in (self._files, self._codes, self._source, self._encoder, self._queries, self._first_ten):
-            for finding in look():
+        """Run the checks in order; stop at the first difference."""
+        for check in (self._files, self._codes, self._source, self._encoder, self._queries, self._first_ten):
+            for finding in check():
                 yield finding
                 if not finding.fits:
                     return
@@ -69,51 +69,53 @@ class IndexCheck:
             yield compare_facts(f"file {row['file']}", file_hash[:16], row["sha256"][:16])
 
     def _codes(self) -> Iterator[CheckFinding]:
-        """What was fitted, how long vectors are, and which are there."""
+        """Codebook, dimensions, and the texts whose vectors the index contains."""
         index = open_index(self._run.store)
         yield compare_facts("codebook", codebook_of(index), self._facts["codebook"])
         yield compare_facts("dimensions", int(index.d), self._facts["dimensions"])
         numbers = self.searcher.texts["number"].to_numpy()
-        lacking = int((~is_member(numbers, numbers_in(index))).sum())
-        yield CheckFinding("texts in the index", not lacking, f"{lacking:,} of {len(numbers):,} are not in it")
+        n_missing = int((~is_member(numbers, numbers_in(index))).sum())
+        yield CheckFinding("texts in the index", not n_missing, f"{n_missing:,} of {len(numbers):,} are missing")
         yield compare_facts("count", len(numbers), self._facts["count"])
 
     def _source(self) -> Iterator[CheckFinding]:
-        """The run has the texts that were indexed."""
+        """The run has the same texts as when it was indexed."""
         indexed, now = self.searcher.texts, self.source.rows()
         row_in_index = pc.index_in(now["text_id"], value_set=indexed["text_id"].combine_chunks())
         same = pc.fill_null(pc.equal(indexed["content_hash"].take(row_in_index), now["content_hash"]), False)
-        came, n_unchanged = now.num_rows - (pc.sum(same).as_py() or 0), pc.sum(same).as_py() or 0
-        gone = indexed.num_rows - n_unchanged
-        detail = f"{came:,} came or changed, {gone:,} went or changed" + (
-            "; `darklode index update`" if came + gone else ""
+        n_unchanged = pc.sum(same).as_py() or 0
+        n_added, n_removed = now.num_rows - n_unchanged, indexed.num_rows - n_unchanged
+        detail = f"{n_added:,} added or changed, {n_removed:,} removed or changed" + (
+            "; run `darklode index update`" if n_added + n_removed else ""
         )
-        yield CheckFinding(f"texts of {self.source.url}", not came + gone, detail)
+        yield CheckFinding(f"texts of {self.source.url}", not n_added + n_removed, detail)
 
     def _encoder(self) -> Iterator[CheckFinding]:
-        """The encoder is the one that the vectors are by."""
+        """The encoder is the one recorded with the vectors."""
         now, recorded = encoder_facts(self.searcher.encoder), self._facts["encoder"]
         for name in (*(field for field in ENCODER_FACTS if field in recorded), "id"):
             yield compare_facts(f"{name} of the encoder", now[name], recorded[name])
 
     def _queries(self) -> Iterator[CheckFinding]:
-        """Recorded queries get from the encoder the vectors that recall was measured with."""
+        """The encoder gives the recorded queries the same vectors as when recall was measured."""
         rows = self._tables.read(INDEX_QUERIES.name)
         query_rows = rows.filter(pc.and_(pc.equal(rows["part"], BASE), pc.is_valid(rows["text"]))).slice(
             0, self._n_recorded_queries
         )
         if not query_rows.num_rows:
-            yield CheckFinding("queries encoded again", True, "there are none: the index is of a file of vectors")
+            yield CheckFinding("queries encoded again", True, "none recorded: built from a file of vectors")
             return
         again, recorded = self.searcher.encode(query_rows["text"].to_pylist()), vectors_of(query_rows, BASE)
         lengths = np.maximum(np.linalg.norm(again, axis=1), np.finfo(np.float32).tiny)
-        least = float((np.einsum("ij,ij->i", again, recorded) / lengths).min())
+        min_cosine = float((np.einsum("ij,ij->i", again, recorded) / lengths).min())
         yield CheckFinding(
-            "queries encoded again", least >= MIN_COSINE, f"cosine with the recorded vectors {least:.5f} or more"
+            "queries encoded again",
+            min_cosine >= MIN_COSINE,
+            f"minimum cosine {min_cosine:.5f}",
         )
 
     def _first_ten(self) -> Iterator[CheckFinding]:
-        """Recorded queries find what they found."""
+        """Recorded queries have the recorded results."""
         queries = vectors_of(self._tables.read(INDEX_QUERIES.name), BASE)[: self._n_recorded_queries]
         results, agree = self.searcher.search(queries), 0
         for query in range(len(queries)):
@@ -121,7 +123,7 @@ class IndexCheck:
             ids_and_scores = zip(results.ids(query), scores, strict=True)
             now = [{"text_id": name, "score": score} for name, score in ids_and_scores]
             agree += returns_same(_rows_of_query(self._recorded_rows, query), now, {})
-        detail = f"of {agree} of {len(queries)} recorded queries, scores ± {SCORE_TOLERANCE:g}"
+        detail = f"unchanged for {agree} of {len(queries)} recorded queries, scores ± {SCORE_TOLERANCE:g}"
         yield CheckFinding("first ten", agree == len(queries), detail)
 
     @cached_property
@@ -140,16 +142,16 @@ def _rows_of_query(rows: pa.Table, query: int) -> Sequence[Facts]:
 
 def compare_facts(subject: str, value: Any, recorded: Any) -> CheckFinding:
     """Compare a value of the index with the one recorded when it was built."""
-    detail = f"{value or 'none'}" if value == recorded else f"{value or 'none'}, and {recorded or 'none'} was recorded"
+    detail = f"{value or 'none'}" if value == recorded else f"{value or 'none'}, recorded {recorded or 'none'}"
     return CheckFinding(subject, value == recorded, detail)
 
 
 def require_same(url: str, findings: Sequence[CheckFinding]) -> None:
-    """Refuse what differs.
+    """Raise the first difference.
 
     Raises:
-        DoesNotFit: the message names the first thing that does.
+        DoesNotFit: something differs.
     """
     for finding in findings:
         if not finding.fits:
-            raise DoesNotFit(f"{url} is not as it was recorded: {finding.subject}: {finding.detail}")
+            raise DoesNotFit(f"{url} differs from its record: {finding.subject}: {finding.detail}")

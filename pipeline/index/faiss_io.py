@@ -1,4 +1,4 @@
-"""faiss as it is used here: one thread, so that equal vectors give equal bytes, and indexes as plain bytes."""
+"""faiss on one thread, so that equal vectors give equal bytes; indexes are read and written as bytes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from darklode.pipeline.base.errors import ArtifactError, MissingPart
 from darklode.pipeline.base.types import Ints
 
 POINTS = 39
-"""Least vectors for each centre that is fitted: what faiss itself asks for."""
+"""Minimum training vectors per centroid; faiss warns below this number."""
 
 
 def faiss() -> Any:
-    """The library.
+    """Import faiss.
 
     Raises:
         MissingPart: it is not installed.
@@ -33,7 +33,7 @@ def faiss() -> Any:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """The number of threads would change the last bits of sums, and with them centres."""
+    """Run faiss and BLAS on one thread: the number of threads changes rounding, and with it centroids."""
     library = faiss()
     before = library.omp_get_max_threads()
     library.omp_set_num_threads(1)
@@ -45,26 +45,26 @@ def one_thread() -> Iterator[None]:
 
 
 def to_bytes(index: Any) -> memoryview:
-    """What faiss writes to a file."""
+    """Serialize an index in faiss's file format."""
     return memoryview(faiss().serialize_index(index))
 
 
 def from_bytes(data: bytes, where: str) -> Any:
-    """What `to_bytes` gave.
+    """Deserialize an index.
 
     Raises:
-        ArtifactError: it is something else.
+        ArtifactError: the data is not a faiss index.
     """
     try:
         return faiss().deserialize_index(np.frombuffer(data, np.uint8))
     except RuntimeError as error:
-        raise ArtifactError(f"{where} is damaged; make the index again with `darklode index`") from error
+        raise ArtifactError(f"{where} is damaged; build the index again with `darklode index`") from error
 
 
 def codebook_of(index: Any) -> str:
-    """Identifies what was fitted: projection, cells and codes, not what was filled in or how hard it searches.
+    """Hash of what was trained (projection, coarse centroids, codes), but not of vectors or search parameters.
 
-    16 hex digits; an index that fits nothing has only its kind and its vectors' length.
+    16 hex digits. For an index without training, it depends on index type and dimensions only.
     """
     library = faiss()
     inner_index = library.downcast_index(index)
@@ -83,24 +83,24 @@ def codebook_of(index: Any) -> str:
 
 
 def is_member(numbers: Ints, other_numbers: Ints) -> NDArray[np.bool_]:
-    """Which numbers, 0 or more, are among the others; numbers of texts are dense enough to be marked, not sorted."""
+    """Mask of `numbers`, all ≥ 0, that occur in `other_numbers`. Uses a table, because text numbers are dense."""
     marks = np.zeros(1 + max(int(numbers.max(initial=0)), int(other_numbers.max(initial=0))), np.bool_)
     marks[other_numbers] = True
     return np.asarray(marks[numbers])
 
 
 def numbers_in(index: Any) -> Ints:
-    """The numbers of the vectors that an index holds, ascending."""
+    """Numbers of the vectors in an index, ascending."""
     library = faiss()
     inner_index = library.downcast_index(index)
     if hasattr(inner_index, "id_map"):
         return np.sort(library.vector_to_array(inner_index.id_map).astype(np.int64))
     lists = library.extract_index_ivf(inner_index).invlists
-    parts = [_of_a_list(library, lists, cell) for cell in range(lists.nlist)]
+    parts = [_numbers_in_list(library, lists, cell) for cell in range(lists.nlist)]
     return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
-def _of_a_list(library: Any, lists: Any, cell: int) -> Ints:
+def _numbers_in_list(library: Any, lists: Any, cell: int) -> Ints:
     size = lists.list_size(cell)
     if not size:
         return np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""The page beside an index: what it is, what it finds, what its ids are worth."""
+"""README of an index: its facts, recall, and quality of semantic ids."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ FACTS = (
 
 
 def page(run: Run, facts: Facts) -> bytes:
-    """The page, in Markdown.
+    """The README in Markdown.
 
     Args:
-        run: whose stages are complete.
-        facts: that `index.json` holds.
+        run: the index's run; all stages are complete.
+        facts: content of `index.json`.
     """
     levels = run.tables(SEMANTIC_ID_LEVELS.name).read(SEMANTIC_ID_LEVELS.name).sort_by("level")
     sizes = facts["bytes per vector"]
     parts = [
         f"# Index of {cell(facts['source'])}",
         *facts["advice"],
-        to_markdown(pa.table({"what": list(FACTS), "it is": [cell(facts[name]) for name in FACTS]})),
-        f"Encoder: `{cell(facts['encoder']['id'])}`. A vector takes {sizes['code']} bytes for its code, "
-        f"{sizes['in memory']} in memory with all that belongs to it, {sizes['on disk']} on disk to score candidates "
-        "again by. Queries a second are by processor time of one thread.",
-        "## What it finds of an exact search",
-        "Exact is a search by whole vectors. The effort was chosen on one half of the queries; the other half had no "
-        "say. Adapted queries lie elsewhere than documents, to which cells are fitted: they stand apart.",
+        to_markdown(pa.table({"fact": list(FACTS), "value": [cell(facts[name]) for name in FACTS]})),
+        f"Encoder: `{cell(facts['encoder']['id'])}`. Bytes per vector: {sizes['code']} for the code, "
+        f"{sizes['in memory']} in memory in total, {sizes['on disk']} on disk for rescoring. "
+        "Queries per second are measured in processor time of one thread.",
+        "## Recall against exact search",
+        "Exact search uses the full vectors. The search effort was chosen on one half of the queries; recall on the "
+        "other, held-out half is unbiased. Adapted queries are listed separately: their vectors are distributed "
+        "differently from those of the documents, to which the index is trained.",
         to_markdown(recalls(run)),
         "## Semantic ids",
         to_markdown(levels),
-        f"`{FILE}` opens in faiss: `faiss.read_index`. Its numbers are those of the table `indexed_texts`. It is a "
-        "cosine index: scale queries to length 1.",
+        f"Open `{FILE}` with `faiss.read_index`. Its ids are the column `number` of the table `indexed_texts`. "
+        "Scores are inner products of unit vectors: normalize queries to length 1.",
     ]
     return ("\n\n".join(parts) + "\n").encode()
 
 
 def recalls(run: Run) -> pa.Table:
-    """Of the effort in use, on both halves."""
+    """Recall with the chosen effort, on both halves of the queries."""
     rows = run.tables(INDEX_RECALL.name).read(INDEX_RECALL.name)
     chosen_rows = rows.filter(rows["chosen"]).select(["part", "half", "depth", "recall", "error", "queries"])
     order = [("part", "descending"), ("half", "descending"), ("depth", "ascending")]

@@ -1,4 +1,4 @@
-"""The queries that recall is measured on, and what an exact search by whole vectors finds for them."""
+"""Queries for measuring recall, and their exact nearest neighbors by full vectors."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from darklode.schemas.serving_tables import INDEX_PROBES, INDEX_QUERIES, INDEXED
 PROBES = Stage("index_probes", 1, (INDEXED_TEXTS.name,), (INDEX_QUERIES.name, INDEX_PROBES.name))
 
 DEPTH = 200
-"""Of the exact lists: twice what recall is measured at, so that they outlast many updates."""
+"""Depth of the exact lists: twice the depth of recall, so that they survive many removals."""
 
-MEASURED = 100
-KNOWN = "next number"
-"""Fact of the stage: texts from this number on are not in the lists yet."""
+RECALL_DEPTH = 100
+NEXT = "next number"
+"""Fact of the stage: texts from this number on are not yet considered in the lists."""
 
 BASE, ADAPTED = "base", "adapted"
 
 
 @dataclass(frozen=True)
 class QueryVectors:
-    """Who encodes the queries.
+    """Queries and their encoders.
 
     Attributes:
-        source: what is indexed, with the queries that were really asked.
-        adapter: a further encoder of queries; None: there is none.
+        source: the indexed texts and the user queries.
+        adapter: an additional query encoder; None: none.
     """
 
     source: VectorSource
@@ -45,11 +45,11 @@ class QueryVectors:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change a query's vector."""
+        """Everything that can change a query's vector."""
         return {"adapter": self.adapter.facts["weights"] if self.adapter else None}
 
     def vectors(self, texts: list[str]) -> dict[str, Floats]:
-        """Vectors of queries by part, of length 1, with all their numbers."""
+        """Unit vectors of queries by part (base, adapted), in the encoder's full dimensions."""
         vectors_by_part = {BASE: truncate_and_normalize(base_vectors(self.source.stored_vectors, texts), None)}
         if self.adapter:
             vectors_by_part[ADAPTED] = truncate_and_normalize(self.adapter.encode(texts), None)
@@ -57,21 +57,21 @@ class QueryVectors:
 
 
 def base_vectors(stored_vectors: StoredVectors, texts: list[str]) -> Floats:
-    """Queries by the encoder of the index, shape (len(texts), dimensions); of blank ones zero."""
+    """Query vectors by the encoder of the index, shape (len(texts), dimensions); zero for blank queries."""
     encoder = Deferred(stored_vectors.encoder, stored_vectors.cache.root)
     return CachedQueries(encoder, stored_vectors.memory())(texts)
 
 
 def exact_neighbors(tables: Tables, output: Output, queries_source: QueryVectors, *, queries: int) -> None:
-    """Choose queries, evenly spaced, and search for them exactly.
+    """Choose evenly spaced queries and find their exact nearest neighbors.
 
-    Of a file of vectors, whose queries nobody knows, texts' own vectors stand for them.
+    A file of vectors has no queries: vectors of its texts are used instead.
 
     Args:
         tables: `indexed_texts`.
-        output: takes `index_queries` and `index_probes`.
-        queries_source: the queries and who encodes them.
-        queries: how many, at most.
+        output: receives `index_queries` and `index_probes`.
+        queries_source: queries and their encoders.
+        queries: maximum number of queries.
     """
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
     words = queries_source.source.queries()
@@ -89,53 +89,53 @@ def exact_neighbors(tables: Tables, output: Output, queries_source: QueryVectors
                 part, *best_neighbors(_without_truncation(queries_source.source.stored_vectors), texts, vectors)
             ),
         )
-    output.facts[KNOWN] = _next_best(texts)
+    output.facts[NEXT] = _next_number(texts)
     rows = sum(len(vectors) for vectors in parts.values())
     output.count(FunnelStep("index_probes", "queries", len(words) or rows, "vectors of queries", rows))
 
 
 def update_neighbors(tables: Tables, output: Output, source: VectorSource, *, trained: str) -> None:
-    """The exact lists after an update: what went goes, what came is scored, the rest is known.
+    """Update the exact lists: remove deleted texts, score added ones.
 
-    A list stands as far as no text that it never held can belong: down to the score of its last text of before. Where
-    that leaves fewer than 100 texts of an index that has as many, all is searched again.
+    A list is valid down to the score of its last text before the update, because texts outside the list score no more
+    than that. If fewer than 100 valid texts are left (and the index has more), all texts are searched again.
 
     Args:
         tables: `indexed_texts`.
-        output: takes `index_queries` and `index_probes`, has those of before.
+        output: receives `index_queries` and `index_probes`; has the previous ones.
         source: the vectors.
-        trained: the codebook that stays in use.
+        trained: id of the codebook in use.
 
     Raises:
-        ArtifactError: the tables of before are gone.
+        ArtifactError: the previous tables are missing.
     """
     earlier = output.previous_tables(INDEX_QUERIES.name, INDEX_PROBES.name)
     if earlier is None:
-        raise ArtifactError(f"the index lacks its table index_probes (trained {trained}); make it anew")
+        raise ArtifactError(f"the index has no table index_probes (codebook {trained}); build it again")
     texts = tables.read(INDEXED_TEXTS.name, ["content_hash", "number"])
     query_rows, before = earlier.read(INDEX_QUERIES.name), earlier.read(INDEX_PROBES.name)
-    came = texts.filter(pc.greater_equal(texts["number"], int(output.earlier_facts[KNOWN])))
+    added = texts.filter(pc.greater_equal(texts["number"], int(output.earlier_facts[NEXT])))
     output.write(INDEX_QUERIES.name, query_rows)
     for part in parts_of(query_rows):
         vectors, stored_vectors = vectors_of(query_rows, part), _without_truncation(source.stored_vectors)
         start = _still_valid(lists_of(before, part, len(vectors)), texts["number"].to_numpy())
-        numbers, scores = best_neighbors(stored_vectors, came, vectors, start)
+        numbers, scores = best_neighbors(stored_vectors, added, vectors, start)
         scores[scores < start.floor[:, None]] = -np.inf
-        if ((scores > -np.inf).sum(axis=1) < min(MEASURED, texts.num_rows)).any():
+        if ((scores > -np.inf).sum(axis=1) < min(RECALL_DEPTH, texts.num_rows)).any():
             numbers, scores = best_neighbors(stored_vectors, texts, vectors)
         output.write(INDEX_PROBES.name, probe_rows(part, numbers, scores))
-    output.facts[KNOWN] = max(int(output.earlier_facts[KNOWN]), _next_best(texts))
+    output.facts[NEXT] = max(int(output.earlier_facts[NEXT]), _next_number(texts))
     output.count(FunnelStep("index_probes", "queries", query_rows.num_rows, "queries", query_rows.num_rows))
 
 
 @dataclass(frozen=True)
 class TopLists:
-    """Exact lists so far.
+    """Exact result lists.
 
     Attributes:
         numbers: shape (n_queries, DEPTH).
-        scores: the same; minus infinity where there is no text.
-        floor: what is not listed scores no more than this, shape (n_queries,).
+        scores: same shape; minus infinity if there is no text.
+        floor: upper bound of the scores of texts that are not listed, shape (n_queries,).
     """
 
     numbers: Ints
@@ -144,7 +144,7 @@ class TopLists:
 
 
 def _still_valid(before: TopLists, numbers: Ints) -> TopLists:
-    """Lists without what went."""
+    """The lists without removed texts."""
     is_indexed = (before.numbers >= 0) & is_member(np.maximum(before.numbers, 0), numbers)
     return TopLists(before.numbers, np.where(is_indexed, before.scores, -np.inf).astype(np.float32), before.floor)
 
@@ -152,13 +152,13 @@ def _still_valid(before: TopLists, numbers: Ints) -> TopLists:
 def best_neighbors(
     stored_vectors: StoredVectors, texts: pa.Table, queries: Floats, start: TopLists | None = None
 ) -> tuple[Ints, Floats]:
-    """Numbers and scores of each query's best texts, best first, shape (n_queries, DEPTH); of equals the lower number.
+    """Numbers and scores of each query's best texts, best first, shape (n_queries, DEPTH); ties by lower number.
 
     Args:
         stored_vectors: the vectors.
         texts: content_hash and number.
-        queries: of length 1.
-        start: what is known of other texts.
+        queries: unit vectors.
+        start: lists to merge with; None: empty.
     """
     shape = len(queries), DEPTH
     numbers = start.numbers if start else np.full(shape, -1, np.int64)
@@ -183,11 +183,11 @@ def _top(scores: Floats) -> Ints:
 
 
 def _without_truncation(stored_vectors: StoredVectors) -> StoredVectors:
-    """With all numbers of its vectors: what an index of fewer is measured against."""
+    """The vectors in full dimensions: recall is measured against them."""
     return replace(stored_vectors, dimensions=None)
 
 
-def _next_best(texts: pa.Table) -> int:
+def _next_number(texts: pa.Table) -> int:
     return int(pc.max(texts["number"]).as_py()) + 1
 
 
@@ -196,18 +196,18 @@ def _evenly_spaced(n: int, max_count: int) -> list[int]:
 
 
 def parts_of(query_rows: pa.Table) -> list[str]:
-    """Base, and adapted where there is an adapter."""
+    """Names of the parts: base, and adapted if there is an adapter."""
     return sorted(pc.unique(query_rows["part"]).to_pylist(), reverse=True)
 
 
 def vectors_of(query_rows: pa.Table, part: str) -> Floats:
-    """Vectors of a part's queries, in their order."""
+    """Query vectors of a part, in order."""
     part_vectors = query_rows.filter(pc.equal(query_rows["part"], part)).sort_by("query")["vector"].combine_chunks()
     return np.asarray(part_vectors.flatten(), np.float32).reshape(len(part_vectors), -1)
 
 
 def lists_of(rows: pa.Table, part: str, queries: int) -> TopLists:
-    """A part's rows of `index_probes`, of queries that are numbered from 0."""
+    """Exact lists of a part, from rows of `index_probes`."""
     part_rows = rows.filter(pc.equal(rows["part"], part))
     query, rank = part_rows["query"].to_numpy(), part_rows["rank"].to_numpy() - 1
     numbers, scores = np.full((queries, DEPTH), -1, np.int64), np.full((queries, DEPTH), -np.inf, np.float32)

@@ -1,4 +1,4 @@
-"""How hard to search, what share of an exact search's texts is then found, and whether that has fallen since."""
+"""Choose the search effort, measure recall against exact search, and detect when recall has fallen."""
 
 from __future__ import annotations
 
@@ -37,40 +37,39 @@ RECALL = Stage("index_recall", 2, READS, (INDEX_RECALL.name, INDEX_FOUND.name))
 
 DEPTHS = (10, 100)
 DEPTH = 100
-ASKED_AGAIN, FIRST = 16, 10
-"""Queries that are recorded with what they find, and how many texts of each."""
+RECORDED_QUERIES, RECORDED_DEPTH = 16, 10
+"""Number of queries recorded with their results, and results per query."""
 
 HALVES = ("chosen on", "held out")
 
 EFFORT, RERANK, SPEED = "effort", "rerank", "queries per second"
-"""Facts of the stage: how hard is searched, how many times as many candidates are scored again, and how fast that is,
-by processor time of one thread."""
+"""Facts of the stage: search effort, candidates rescored per result, and speed in processor time of one thread."""
 
-SURE = 2
-"""Standard errors by which the target is reached on one half, so that it seldom is missed on the other."""
+TARGET_MARGIN = 2
+"""Margin in standard errors on one half of the queries, so that the target is rarely missed on the other."""
 
-RERANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Times as many candidates that are tried."""
+RERANK_FACTORS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Candidates rescored per result: the values trial_rows."""
 
-FALL = 0.02
-"""By so much recall@100 may fall before codes are to be fitted anew: two texts of a list of a hundred."""
+MAX_RECALL_LOSS = 0.02
+"""Tolerated loss of recall@100 before training again is advised: two texts of a hundred."""
 
-DEAD = 0.2
-"""Share of the vectors in the files that went: from here on they cost a fifth of memory and of each search."""
+MAX_REMOVED_SHARE = 0.2
+"""Tolerated share of removed vectors that are still in the files: they cost a fifth of memory and search time."""
 
-GROWTH = 1.5
-"""By how much the error of codes may be larger for what came than at training: then it is of another kind of text."""
+MAX_ERROR_GROWTH = 1.5
+"""Tolerated ratio of the quantization error of added texts to that at training: above it, the texts differ in kind."""
 
 
 @dataclass(frozen=True)
 class IndexOpening:
-    """A filled index, and how it is opened.
+    """A built index, and how to open it.
 
     Attributes:
-        store: of the folder.
-        kind: that was built.
-        rerank: times as many candidates are scored again at most, where vectors are stored.
-        dimensions: the first numbers of vectors that it has; None: all.
+        store: the folder.
+        kind: index kind that was built.
+        rerank: maximum candidates rescored per result, if vectors are stored.
+        dimensions: dimensions that vectors are truncated to; None: all.
     """
 
     store: Store
@@ -80,26 +79,26 @@ class IndexOpening:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Where it lies changes nothing."""
+        """What results depend on; the location is not part of it."""
         return {"kind": self.kind, "rerank": self.rerank, "dimensions": self.dimensions}
 
 
 def open_searcher(opening: IndexOpening, tables: Tables, scratch: Path) -> IndexSearcher:
-    """An index ready to be searched.
+    """Open an index for searching.
 
     Args:
         opening: the index.
         tables: `indexed_texts` and `index_files`.
-        scratch: an existing folder, for what is fetched from S3.
+        scratch: an existing folder for files fetched from S3.
     """
-    store, index, made = opening.store, open_index(opening.store), INDEXES.load(opening.kind)()
+    store, index, index_kind = opening.store, open_index(opening.store), INDEXES.load(opening.kind)()
     numbers = tables.read(INDEXED_TEXTS.name, ["number"])["number"].to_numpy()
-    indexed_numbers = np.empty(0, np.int64) if made.FORGETS else numbers_in(index)
-    gone = indexed_numbers[~is_member(indexed_numbers, numbers)]
+    indexed_numbers = np.empty(0, np.int64) if index_kind.SUPPORTS_REMOVAL else numbers_in(index)
+    removed = indexed_numbers[~is_member(indexed_numbers, numbers)]
     vector_files = stored_files(tables.read(INDEX_FILES.name).to_pylist())
     places = [(first, _local(store, name, scratch)) for first, name in vector_files]
     stored = StoredBlocks(places) if places and opening.rerank > 1 else None
-    return IndexSearcher(made, index, stored, opening.rerank if stored else 1, gone)
+    return IndexSearcher(index_kind, index, stored, opening.rerank if stored else 1, removed)
 
 
 def _local(store: Store, name: str, scratch: Path) -> Path:
@@ -111,54 +110,54 @@ def _local(store: Store, name: str, scratch: Path) -> Path:
 
 
 def measure_recall(tables: Tables, output: Output, opening: IndexOpening, *, target: float) -> None:
-    """Choose how hard to search on one half of the queries, and measure that on both.
+    """Choose the search effort on one half of the queries, and measure recall on both.
 
-    Of the pairs of an effort and a number of candidates whose recall@100 on that half is the target or more for base
-    and adapted queries each, by two standard errors, the quickest is chosen; where none is, the greatest.
+    Chosen is the fastest pair of effort and number of candidates whose recall@100 on the first half reaches the target
+    by two standard errors, for base and adapted queries each. If none does, the highest effort is chosen.
 
     Args:
-        tables: what was written before.
-        output: takes `index_recall` and `index_found`.
-        opening: the filled index.
-        target: recall@100 to reach.
+        tables: the tables of the earlier stages.
+        output: receives `index_recall` and `index_found`.
+        opening: the built index.
+        target: recall@100.
     """
     with TemporaryDirectory(prefix="darklode-index-") as scratch:
         finder = open_searcher(opening, tables, Path(scratch))
         parts = _query_parts(tables, opening.dimensions)
-        tried, (effort, rerank) = _choose_effort(finder, parts, target)
-        _write_recall(tables, output, replace(finder, rerank=rerank), parts, tried, effort)
+        trial_rows, (effort, rerank) = _choose_effort(finder, parts, target)
+        _write_recall(tables, output, replace(finder, rerank=rerank), parts, trial_rows, effort)
 
 
 def _choose_effort(finder: IndexSearcher, parts: list[QueryPart], target: float) -> tuple[list[Row], tuple[int, int]]:
-    """Rows of `index_recall` of all that was tried, and the effort and the candidates that are to be used.
+    """Rows of `index_recall` for all settings trial_rows, and the chosen effort and number of candidates.
 
-    With each effort, the least first, candidates become fewer as long as the target is reached: more never find less.
+    For each effort, from low to high, candidates are reduced while the target is reached: recall grows with both.
     """
-    widths = [rerank_depth for rerank_depth in RERANKS if rerank_depth < finder.rerank] + [finder.rerank]
-    tried: list[Row] = []
+    widths = [rerank_depth for rerank_depth in RERANK_FACTORS if rerank_depth < finder.rerank] + [finder.rerank]
+    trial_rows: list[Row] = []
     candidates: list[tuple[float, int, int]] = []
     for effort in finder.kind.search_efforts(finder.index):
         while widths:
             wide = replace(finder, rerank=widths[-1])
             rows = [row for part in parts for row in part.rows(wide, effort)]
-            tried += rows
+            trial_rows += rows
             if _lowest_recall(rows) < target:
                 break
             cost = finder.kind.cost(finder.index, effort) + widths[-1] * DEPTH
             candidates.append((cost, effort, widths.pop()))
     if candidates:
-        return tried, min(candidates)[1:]
-    return tried, (effort, finder.rerank)
+        return trial_rows, min(candidates)[1:]
+    return trial_rows, (effort, finder.rerank)
 
 
 def measure_updated(tables: Tables, output: Output, opening: IndexOpening, *, effort: int) -> None:
-    """Measure an updated index with the effort that was chosen before.
+    """Measure recall of an updated index with the effort chosen when it was built.
 
     Args:
-        tables: what was written before.
-        output: takes `index_recall` and `index_found`.
-        opening: the filled index.
-        effort: how hard is searched.
+        tables: the tables of the earlier stages.
+        output: receives `index_recall` and `index_found`.
+        opening: the built index.
+        effort: search effort.
     """
     with TemporaryDirectory(prefix="darklode-index-") as scratch:
         finder = open_searcher(opening, tables, Path(scratch))
@@ -170,17 +169,17 @@ def measure_updated(tables: Tables, output: Output, opening: IndexOpening, *, ef
 
 @dataclass(frozen=True)
 class QueryPart:
-    """Queries of a part, and what is right.
+    """Queries of a part and their exact results.
 
     Attributes:
-        name: base or adapted.
-        queries: vectors, cut as the index's are.
-        right: numbers of the exact lists, shape (n_queries, 100); -1 where there are fewer texts.
+        name: `base` or `adapted`.
+        queries: vectors, truncated as those of the index.
+        expected: numbers of the exact results, shape (n_queries, 100); -1 if there are fewer texts.
     """
 
     name: str
     queries: Floats
-    right: Ints
+    expected: Ints
 
     def rows(self, finder: IndexSearcher, effort: int) -> list[Row]:
         """Rows of `index_recall`, without `chosen`."""
@@ -189,7 +188,7 @@ class QueryPart:
         rows_out = []
         for half, start in zip(HALVES, (0, 1), strict=True):
             for depth in DEPTHS:
-                shares = _recall_shares(numbers[start::2, :depth], self.right[start::2, :depth])
+                shares = _recall_shares(numbers[start::2, :depth], self.expected[start::2, :depth])
                 error = float(shares.std(ddof=1) / len(shares) ** 0.5) if len(shares) > 1 else None
                 row = {"part": self.name, "effort": effort, "rerank": finder.rerank, "half": half, "depth": depth}
                 mean = float(shares.mean()) if len(shares) else 1.0
@@ -197,10 +196,10 @@ class QueryPart:
         return rows_out
 
 
-def _recall_shares(results: Ints, right: Ints) -> NDArray[np.float64]:
-    """What share of the right ones was found, by query."""
-    both = [np.intersect1d(result, true[true >= 0]).size for result, true in zip(results, right, strict=True)]
-    return np.asarray(np.array(both, np.float64) / np.maximum(1, (right >= 0).sum(axis=1)))
+def _recall_shares(results: Ints, expected: Ints) -> NDArray[np.float64]:
+    """Recall of each query."""
+    both = [np.intersect1d(result, true[true >= 0]).size for result, true in zip(results, expected, strict=True)]
+    return np.asarray(np.array(both, np.float64) / np.maximum(1, (expected >= 0).sum(axis=1)))
 
 
 def _query_parts(tables: Tables, dimensions: int | None) -> list[QueryPart]:
@@ -210,23 +209,23 @@ def _query_parts(tables: Tables, dimensions: int | None) -> list[QueryPart]:
     for name in parts_of(queries):
         vectors = vectors_of(queries, name)
         exact = lists_of(lists, name, len(vectors))
-        right = np.where(exact.scores > -np.inf, exact.numbers, -1)[:, : min(DEPTH, max(1, texts))]
-        parts.append(QueryPart(name, truncate_and_normalize(vectors, dimensions), right))
+        expected = np.where(exact.scores > -np.inf, exact.numbers, -1)[:, : min(DEPTH, max(1, texts))]
+        parts.append(QueryPart(name, truncate_and_normalize(vectors, dimensions), expected))
     return parts
 
 
 def _lowest_recall(rows: list[Row]) -> float:
     chosen_rows = [row for row in rows if row["half"] == HALVES[0] and row["depth"] == DEPTH]
-    return min(float(row["recall"]) - SURE * float(row["error"] or 0) for row in chosen_rows)
+    return min(float(row["recall"]) - TARGET_MARGIN * float(row["error"] or 0) for row in chosen_rows)
 
 
 def _write_recall(
-    tables: Tables, output: Output, finder: IndexSearcher, parts: list[QueryPart], tried: list[Row], effort: int
+    tables: Tables, output: Output, finder: IndexSearcher, parts: list[QueryPart], trial_rows: list[Row], effort: int
 ) -> None:
-    """Write what was tried, and what the finder finds with the effort in use."""
-    output.write(INDEX_FOUND.name, _result_rows(tables, finder, parts[0].queries[:ASKED_AGAIN], effort))
+    """Write the recall of all settings trial_rows, and the results of the recorded queries with the chosen effort."""
+    output.write(INDEX_FOUND.name, _result_rows(tables, finder, parts[0].queries[:RECORDED_QUERIES], effort))
     chosen_effort = {"effort": effort, "rerank": finder.rerank}
-    rows = [row | {"chosen": chosen_effort.items() <= row.items()} for row in tried]
+    rows = [row | {"chosen": chosen_effort.items() <= row.items()} for row in trial_rows]
     output.write(INDEX_RECALL.name, pa.Table.from_pylist(rows, INDEX_RECALL.schema))
     output.facts |= {
         EFFORT: effort,
@@ -238,7 +237,7 @@ def _write_recall(
 
 def _result_rows(tables: Tables, finder: IndexSearcher, queries: Floats, effort: int) -> pa.Table:
     """Rows of `index_found`."""
-    numbers, scores = finder.find(queries, FIRST, effort)
+    numbers, scores = finder.find(queries, RECORDED_DEPTH, effort)
     texts = tables.read(INDEXED_TEXTS.name, ["text_id", "number"])
     query, rank = np.nonzero(numbers >= 0)
     text_index = pc.index_in(pa.array(numbers[query, rank]), value_set=texts["number"].combine_chunks())
@@ -257,7 +256,7 @@ def _queries_per_second(finder: IndexSearcher, queries: Floats, effort: int) -> 
 
 
 def held_out_recall(rows: pa.Table) -> dict[str, dict[int, dict[str, Any]]]:
-    """Of the effort in use, on queries that had no say: by part and depth."""
+    """Recall with the chosen effort on held-out queries: rows by part and depth."""
     held_out_rows = rows.filter(pc.and_(rows["chosen"], pc.equal(rows["half"], HALVES[1])))
     recall_by_part: dict[str, dict[int, dict[str, Any]]] = {}
     for row in held_out_rows.to_pylist():
@@ -265,28 +264,31 @@ def held_out_recall(rows: pa.Table) -> dict[str, dict[int, dict[str, Any]]]:
     return recall_by_part
 
 
-def advice(before: dict[str, Any], now: dict[str, Any], dead: float, growth: float | None) -> list[str]:
-    """Why codes should be fitted anew; nothing where they need not.
+def advice(before: dict[str, Any], now: dict[str, Any], removed_share: float, error_growth: float | None) -> list[str]:
+    """Reasons to train the index again; empty if there are none.
 
-    Recall counts as fallen where it is lower by more than `FALL` and by more than two standard errors of the
-    difference, as if the two measurements shared no query: they share all, so that is on the safe side.
+    Recall has fallen if it is lower by more than `MAX_RECALL_LOSS` and by more than two standard errors of the
+    difference. The error is that of independent samples; both measurements use the same queries, so it is an upper
+    bound.
 
     Args:
-        before: recall by part and depth when the codes were fitted, as `held_out_recall` has it.
-        now: the same of today.
-        dead: share of the vectors in the files that went.
-        growth: the error of semantic ids of what came, by that at training; None: nothing came.
+        before: recall at training, as from `held_out_recall`.
+        now: current recall.
+        removed_share: share of removed vectors among those in the files.
+        error_growth: quantization error of added texts divided by that at training; None: nothing was added.
     """
     sentences = []
     for part, depths in now.items():
         then, today = before[part][DEPTH], depths[DEPTH]
         noise = 2 * float(np.hypot(then["error"] or 0, today["error"] or 0))
-        if then["recall"] - today["recall"] > max(FALL, noise):
+        if then["recall"] - today["recall"] > max(MAX_RECALL_LOSS, noise):
             sentences.append(
-                f"recall@{DEPTH} of {part} queries fell from {then['recall']:.3f} to {today['recall']:.3f}: fit anew"
+                f"recall@{DEPTH} of {part} queries fell from {then['recall']:.3f} to {today['recall']:.3f}: train again"
             )
-    if dead > DEAD:
-        sentences.append(f"{dead:.0%} of the vectors in its files went: build anew to be rid of them")
-    if growth is not None and growth > GROWTH:
-        sentences.append(f"codes miss what came by {growth:.1f} times as much as what they were fitted to: fit anew")
+    if removed_share > MAX_REMOVED_SHARE:
+        sentences.append(
+            f"{removed_share:.0%} of the vectors in the files are removed texts: build again to free their memory"
+        )
+    if error_growth is not None and error_growth > MAX_ERROR_GROWTH:
+        sentences.append(f"quantization error of added texts is {error_growth:.1f} times that at training: train again")
     return sentences

@@ -1,4 +1,4 @@
-"""What an index says of itself: `index.json`, written last."""
+"""The record of an index, `index.json`, written last."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from darklode.pipeline.base.artifacts import Manifest, Run, Store
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Facts
 from darklode.pipeline.index import residual_kmeans
-from darklode.pipeline.index.build import BYTES, CODEBOOK, FILE, FILL, KIND, STORED
+from darklode.pipeline.index.build import BUILD, BYTES, CODEBOOK, FILE, KIND, STORED
 from darklode.pipeline.index.recall import EFFORT, RECALL, RERANK, SPEED, advice, held_out_recall
-from darklode.pipeline.index.semantic_ids import CAME, IDS
+from darklode.pipeline.index.semantic_ids import ADDED_ERROR, IDS
 from darklode.pipeline.index.source import VectorSource
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
@@ -30,13 +30,13 @@ RECORD = "index.json"
 
 @dataclass(frozen=True)
 class IndexOrigin:
-    """What an index is made from.
+    """Inputs of an index.
 
     Attributes:
-        source: the texts and their vectors.
-        encoder: that the vectors are by.
-        settings: of the index.
-        adapter: address of the adapter that recall was measured with, too.
+        source: texts and vectors.
+        encoder: encoder of the vectors.
+        settings: index settings.
+        adapter: URL of the adapter whose queries recall was also measured on.
     """
 
     source: VectorSource
@@ -46,35 +46,35 @@ class IndexOrigin:
 
 
 def read_record(store: Store) -> Facts:
-    """What the index at a place says of itself.
+    """Read the record of an index.
 
     Raises:
-        ArtifactError: there is none, or one that was not finished.
+        ArtifactError: there is no index, or it is unfinished.
     """
     facts = store.read_object(RECORD)
     if not facts:
-        raise ArtifactError(f"{store.url} holds no finished index; make one with `darklode index RUN --out …`")
+        raise ArtifactError(f"{store.url} contains no finished index; build one with `darklode index RUN --out …`")
     return facts
 
 
 def encoder_facts(encoder: EncoderKind) -> Facts:
-    """What decides an encoder's vectors, each by its name; `settings` open it."""
+    """Everything that determines an encoder's vectors, by name; `settings` are enough to load it."""
     if isinstance(encoder, SentenceTransformersSettings):
         return {"id": encoder.encoder_id()} | identity(encoder)
     return {"id": encoder.encoder_id(), "settings": encoder.model_dump(mode="json")}
 
 
 def record(run: Run, origin: IndexOrigin) -> Facts:
-    """Write `index.json`, unless it stands.
+    """Write `index.json` if it is not up to date.
 
     Args:
-        run: where the stages are complete.
-        origin: what it is made from.
+        run: the index's run; all stages are complete.
+        origin: inputs of the index.
 
     Returns:
-        What it says. `at training` is as it was when codes were last fitted; `advice` says why to do so again.
+        The record. `at training` is recall at the last training; `advice` has reasons to train again.
     """
-    before, filled, measured = run.store.read_object(RECORD), _manifest(run, FILL.name), _manifest(run, RECALL.name)
+    before, filled, measured = run.store.read_object(RECORD), _manifest(run, BUILD.name), _manifest(run, RECALL.name)
     tables = run.tables()
     texts = tables.rows(INDEXED_TEXTS.name)
     now = json.loads(json.dumps(held_out_recall(tables.read(INDEX_RECALL.name))))
@@ -90,8 +90,8 @@ def record(run: Run, origin: IndexOrigin) -> Facts:
         "kind": origin.settings.kind,
         "built": filled.facts[KIND],
         "codebook": filled.facts[CODEBOOK],
-        "semantic codebook": residual_kmeans.name_of(
-            residual_kmeans.from_rows(tables.read(SEMANTIC_CODEBOOKS.name), 0)
+        "semantic codebook": residual_kmeans.codebook_id(
+            residual_kmeans.read_codebooks(tables.read(SEMANTIC_CODEBOOKS.name), 0)
         ),
         "effort": measured.facts[EFFORT],
         "rerank": measured.facts[RERANK],
@@ -114,13 +114,13 @@ def _manifest(run: Run, stage: str) -> Manifest:
 
 
 def _dimensions(run: Run, settings: IndexSettings) -> int:
-    """Length of the vectors that the index takes."""
+    """Dimensions of the indexed vectors."""
     centres = run.tables(SEMANTIC_CODEBOOKS.name).read(SEMANTIC_CODEBOOKS.name, ["centre"])["centre"]
     return min(len(centres[0]), settings.truncate_dim or len(centres[0]))
 
 
 def _sizes(facts: Facts, filled: Manifest) -> Facts:
-    """By what they are for: the code, all of the index in memory, stored vectors on disk."""
+    """Bytes per vector: code, whole index in memory, stored vectors on disk."""
     count = max(1, facts["count"])
     total_bytes = sum(row["bytes"] for row in facts["files"] if row["file"] == FILE)
     stored = sum(row["bytes"] for row in facts["files"] if row["file"].startswith(STORED))
@@ -131,14 +131,14 @@ def _sizes(facts: Facts, filled: Manifest) -> Facts:
 
 def _advice_lines(run: Run, facts: Facts) -> list[str]:
     levels = run.tables(SEMANTIC_ID_LEVELS.name).read(SEMANTIC_ID_LEVELS.name).sort_by("level")
-    fitted, came = levels["error"][-1].as_py(), _manifest(run, IDS.name).facts.get(CAME)
-    growth = came / fitted if came is not None and fitted else None
-    memory_bytes = max(_memory_bytes(facts, main=True), _memory_bytes(facts, main=False))
-    dead = 1 - facts["count"] / memory_bytes if memory_bytes else 0.0
-    return advice(_by_number(facts["at training"]["recall"]), _by_number(facts["recall"]), dead, growth)
+    error_at_training, error_of_added = levels["error"][-1].as_py(), _manifest(run, IDS.name).facts.get(ADDED_ERROR)
+    error_growth = error_of_added / error_at_training if error_of_added is not None and error_at_training else None
+    n_vectors = max(_count_vectors(facts, main=True), _count_vectors(facts, main=False))
+    removed_share = 1 - facts["count"] / n_vectors if n_vectors else 0.0
+    return advice(_by_number(facts["at training"]["recall"]), _by_number(facts["recall"]), removed_share, error_growth)
 
 
-def _memory_bytes(facts: Facts, *, main: bool) -> int:
+def _count_vectors(facts: Facts, *, main: bool) -> int:
     return sum(row["vectors"] for row in facts["files"] if (row["file"] == FILE) == main)
 
 

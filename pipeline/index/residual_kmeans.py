@@ -1,6 +1,6 @@
-"""Residual k-means: each level's centres are fitted to what the levels before left over (ScalingNote, 3.5).
+"""Residual k-means: each level clusters the residuals of the level before (ScalingNote, 3.5).
 
-The plain greedy loop over faiss' k-means: faiss' own ResidualQuantizer with its beam of 5 left a larger error.
+A greedy loop over faiss's k-means: faiss's ResidualQuantizer with its default beam of 5 had a larger error.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from darklode.pipeline.index.faiss_io import POINTS, faiss, one_thread
 from darklode.schemas.serving import SemanticIdSettings
 from darklode.schemas.serving_tables import SEMANTIC_CODEBOOKS
 
-MOST_BITS = 63
+MAX_BITS = 63  # of a non-negative int64
 
 Codes = NDArray[np.int32]
 Books = Sequence[Floats]
-"""Each level's centres, shape (codes, dimensions)."""
+"""Centroids of each level, shape (codes, dimensions)."""
 
 
 ITERATIONS = 20  # of k-means; faiss recommends 20 to 25
 
 
 def fit_codebooks(sample: Floats, settings: SemanticIdSettings, seed: int) -> list[Floats]:
-    """Centres for each level.
+    """Centroids of each level.
 
     Args:
-        sample: vectors to fit on, shape (n, dimensions).
-        settings: levels and codebook_size; a level has at most n // 39 codes, and one at least.
-        seed: of the first centres.
+        sample: training vectors, shape (n, dimensions).
+        settings: levels and codebook_size; a level has at most n // 39 codes, but at least one.
+        seed: of the initial centroids.
     """
     residuals, books = sample.copy(), []
     codes = max(1, min(settings.codebook_size, len(sample) // POINTS))
@@ -55,7 +55,7 @@ def fit_codebooks(sample: Floats, settings: SemanticIdSettings, seed: int) -> li
 
 
 def encode_vectors(vectors: Floats, books: Books) -> tuple[Codes, NDArray[np.float64]]:
-    """Each vector's codes, shape (n, levels), and the sum over vectors of the squared distance left by each level."""
+    """Codes of each vector, shape (n, levels), and the sum of squared residuals after each level, shape (levels,)."""
     residuals, codes = vectors.copy(), np.empty((len(vectors), len(books)), np.int32)
     errors = np.zeros(len(books))
     with one_thread():
@@ -73,7 +73,7 @@ def _nearest(vectors: Floats, centres: Floats) -> NDArray[np.int64]:
 
 
 def groups(codes: Codes) -> list[NDArray[np.int64]]:
-    """After each level, a number for each row that rows of equal codes up to it share."""
+    """For each level, a group number per row: rows with equal codes up to this level have the same number."""
     order = _lexicographic_order(codes)
     begins = np.logical_or.accumulate(np.diff(codes[order], axis=0) != 0, axis=1)
     matrices = []
@@ -85,9 +85,9 @@ def groups(codes: Codes) -> list[NDArray[np.int64]]:
 
 
 def _lexicographic_order(codes: Codes) -> NDArray[np.int64]:
-    """Places in the order of the codes, level by level; of as few bits as usual, of one number that holds them all."""
+    """Row order by codes, level by level. Codes that fit into 63 bits are packed into an integer: faster to sort."""
     bits = max(1, int(codes.max(initial=0)).bit_length())
-    if bits * codes.shape[1] > MOST_BITS:
+    if bits * codes.shape[1] > MAX_BITS:
         return np.lexsort(codes.T[::-1])
     combined_key = np.zeros(len(codes), np.int64)
     for level in range(codes.shape[1]):
@@ -96,19 +96,19 @@ def _lexicographic_order(codes: Codes) -> NDArray[np.int64]:
 
 
 def perplexity(codes: Codes) -> float:
-    """Of one level's codes: as many equally used ones would be as varied."""
+    """Perplexity of one level's codes: exp of their entropy."""
     counts = np.bincount(codes)
     shares = counts[counts > 0] / max(1, len(codes))
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 def unique_share(group: NDArray[np.int64]) -> float:
-    """Share of the rows that no other one is in a group with."""
+    """Share of rows that are alone in their group."""
     return float((np.bincount(group) == 1).sum() / max(1, len(group)))
 
 
 def pair_agreement(first: NDArray[np.int64], other: NDArray[np.int64]) -> float | None:
-    """Of the pairs of rows that share a group by one or the other, the share that do by both (Jaccard)."""
+    """Jaccard index of the row pairs that share a group in each of two groupings; None if there are no such pairs."""
     both = np.unique(first * (int(other.max(initial=0)) + 1) + other, return_counts=True)[1]
     by_both, by_one, by_other = (_pairs(counts) for counts in (both, np.bincount(first), np.bincount(other)))
     either = by_one + by_other - by_both
@@ -119,7 +119,7 @@ def _pairs(counts: NDArray[np.int64]) -> float:
     return float((counts * (counts - 1) // 2).sum())
 
 
-def as_rows(fit: int, books: Books) -> pa.Table:
+def codebook_rows(fit: int, books: Books) -> pa.Table:
     """Rows of `semantic_codebooks`."""
     sizes = [len(centres) for centres in books]
     numbers = pa.array(np.concatenate([centres.ravel() for centres in books]))
@@ -134,8 +134,8 @@ def as_rows(fit: int, books: Books) -> pa.Table:
     )
 
 
-def from_rows(rows: pa.Table, fit: int) -> list[Floats]:
-    """What `as_rows` was given."""
+def read_codebooks(rows: pa.Table, fit: int) -> list[Floats]:
+    """Centroids of a fit, from rows of `semantic_codebooks`."""
     fit_rows = rows.filter(pc.equal(rows["fit"], fit)).sort_by([("level", "ascending"), ("code", "ascending")])
     levels = fit_rows["level"].to_numpy()
     centroids = np.asarray(fit_rows["centre"].combine_chunks().flatten(), np.float32).reshape(
@@ -148,8 +148,8 @@ def _width(rows: pa.Table) -> int:
     return len(rows["centre"][0]) if rows.num_rows else 0
 
 
-def name_of(books: Books) -> str:
-    """Identifies centres by their numbers: 16 hex digits."""
+def codebook_id(books: Books) -> str:
+    """Hash of the centroids: 16 hex digits."""
     digest = sha256()
     for centres in books:
         digest.update(f"{centres.shape}".encode())

@@ -1,4 +1,4 @@
-"""An index as a retriever of the run that it is of."""
+"""An index as a retriever of its run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from darklode.pipeline.train.release.adapter import Adapter
 
 
 class IndexRetriever(Retriever):
-    """Searches an index; what it finds and the run does not have any more is left out.
+    """Searches an index; texts that the run no longer has are left out.
 
     Args:
         searcher: the opened index.
-        chunk_ids: the run's, by row.
-        adapter: encodes the queries in the place of the base.
+        chunk_ids: chunk_id of each row of the run.
+        adapter: encodes the queries instead of the base encoder.
     """
 
     def __init__(self, searcher: VectorSearcher, chunk_ids: pa.StringArray, adapter: Adapter | None = None) -> None:
@@ -45,10 +45,10 @@ class IndexRetrieverFactory:
     """Builds the retriever of an index.
 
     Attributes:
-        url: of the index.
-        tenant: whose texts are searched.
-        chunk_ids: the run's, by row.
-        adapter: encodes the queries in the place of the base.
+        url: URL of the index.
+        tenant: tenant whose texts are searched.
+        chunk_ids: chunk_id of each row of the run.
+        adapter: encodes the queries instead of the base encoder.
     """
 
     url: str
@@ -57,20 +57,20 @@ class IndexRetrieverFactory:
     adapter: Adapter | None = None
 
     def __call__(self, corpus: Corpus) -> Retriever:  # noqa: ARG002 (the index has its own vectors)
-        """Open it.
+        """Open the index.
 
         Raises:
-            ArtifactError: there is no finished index.
-            DoesNotFit: it is of another tenant, or by another encoder than the adapter is made from.
+            ArtifactError: the index is missing or unfinished.
+            DoesNotFit: it is of another tenant, or its encoder is not the adapter's base.
         """
         searcher = VectorSearcher(self.url)
         if searcher.tenant != self.tenant:
-            raise DoesNotFit(f"{self.url} holds texts of the tenant {searcher.tenant}, and nothing of {self.tenant}")
+            raise DoesNotFit(f"{self.url} is an index of tenant {searcher.tenant}, not of {self.tenant}")
         if self.adapter:
             searcher.require_same_encoder(self.adapter)
         return IndexRetriever(searcher, self.chunk_ids, self.adapter)
 
     @property
     def shares(self) -> str:
-        """It fits nothing that another one does."""
+        """Nothing is shared between indexes."""
         return self.url

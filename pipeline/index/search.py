@@ -1,4 +1,4 @@
-"""A search of an index: candidates by codes, scored again by stored vectors where there are any."""
+"""Search an index: candidates by codes, rescored by stored vectors if there are any."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from darklode.pipeline.index.kinds import IndexKind
 from darklode.pipeline.index.stored_vectors import StoredBlocks
 
 BLOCK = 256
-"""Queries in memory at a time."""
+"""Queries searched at a time, to bound memory."""
 
-LEAST = 100
-"""Candidates are those of so deep a list at least: what is measured at this depth holds for shorter ones."""
+MIN_DEPTH = 100
+"""Minimum depth for which candidates are collected: recall measured at this depth then holds for shorter lists."""
 
 
 @dataclass(frozen=True)
@@ -23,36 +23,36 @@ class IndexSearcher:
     """An opened index.
 
     Attributes:
-        kind: what it is.
-        index: faiss' own.
-        stored: vectors to score candidates again by; None: codes alone.
-        rerank: times as many candidates; 1 where there are no vectors to score them by.
-        gone: numbers that are in it and not to be found.
+        kind: index kind.
+        index: faiss index.
+        stored: vectors for rescoring; None: scores by codes.
+        rerank: candidates rescored per result; 1 without stored vectors.
+        removed: numbers of removed texts that are still in the index.
     """
 
     kind: IndexKind
     index: Any
     stored: StoredBlocks | None
     rerank: int
-    gone: Ints
+    removed: Ints
 
     def find(self, queries: Floats, depth: int, effort: int) -> tuple[Ints, Floats]:
-        """Numbers (-1: none) and scores of the best, best first, shape (n_queries, depth); of equals the lower number.
+        """Numbers (-1: none) and scores of the best texts, shape (n_queries, depth); ties by lower number.
 
         Args:
-            queries: of length 1, as many numbers as the index has.
-            depth: of the lists.
-            effort: how hard to search, one of the kind's.
+            queries: unit vectors in the dimensions of the index.
+            depth: length of the lists.
+            effort: one of the index kind's search efforts.
         """
-        self.kind.try_hard(self.index, effort)
+        self.kind.set_effort(self.index, effort)
         parts = [self._block(queries[start : start + BLOCK], depth) for start in range(0, len(queries), BLOCK)]
         if not parts:
             return np.empty((0, depth), np.int64), np.empty((0, depth), np.float32)
         return np.concatenate([numbers for numbers, _ in parts]), np.concatenate([scores for _, scores in parts])
 
     def _block(self, queries: Floats, depth: int) -> tuple[Ints, Floats]:
-        wide = min(max(depth, LEAST) * self.rerank if self.stored else depth, max(1, self.index.ntotal))
-        scores, numbers = self.kind.search(self.index, queries, wide, self.gone)
+        wide = min(max(depth, MIN_DEPTH) * self.rerank if self.stored else depth, max(1, self.index.ntotal))
+        scores, numbers = self.kind.search(self.index, queries, wide, self.removed)
         if self.stored:
             scores = self.stored.scores(queries, numbers)
         scores[numbers < 0] = -np.inf
@@ -65,5 +65,5 @@ class IndexSearcher:
 
 
 def _pad(values: Any, depth: int, value: float) -> Any:
-    lacking = depth - values.shape[1]
-    return np.pad(values, ((0, 0), (0, lacking)), constant_values=value) if lacking > 0 else values
+    n_missing = depth - values.shape[1]
+    return np.pad(values, ((0, 0), (0, n_missing)), constant_values=value) if n_missing > 0 else values

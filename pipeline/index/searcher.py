@@ -1,4 +1,4 @@
-"""The way in for whoever searches a finished index: a folder is opened once, then texts or vectors are asked for."""
+"""Search a finished index by texts or vectors: open the folder once, then call `search`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from darklode.schemas.serving_tables import INDEX_FILES, INDEX_QUERIES, INDEXED_
 
 @dataclass(frozen=True)
 class SearchResults:
-    """Lists of texts, best first.
+    """Result lists, best first.
 
     Attributes:
-        rows: rows of `Searcher.texts`, shape (n_queries, depth); -1 where fewer were found.
-        scores: cosines, of codes or of stored vectors; the same shape, minus infinity where there is no row.
-        texts: those that the rows are of.
+        rows: rows of `texts`, shape (n_queries, depth); -1 if fewer were found.
+        scores: cosines by codes or by stored vectors; same shape, minus infinity if there is no row.
+        texts: the indexed texts.
     """
 
     rows: Ints
@@ -47,20 +47,20 @@ class SearchResults:
     texts: pa.Table
 
     def ids(self, query: int) -> list[str]:
-        """A query's text_ids, best first."""
+        """The text_ids found for a query, best first."""
         row_numbers = self.rows[query][self.rows[query] >= 0]
         ids_found: list[str] = self.texts["text_id"].take(pa.array(row_numbers)).to_pylist()
         return ids_found
 
 
 class VectorSearcher:
-    """A folder of `darklode index`, open. What it reads lies in memory or is mapped; nothing is written.
+    """An open folder of `darklode index`, loaded into memory or memory-mapped; nothing is written.
 
     Args:
-        url: the folder or prefix.
+        url: folder or s3:// prefix.
 
     Raises:
-        ArtifactError: it holds no finished index, or an update that was not finished.
+        ArtifactError: there is no index, or the build or an update is unfinished.
         MissingPart: faiss is not installed.
     """
 
@@ -71,14 +71,14 @@ class VectorSearcher:
         tables = run.tables(INDEXED_TEXTS.name, INDEX_FILES.name, INDEX_QUERIES.name)
         files = tables.read(INDEX_FILES.name).to_pylist()
         if tables.content(INDEXED_TEXTS.name) != self.facts["texts"] or files != self.facts["files"]:
-            raise ArtifactError(f"{self.url} was not finished: run its `darklode index` command again")
+            raise ArtifactError(f"{self.url} is unfinished: run its `darklode index` command again")
         scratch = mkdtemp(prefix="darklode-index-")
         self.close = finalize(self, rmtree, scratch, ignore_errors=True)
-        """Lets go of what was fetched; called when the searcher goes, too."""
+        """Delete fetched files; also called when the searcher is garbage collected."""
         opening = IndexOpening(run.store, self.facts["built"], self.facts["rerank"], self.facts["dimensions"])
         self._finder: IndexSearcher = open_searcher(opening, tables, Path(scratch))
         self.texts: pa.Table = tables.read(INDEXED_TEXTS.name).combine_chunks()
-        # Recall's queries have all numbers of the encoder, also where the index has fewer.
+        # The recorded queries have the encoder's full dimensions, even if the index truncates vectors.
         self._encoder_dimensions = len(tables.read(INDEX_QUERIES.name, ["vector"])["vector"][0])
 
     def __enter__(self) -> Self:
@@ -89,12 +89,12 @@ class VectorSearcher:
 
     @property
     def tenant(self) -> str:
-        """Whose texts it holds."""
+        """Tenant of the indexed texts."""
         return str(self.facts["tenant"])
 
     @cached_property
     def encoder(self) -> EncoderKind:
-        """The encoder that the vectors are by."""
+        """The encoder of the vectors."""
         settings = OfKind(ENCODERS, EncoderSettings)._validate(self.facts["encoder"]["settings"])
         return as_kind(settings, EncoderKind)
 
@@ -103,11 +103,11 @@ class VectorSearcher:
         return self.encoder.load()
 
     def encode(self, texts: Sequence[str], adapter: Adapter | None = None) -> Floats:
-        """Vectors of queries, shape (len(texts), dimensions of the encoder); of blank ones zero.
+        """Query vectors, shape (len(texts), dimensions of the encoder); zero for blank queries.
 
         Args:
             texts: the queries.
-            adapter: encodes them in the place of the base.
+            adapter: encodes them instead of the base encoder.
         """
         if adapter:
             return adapter.encode(texts)
@@ -116,37 +116,37 @@ class VectorSearcher:
         return vectors
 
     def require_same_encoder(self, adapter: Adapter) -> None:
-        """Refuse an adapter whose queries do not go with these vectors.
+        """Check that an adapter's query vectors match the indexed vectors.
 
         Raises:
-            DoesNotFit: it was made from an encoder that differs from the recorded one (the message names in what), or
-                for another tenant.
+            DoesNotFit: its base encoder differs from the recorded one (the message names the difference), or it is of
+                another tenant.
         """
         base, recorded = adapter.facts["base"], self.facts["encoder"]
         for name in (field for field in ENCODER_FACTS if field in recorded):
             if base[name] != recorded[name]:
                 raise DoesNotFit(
-                    f"{adapter.store.url} is made from another encoder than {self.url}: {name} {base[name]}, and "
-                    f"{recorded[name]} was recorded"
+                    f"{adapter.store.url} has another base encoder than {self.url}: {name} {base[name]}, "
+                    f"recorded {recorded[name]}"
                 )
         if adapter.base.encoder_id() != recorded["id"]:
             raise DoesNotFit(
-                f"{adapter.store.url} is made from {adapter.base.encoder_id()}, and {self.url} by {recorded['id']}"
+                f"{adapter.store.url} is based on {adapter.base.encoder_id()}, {self.url} on {recorded['id']}"
             )
         if self.tenant not in adapter.tenants:
-            raise DoesNotFit(f"{adapter.store.url} is the tenant {adapter.tenant}'s, and {self.url} is {self.tenant}'s")
+            raise DoesNotFit(f"{adapter.store.url} is of tenant {adapter.tenant}, {self.url} of tenant {self.tenant}")
 
     def search(self, queries: Sequence[str] | Floats, depth: int = 10, adapter: Adapter | None = None) -> SearchResults:
-        """The best texts of each query; one that is blank, or whose vector is zero, finds none.
+        """The best texts of each query; blank queries and zero vectors have no results.
 
         Args:
-            queries: texts, or their vectors by the encoder or by an adapter of it, shape (n_queries, numbers), as long
-                as the encoder's or as the index's; these are cut and scaled as the index's are.
-            depth: of the lists.
-            adapter: encodes texts in the place of the base.
+            queries: texts; or vectors by the encoder or an adapter of it, in the dimensions of the encoder or of the
+                index. They are truncated and normalized as those of the index.
+            depth: length of the lists.
+            adapter: encodes texts instead of the base encoder.
 
         Raises:
-            DoesNotFit: the vectors are neither as long as the encoder's nor as the index's, or a number is not finite.
+            DoesNotFit: the vectors have other dimensions, or a number is not finite.
         """
         query_vectors = queries if isinstance(queries, np.ndarray) else self.encode(queries, adapter)
         self._check_queries(query_vectors)
@@ -176,7 +176,7 @@ class VectorSearcher:
 
     @cached_property
     def _number_order(self) -> tuple[Any, Any]:
-        """Numbers ascending, and their rows."""
+        """Text numbers in ascending order, and their rows."""
         numbers = self.texts["number"].to_numpy()
         order = np.argsort(numbers)
         return numbers[order], order

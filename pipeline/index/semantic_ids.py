@@ -1,4 +1,4 @@
-"""Semantic ids: codebooks are fitted on a sample, every text gets its codes, and what the levels are worth is told."""
+"""Semantic ids: fit codebooks on a sample, encode every text, and measure the quality of each level."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ IDS = Stage(
     "semantic_ids", 1, (INDEXED_TEXTS.name, SEMANTIC_CODEBOOKS.name), (SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
 )
 
-CAME = "error of what came"
-"""Fact of the stage: after the last level, of texts that the last update brought; null where it brought none."""
+ADDED_ERROR = "error of added texts"
+"""Fact of the stage: mean squared residual of the texts that the last update added; null if there are none."""
 
 FITS = 2
 COMPARED = 20_000
-"""Texts, at most, whose codes by both fits are held against one another."""
+"""Maximum number of texts whose codes by both fits are compared."""
 
 
 SAMPLES_PER_CENTROID = 100  # between the 39 and 256 that faiss recommends for k-means
@@ -46,15 +46,15 @@ def write_codebooks(
     *,
     seed: int,
 ) -> None:
-    """Fit the centres twice, on other texts where there are enough: the first ones are in use. One unit a fit.
+    """Fit the centroids twice, on different samples if there are enough texts. One unit per fit.
 
     Args:
         tables: `indexed_texts`.
-        output: takes `semantic_codebooks`.
+        output: receives `semantic_codebooks`.
         settings: levels and codebook_size.
         source: the vectors.
-        spread: where those are made that the cache lacks.
-        seed: of the samples.
+        spread: computes vectors missing in the cache.
+        seed: of the samples and the initial centroids.
     """
     source.encode(CODEBOOKS.name, spread)
     hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"]
@@ -68,30 +68,30 @@ def write_codebooks(
             books = residual_kmeans.fit_codebooks(
                 source.stored_vectors.take(hashes.take(pa.array(sample_rows))), settings, seed + fit
             )
-            output.write(SEMANTIC_CODEBOOKS.name, residual_kmeans.as_rows(fit, books))
+            output.write(SEMANTIC_CODEBOOKS.name, residual_kmeans.codebook_rows(fit, books))
         output.progress(fit + 1, FITS)
     rows = output.rows(SEMANTIC_CODEBOOKS.name)
-    output.count(FunnelStep("semantic_codebooks", "texts", len(hashes), "centres, of two fits", rows))
+    output.count(FunnelStep("semantic_codebooks", "texts", len(hashes), "centroids of two fits", rows))
 
 
 def write_semantic_ids(tables: Tables, output: Output, source: VectorSource, spread: Spread = here) -> None:
-    """Give each text its codes, and say what the levels are worth.
+    """Encode each text, and measure the levels.
 
     Args:
         tables: `indexed_texts` and `semantic_codebooks`.
-        output: takes `write_semantic_ids` and `semantic_id_levels`.
+        output: receives `semantic_ids` and `semantic_id_levels`.
         source: the vectors.
-        spread: where texts are given their codes.
+        spread: encodes the texts.
     """
     texts = tables.read(INDEXED_TEXTS.name)
     books = _books(tables, 0)
-    basis = output.unit_key("", residual_kmeans.name_of(books))
+    basis = output.unit_key("", residual_kmeans.codebook_id(books))
     shards = make_shards(tables, source.stored_vectors, IDS.name, basis, spread.places)
     pieces = chain.from_iterable(spread(encode_shard, shards))
     codes, errors = _gather(pieces, len(texts), len(books), output)
     by_level = residual_kmeans.groups(codes)
-    apart = _disambiguate(by_level[-1], np.full(len(codes), -1))
-    _write(output, texts, codes, apart, residual_kmeans.name_of(books))
+    suffixes = _disambiguate(by_level[-1], np.full(len(codes), -1))
+    _write(output, texts, codes, suffixes, residual_kmeans.codebook_id(books))
     fits = {
         "codes": pa.array([len(centres) for centres in books]),
         "error": pa.array(errors / max(1, len(codes))),
@@ -101,43 +101,43 @@ def write_semantic_ids(tables: Tables, output: Output, source: VectorSource, spr
 
 
 def update_semantic_ids(tables: Tables, output: Output, source: VectorSource, *, trained: str) -> None:
-    """Give codes to texts that came or changed; the others keep theirs, disambiguation included. Nothing is fitted.
+    """Encode added and changed texts; the others keep their ids. Nothing is trained.
 
-    What is told of the fits, their errors and how stable ids are, is what it was when they were made.
+    Error and stability of the levels stay those of the training.
 
     Args:
         tables: `indexed_texts` and `semantic_codebooks`.
-        output: takes `write_semantic_ids` and `semantic_id_levels`.
+        output: receives `semantic_ids` and `semantic_id_levels`.
         source: the vectors.
-        trained: the codebook that stays in use.
+        trained: id of the codebook in use.
 
     Raises:
-        ArtifactError: the ids of before are gone.
+        ArtifactError: the previous ids are missing.
     """
     earlier = output.previous_tables(SEMANTIC_IDS.name, SEMANTIC_ID_LEVELS.name)
     if earlier is None:
-        raise ArtifactError(f"the index lacks its table semantic_ids (trained {trained}); make it anew")
+        raise ArtifactError(f"the index has no table semantic_ids (codebook {trained}); build it again")
     texts, books = tables.read(INDEXED_TEXTS.name), _books(tables, 0)
     before = earlier.read(SEMANTIC_IDS.name).combine_chunks()
     numbers, numbers_before = texts["number"].to_numpy(), before["number"].to_numpy()
     order = np.argsort(numbers_before)
     row_before = order[np.minimum(np.searchsorted(numbers_before, numbers, sorter=order), len(numbers_before) - 1)]
-    old = numbers_before[row_before] == numbers
+    is_unchanged = numbers_before[row_before] == numbers
     codes = np.empty((len(numbers), len(books)), np.int32)
-    codes[old] = _matrix(before["codes"])[row_before[old]]
-    came = pa.array(np.flatnonzero(~old))
-    blocks = (block for _, block in source.stored_vectors.blocks(texts["content_hash"].take(came)))
-    codes[~old], errors = _gather(_encode_blocks(blocks, books), len(came), len(books), output)
+    codes[is_unchanged] = _matrix(before["codes"])[row_before[is_unchanged]]
+    added = pa.array(np.flatnonzero(~is_unchanged))
+    blocks = (block for _, block in source.stored_vectors.blocks(texts["content_hash"].take(added)))
+    codes[~is_unchanged], errors = _gather(_encode_blocks(blocks, books), len(added), len(books), output)
     by_level = residual_kmeans.groups(codes)
-    apart = _disambiguate(by_level[-1], np.where(old, before["disambiguation"].to_numpy()[row_before], -1))
-    _write(output, texts, codes, apart, residual_kmeans.name_of(books))
+    suffixes = _disambiguate(by_level[-1], np.where(is_unchanged, before["disambiguation"].to_numpy()[row_before], -1))
+    _write(output, texts, codes, suffixes, residual_kmeans.codebook_id(books))
     fits = earlier.read(SEMANTIC_ID_LEVELS.name).sort_by("level")
     _write_levels(output, codes, by_level, fits.select(["codes", "error", "stability"]))
-    output.facts[CAME] = float(errors[-1] / len(came)) if len(came) else None
+    output.facts[ADDED_ERROR] = float(errors[-1] / len(added)) if len(added) else None
 
 
 def _books(tables: Tables, fit: int) -> Books:
-    return residual_kmeans.from_rows(tables.read(SEMANTIC_CODEBOOKS.name), fit)
+    return residual_kmeans.read_codebooks(tables.read(SEMANTIC_CODEBOOKS.name), fit)
 
 
 def _matrix(codes: pa.ChunkedArray) -> Codes:
@@ -146,7 +146,7 @@ def _matrix(codes: pa.ChunkedArray) -> Codes:
 
 
 def encode_shard(shard: VectorShard) -> Pieces:
-    """Two tables for each block of a shard: what each level left over, and the codes, text by text."""
+    """Yield two tables per block of a shard: the squared residuals of each level, and the codes, text by text."""
     yield from _encode_blocks(shard.blocks(), _books(shard.tables, 0))
 
 
@@ -169,7 +169,7 @@ def _gather(pieces: Iterator[pa.Table], texts: int, levels: int, output: Output)
 
 
 def _disambiguate(group: Ints, known_suffixes: Ints) -> Ints:
-    """A number within each group of equal codes, in the order of rows after those that are known (-1: not)."""
+    """Suffixes that distinguish rows of equal codes. Known suffixes (≥ 0) stay; new ones follow in row order."""
     free = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
     np.maximum.at(free, group[known_suffixes >= 0], known_suffixes[known_suffixes >= 0] + 1)
     new = np.flatnonzero(known_suffixes < 0)
@@ -180,29 +180,29 @@ def _disambiguate(group: Ints, known_suffixes: Ints) -> Ints:
     return suffixes
 
 
-def _write(output: Output, texts: pa.Table, codes: Codes, apart: Ints, name: str) -> None:
+def _write(output: Output, texts: pa.Table, codes: Codes, suffixes: Ints, name: str) -> None:
     for start in range(0, len(codes), PART_ROWS):
         rows, part_codes = texts.slice(start, PART_ROWS), codes[start : start + PART_ROWS]
         ends = np.arange(len(part_codes) + 1, dtype=np.int32) * codes.shape[1]
         columns = {column: rows[column] for column in ("tenant", "text_id", "doc_id", "number")}
         columns |= {
             "codes": pa.ListArray.from_arrays(pa.array(ends), pa.array(part_codes.ravel())),
-            "disambiguation": pa.array(apart[start : start + PART_ROWS]),
+            "disambiguation": pa.array(suffixes[start : start + PART_ROWS]),
             "codebook": pa.repeat(name, len(part_codes)),
         }
         output.write(SEMANTIC_IDS.name, SEMANTIC_IDS.rows(columns))
     output.count(FunnelStep("semantic_ids", "texts", texts.num_rows, "texts", len(codes)))
 
 
-def _stability(tables: Tables, source: VectorSource, by_one: list[Ints]) -> list[float | None]:
-    """Of the pairs of texts that share their codes by one of the two fits, the share that do by both; by level."""
-    other, n = _books(tables, 1), len(by_one[0])
+def _stability(tables: Tables, source: VectorSource, groups_by_level: list[Ints]) -> list[float | None]:
+    """Agreement of the two fits by level: Jaccard index of the text pairs with equal codes."""
+    other, n = _books(tables, 1), len(groups_by_level[0])
     spaced = np.unique(np.linspace(0, n - 1, min(COMPARED, n)).astype(np.int64))
     hashes = tables.read(INDEXED_TEXTS.name, ["content_hash"])["content_hash"].take(pa.array(spaced))
-    again = residual_kmeans.groups(residual_kmeans.encode_vectors(source.stored_vectors.take(hashes), other)[0])
+    groups_again = residual_kmeans.groups(residual_kmeans.encode_vectors(source.stored_vectors.take(hashes), other)[0])
     return [
-        residual_kmeans.pair_agreement(*_dense_codes(codes_of_fit[spaced], two))
-        for codes_of_fit, two in zip(by_one, again, strict=True)
+        residual_kmeans.pair_agreement(*_dense_codes(groups_of_fit[spaced], groups_of_other))
+        for groups_of_fit, groups_of_other in zip(groups_by_level, groups_again, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Indexed texts that follow one another, as shards of what is done with their vectors."""
+"""Shards of consecutive indexed texts, for work on their vectors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from darklode.schemas.serving_tables import INDEXED_TEXTS
 
 @dataclass(frozen=True)
 class VectorShard:
-    """A shard: whole blocks of indexed texts.
+    """A shard of indexed texts, in whole blocks.
 
     Attributes:
-        tables: hold `indexed_texts`, and what the work reads besides.
-        stored_vectors: the vectors, at a root that all places reach.
-        stage: that the work is of.
-        basis: names what was fitted.
-        first, last: places of the texts; the last is left out.
+        tables: `indexed_texts`, and other tables that the work reads.
+        stored_vectors: the vectors, at a root that all workers can reach.
+        stage: stage that the work belongs to.
+        basis: id of what was trained.
+        first, last: range of texts; `last` is exclusive.
     """
 
     tables: Tables
@@ -57,7 +57,7 @@ class VectorShard:
 def make_shards(
     tables: Tables, stored_vectors: StoredVectors, stage: str, basis: str, places: int
 ) -> list[VectorShard]:
-    """All texts, dealt to so many places."""
+    """Split all texts evenly over the workers."""
     total = tables.rows(INDEXED_TEXTS.name)
     blocks = -(-total // BLOCK)
     shards = split_evenly(blocks, places if places == 1 else SHARDS * places)

@@ -1,4 +1,4 @@
-"""What is indexed: a run's texts, or a file of vectors; both come with their vectors in the embedding cache."""
+"""Sources of an index: a run's texts, or a file of vectors. Vectors of both are in the embedding cache."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ from darklode.pipeline.train.data.sources import TrainingSource
 from darklode.schemas.settings import CacheSettings
 
 ROWS = pa.schema([("text_id", pa.string()), ("doc_id", pa.string()), ("content_hash", pa.string())])
-WORDS = pa.schema([(name, pa.string()) for name in ("text_id", "doc_id", "title", "heading", "text", "content_hash")])
+TEXT_COLUMNS = pa.schema(
+    [(name, pa.string()) for name in ("text_id", "doc_id", "title", "heading", "text", "content_hash")]
+)
 
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Where the vectors of an encoder lie, and how many of their numbers count.
+    """An encoder's cached vectors, truncated to some dimensions and normalized.
 
     Attributes:
-        encoder: as the settings have it.
-        cache: where its vectors are kept.
-        dimensions: the first numbers that count; None: all.
+        encoder: encoder of the vectors.
+        cache: location and dtype of the cache.
+        dimensions: dimensions that vectors are truncated to; None: all.
     """
 
     encoder: EncoderKind
@@ -51,11 +53,11 @@ class StoredVectors:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change a vector."""
+        """Everything that can change a vector."""
         return {"encoder": self.encoder.encoder_id(), "kept": self.cache.vector_dtype, "dimensions": self.dimensions}
 
     def open(self) -> Shards | None:
-        """The cached vectors as they are now; None where there are none."""
+        """The cached vectors; None if there are none."""
         return self.memory().open(self.encoder.encoder_id())
 
     def memory(self) -> EmbeddingCache:
@@ -63,29 +65,29 @@ class StoredVectors:
         return EmbeddingCache(self.cache.root, self.cache.vector_dtype)
 
     def blocks(self, hashes: pa.ChunkedArray | pa.Array, rows: int = BLOCK) -> Iterator[tuple[int, Floats]]:
-        """Place of the first, and vectors of length 1, shape (b, dimensions), in the order of the hashes.
+        """Yield position of the first, and unit vectors, shape (b, dimensions), in the order of the hashes.
 
         Raises:
-            ArtifactError: one is not in the cache.
+            ArtifactError: a vector is not in the cache.
         """
         shards = self.open()
         for start in range(0, len(hashes), rows):
             numbers = shards.find(keys_of(hashes[start : start + rows])) if shards else np.full(1, -1)
             if shards is None or (numbers < 0).any():
                 raise ArtifactError(
-                    f"vectors of {self.encoder.encoder_id()} were pruned while they were in use; start again"
+                    f"vectors of {self.encoder.encoder_id()} were pruned while in use; run the command again"
                 )
             yield start, truncate_and_normalize(shards.take(numbers), self.dimensions)
             shards.release()
 
     def take(self, hashes: pa.ChunkedArray | pa.Array) -> Floats:
-        """All of `blocks` at once."""
+        """The vectors of `blocks` in one array."""
         blocks = [block for _, block in self.blocks(hashes)]
         return np.concatenate(blocks) if blocks else np.zeros((0, self.dimensions or 0), np.float32)
 
 
 def truncate_and_normalize(vectors: Any, dimensions: int | None) -> Floats:
-    """The first numbers of vectors, at length 1; a zero vector stays one."""
+    """Truncate vectors and normalize them to length 1; zero vectors stay zero."""
     cut = np.asarray(vectors[:, :dimensions], np.float32)
     lengths = np.linalg.norm(cut, axis=1, keepdims=True)
     return np.ascontiguousarray(cut / np.where(lengths > 0, lengths, 1))
@@ -95,32 +97,32 @@ class VectorSource(Protocol):
     """One tenant's texts to be indexed.
 
     Attributes:
-        tenant: whose they are.
+        tenant: tenant of the texts.
     """
 
     tenant: str
 
     @property
     def url(self) -> str:
-        """Where they are from."""
+        """URL of the run or file."""
         ...
 
     @property
     def stored_vectors(self) -> StoredVectors:
-        """Their vectors, all there."""
+        """Vectors of all texts, complete."""
         ...
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change a vector."""
+        """Everything that can change a vector."""
         ...
 
     def content(self) -> str:
-        """Identifies all that is read."""
+        """Hash of everything that is read."""
         ...
 
     def encode(self, stage: str, spread: Spread) -> None:
-        """Have the vectors made that the cache lacks, before a stage reads them, where there is room."""
+        """Compute vectors missing in the cache on the workers, before a stage reads them."""
         ...
 
     def rows(self) -> pa.Table:
@@ -128,22 +130,22 @@ class VectorSource(Protocol):
         ...
 
     def text_tables(self) -> Iterator[pa.Table]:
-        """What the texts say, piece by piece: tables of `WORDS`, ascending by text_id; of vectors nothing but ids."""
+        """Tables of `TEXT_COLUMNS`, ascending by text_id; a file of vectors has ids only."""
         ...
 
     def queries(self) -> list[str]:
-        """What was really asked and not learned from; nothing of a file of vectors."""
+        """User queries that were not used for training; empty for a file of vectors."""
         ...
 
 
 @dataclass
 class RunSource:
-    """The texts of a build, or of a mined run.
+    """The texts of a benchmark build or a mined run.
 
     Attributes:
-        source: the run.
-        tenant: whose texts.
-        vectors: where their vectors lie; what lacks one is encoded before the first is read.
+        source: the run, as a training source.
+        tenant: tenant of the texts.
+        vectors: their vectors; missing ones are computed before the first is read.
     """
 
     source: TrainingSource
@@ -168,7 +170,7 @@ class RunSource:
     def _rows(self) -> pa.Table:
         parts = [piece.select(["chunk_id", "doc_id", "content_hash"]) for piece in self.source.texts(self.tenant)]
         if not parts:
-            raise ArtifactError(f"{self.url} holds no text of the tenant {self.tenant}")
+            raise ArtifactError(f"{self.url} has no text of tenant {self.tenant}")
         return pa.concat_tables(parts).rename_columns(ROWS.names).cast(ROWS).sort_by("text_id")
 
     @cached_property
@@ -185,11 +187,11 @@ class RunSource:
 
     def text_tables(self) -> Iterator[pa.Table]:
         for piece in self.source.texts(self.tenant):
-            names = ["chunk_id" if name == "text_id" else name for name in WORDS.names]
-            yield piece.select(names).rename_columns(WORDS.names).cast(WORDS)
+            names = ["chunk_id" if name == "text_id" else name for name in TEXT_COLUMNS.names]
+            yield piece.select(names).rename_columns(TEXT_COLUMNS.names).cast(TEXT_COLUMNS)
 
     def queries(self) -> list[str]:
-        """See `VectorSource`: those of validation and test, all where there are none."""
+        """Queries of validation and test; all queries if there are none."""
         rows = self.source.queries(self.tenant)
         held_out_rows = rows.filter(pc.not_equal(rows["split"], "train"))
         query_texts: list[str] = (held_out_rows if held_out_rows.num_rows else rows)["text"].to_pylist()
@@ -198,14 +200,14 @@ class RunSource:
 
 @dataclass
 class FileSource:
-    """A file of vectors: Parquet with text_id and vector (and doc_id), or a NumPy array, whose rows are numbered.
+    """A file of vectors: Parquet with text_id and vector (and doc_id), or a NumPy array, whose ids are row numbers.
 
-    They are kept in the embedding cache under the hash of their numbers.
+    Vectors are copied to the embedding cache under a hash of their values.
 
     Attributes:
-        url: a .parquet or .npy file, or an s3:// address of a Parquet file.
-        tenant: whose they are.
-        vectors: where they are kept, and by which encoder they are.
+        url: a .parquet or .npy file, or the s3:// URL of a Parquet file.
+        tenant: tenant of the texts.
+        vectors: encoder and cache of the vectors.
     """
 
     url: str
@@ -227,7 +229,7 @@ class FileSource:
         return key_of(self.url, self._rows_hash() if version is None else version)
 
     def _rows_hash(self) -> str:
-        """Of all ids and vectors, for a file of which the storage keeps no version."""
+        """Hash of all ids and vectors, for storage without file versions."""
         digest = sha256()
         for row in zip(*(self._rows[name].to_pylist() for name in ROWS.names), strict=True):
             digest.update(json.dumps(row).encode())
@@ -241,21 +243,21 @@ class FileSource:
         parts = [self._cache_rows(ids, documents, vectors) for ids, documents, vectors in self._read()]
         file_rows = pa.concat_tables([ROWS.empty_table(), *parts]).sort_by("text_id")
         if not file_rows.num_rows:
-            raise InputError(f"{self.url} holds no vector")
+            raise InputError(f"{self.url} contains no vectors")
         if len(pc.unique(file_rows["text_id"])) < file_rows.num_rows:
             twice = pc.value_counts(file_rows["text_id"].combine_chunks()).to_pylist()
             raise InputError(
-                f"{self.url}: text_id {max(twice, key=lambda count: count['counts'])['values']} comes twice"
+                f"{self.url}: text_id {max(twice, key=lambda count: count['counts'])['values']} occurs twice"
             )
         return file_rows
 
     def encode(self, stage: str, spread: Spread) -> None:
-        """See `VectorSource`: reading the file puts them there."""
+        """Nothing to do: reading the file fills the cache."""
 
     def text_tables(self) -> Iterator[pa.Table]:
         rows, none = self.rows(), pa.nulls(self.rows().num_rows, pa.string())
-        columns = {name: rows[name] if name in ROWS.names else none for name in WORDS.names}
-        yield pa.table(columns, schema=WORDS)
+        columns = {name: rows[name] if name in ROWS.names else none for name in TEXT_COLUMNS.names}
+        yield pa.table(columns, schema=TEXT_COLUMNS)
 
     def queries(self) -> list[str]:
         return []
@@ -264,20 +266,20 @@ class FileSource:
         folder, _, name = self.url.rpartition("/")
         store = Store(folder or ("." if not self.url.startswith("/") else "/"))
         if store.size(name) is None:
-            raise InputError(f"{self.url} is neither a run nor a file of vectors")
+            raise InputError(f"{self.url} is neither a run nor a file of vectors (.npy, .parquet)")
         return store, name
 
     def _read(self) -> Iterator[tuple[pa.Array, pa.Array, Floats]]:
         store, name = self._place()
         if name.endswith(".npy"):
             if store.local is None:
-                raise InputError(f"{self.url}: a .npy file is read from this machine; give Parquet on S3")
+                raise InputError(f"{self.url}: .npy files must be local; use Parquet on S3")
             yield from read_numpy(Path(self.url).expanduser(), self.vectors.cache.vector_dtype)
             return
         with pq.ParquetFile(store.path(name), filesystem=store.filesystem) as file:
-            lacking = {"text_id", "vector"} - set(file.schema_arrow.names)
-            if lacking:
-                raise InputError(f"{self.url} has no column {' and '.join(sorted(lacking))}")
+            missing_columns = {"text_id", "vector"} - set(file.schema_arrow.names)
+            if missing_columns:
+                raise InputError(f"{self.url} has no column {' and '.join(sorted(missing_columns))}")
             yield from read_parquet(file.iter_batches(BLOCK), self.url, self.vectors.cache.vector_dtype)
 
     def _cache_rows(self, ids: pa.Array, documents: pa.Array, vectors: Floats) -> pa.Table:
@@ -291,12 +293,12 @@ class FileSource:
 
 
 def _hashes(vectors: Floats) -> pa.Array:
-    """A hash of each vector's numbers, 32 hex digits."""
+    """Hash of each vector's values, 32 hex digits."""
     rows = np.ascontiguousarray(vectors.astype("<f4"))
     blobs = pa.Array.from_buffers(pa.binary(rows[:1].nbytes), len(rows), [None, pa.py_buffer(rows)])
     with scratch() as connection:
         connection.register(
-            "given", pa.table({"place": pa.array(np.arange(len(rows))), "row": blobs.cast(pa.binary())})
+            "vectors", pa.table({"position": pa.array(np.arange(len(rows))), "row": blobs.cast(pa.binary())})
         )
-        hashes = connection.sql("SELECT left(sha256(row), 32) AS hash FROM given ORDER BY place").to_arrow_table()
+        hashes = connection.sql("SELECT left(sha256(row), 32) AS hash FROM vectors ORDER BY position").to_arrow_table()
     return hashes["hash"].combine_chunks()

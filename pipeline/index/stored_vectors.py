@@ -1,4 +1,4 @@
-"""Vectors of a byte a number, by which candidates are scored again: files that are mapped, not read."""
+"""Vectors quantized to one byte per dimension, for rescoring candidates; files are memory-mapped."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Floats, Ints
 
-MOST = 127
+INT8_MAX = 127
 UNIT = 4
-"""Bytes of a row before its numbers."""
+"""Bytes of the float32 scale before each row's int8 values."""
 
 
-def encode_npy(blocks: Iterable[Floats], rows: int, dimensions: int) -> memoryview:
-    """A NumPy file of vectors: each one's numbers as bytes from -127 to 127, and what to multiply them by.
+def pack_vectors(blocks: Iterable[Floats], rows: int, dimensions: int) -> memoryview:
+    """A NumPy file of quantized vectors: int8 values from -127 to 127 and a float32 scale per row.
 
     Args:
-        blocks: vectors, shape (b, dimensions) each.
-        rows: how many in all.
-        dimensions: of each.
+        blocks: arrays of shape (b, dimensions).
+        rows: total number of vectors.
+        dimensions: of a vector.
     """
-    form, header = _form(dimensions), BytesIO()
-    header_fields = {"descr": np.lib.format.dtype_to_descr(form), "fortran_order": False, "shape": (rows,)}
+    row_dtype, header = _row_dtype(dimensions), BytesIO()
+    header_fields = {"descr": np.lib.format.dtype_to_descr(row_dtype), "fortran_order": False, "shape": (rows,)}
     np.lib.format.write_array_header_1_0(header, header_fields)
-    file, start = bytearray(header.tell() + rows * form.itemsize), 0
+    file, start = bytearray(header.tell() + rows * row_dtype.itemsize), 0
     file[: header.tell()] = header.getvalue()
-    out = np.frombuffer(file, form, rows, header.tell())
+    out = np.frombuffer(file, row_dtype, rows, header.tell())
     for vectors in blocks:
         longest = np.maximum(np.abs(vectors).max(axis=1), np.finfo(np.float32).tiny)
         rows_out = out[start : start + len(vectors)]
-        rows_out["numbers"] = np.rint(vectors * (MOST / longest)[:, None])
-        rows_out["unit"] = longest / MOST
+        rows_out["numbers"] = np.rint(vectors * (INT8_MAX / longest)[:, None])
+        rows_out["unit"] = longest / INT8_MAX
         start += len(vectors)
     return memoryview(file)
 
 
-def _form(dimensions: int) -> Any:
+def _row_dtype(dimensions: int) -> Any:
     return np.dtype([("unit", "<f4"), ("numbers", "i1", (dimensions,))])
 
 
 class StoredBlocks:
-    """The files of an index, by the numbers of their first vectors.
+    """The files of stored vectors of an index.
 
     Args:
-        files: number of the first vector, and where the file lies.
+        files: number of the first vector and path of each file.
 
     Raises:
-        ArtifactError: one is damaged.
+        ArtifactError: a file is damaged.
     """
 
     def __init__(self, files: Iterable[tuple[int, Path]]) -> None:
@@ -61,7 +61,7 @@ class StoredBlocks:
         self._files = [_map_file(path) for _, path in ordered]
 
     def scores(self, queries: Floats, numbers: Ints) -> Floats:
-        """Inner products with candidates, shape of `numbers`; of none (-1) minus infinity.
+        """Inner products of queries and candidates, shape of `numbers`; minus infinity for -1.
 
         Args:
             queries: shape (n_queries, dimensions).
@@ -76,7 +76,7 @@ class StoredBlocks:
         return scores_out
 
     def _gather_rows(self, numbers: Ints) -> NDArray[np.uint8]:
-        """Rows as bytes: gathered as such, they take a quarter of the time that records take."""
+        """Rows as raw bytes: gathering bytes is four times as fast as gathering structured records."""
         numbers = np.maximum(numbers, self._firsts[0])
         of_file = np.searchsorted(self._firsts, numbers, side="right") - 1
         files = np.flatnonzero(np.bincount(of_file))
@@ -90,9 +90,9 @@ class StoredBlocks:
 
 
 def _map_file(path: Path) -> NDArray[np.uint8]:
-    """Rows as bytes: the unit, then the numbers."""
+    """Map a file as rows of bytes: scale, then values."""
     try:
         mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError) as error:
-        raise ArtifactError(f"{path} is damaged ({error}); make the index again with `darklode index`") from error
+        raise ArtifactError(f"{path} is damaged ({error}); build the index again with `darklode index`") from error
     return np.asarray(mapped).view(np.uint8).reshape(len(mapped), mapped.itemsize)

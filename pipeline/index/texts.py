@@ -1,4 +1,4 @@
-"""The texts of an index and their numbers: a text keeps its number until it changes or goes."""
+"""Number the texts of an index; a text keeps its number until it is changed or removed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from darklode.schemas.serving_tables import INDEXED_TEXTS
 TEXTS = Stage("indexed_texts", 1, (), (INDEXED_TEXTS.name,))
 
 NEXT = "next number"
-"""Fact of the stage: numbers from here on were never given."""
+"""Fact of the stage: the next unused number; numbers are never reused."""
 
 
 def write_indexed_texts(source: VectorSource, output: Output) -> None:
     """Number the texts from 0.
 
     Args:
-        source: what is indexed.
-        output: takes `write_indexed_texts`.
+        source: texts to index.
+        output: receives `indexed_texts`.
     """
     rows = source.rows()
     _write(source, output, rows, np.arange(rows.num_rows))
@@ -32,34 +32,34 @@ def write_indexed_texts(source: VectorSource, output: Output) -> None:
 
 
 def update_indexed_texts(source: VectorSource, output: Output, *, trained: str) -> None:
-    """Give numbers to what came or changed since; what stayed keeps its own.
+    """Number added and changed texts; unchanged texts keep their numbers.
 
     Args:
-        source: what is indexed now.
-        output: takes `write_indexed_texts`.
-        trained: identifies the training of the codebooks that stay in use.
+        source: current texts.
+        output: receives `indexed_texts`.
+        trained: id of the codebook in use.
 
     Raises:
-        ArtifactError: the table of before is gone.
+        ArtifactError: the previous table is missing.
     """
     earlier, rows = output.previous_tables(INDEXED_TEXTS.name), source.rows()
     if earlier is None:
-        raise ArtifactError(f"the index lacks its table indexed_texts (trained {trained}); make it anew")
+        raise ArtifactError(f"the index has no table indexed_texts (codebook {trained}); build it again")
     before = earlier.read(INDEXED_TEXTS.name).combine_chunks()
     numbers = _earlier_numbers(rows, before)
-    came, fresh = np.flatnonzero(numbers < 0), int(output.earlier_facts[NEXT])
-    numbers[came] = fresh + np.arange(len(came))
+    added, next_number = np.flatnonzero(numbers < 0), int(output.earlier_facts[NEXT])
+    numbers[added] = next_number + np.arange(len(added))
     _write(source, output, rows, numbers)
     is_known = pc.is_in(rows["text_id"], value_set=before["text_id"].combine_chunks()).to_numpy(zero_copy_only=False)
-    changed = int(is_known[came].sum())
-    output.facts[NEXT] = fresh + len(came)
-    output.facts["added"], output.facts["changed"] = len(came) - changed, changed
-    output.facts["removed"] = before.num_rows - (rows.num_rows - (len(came) - changed))
+    changed = int(is_known[added].sum())
+    output.facts[NEXT] = next_number + len(added)
+    output.facts["added"], output.facts["changed"] = len(added) - changed, changed
+    output.facts["removed"] = before.num_rows - (rows.num_rows - (len(added) - changed))
     output.count(FunnelStep("indexed_texts", "texts before", before.num_rows, "texts", rows.num_rows))
 
 
 def _earlier_numbers(rows: pa.Table, before: pa.Table) -> Ints:
-    """The number of each text that is as it was, -1 of the others."""
+    """The number of each unchanged text; -1 for added and changed ones."""
     row_before = pc.index_in(rows["text_id"], value_set=before["text_id"].combine_chunks())
     same = pc.equal(before["content_hash"].take(row_before), rows["content_hash"])
     numbers_before = pc.if_else(pc.fill_null(same, False), before["number"].take(row_before), -1)

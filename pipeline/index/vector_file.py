@@ -1,4 +1,4 @@
-"""Reading files of vectors: every row has an id and a finite vector of one length, or an error names the row."""
+"""Read files of vectors. Every row needs an id and a finite vector of the same length; errors name the row."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Piece = tuple[pa.Array, pa.Array, Floats]
 
 
 def read_numpy(path: Path, dtype: str) -> Iterator[Piece]:
-    """Ids (the row numbers), documents and vectors of a .npy file.
+    """Yield ids (row numbers), document ids and vectors of a .npy file.
 
     Args:
-        path: of the file.
-        dtype: in which the embedding cache keeps vectors.
+        path: the file.
+        dtype: dtype of the embedding cache.
 
     Raises:
-        InputError: it is no array of vectors, or a vector cannot be used; it names the row.
+        InputError: it is not an array of vectors, or a vector is invalid.
     """
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
-        raise InputError(f"{path} is no NumPy array: {error}") from error
+        raise InputError(f"{path} is not a NumPy array: {error}") from error
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "fiu":
         raise InputError(f"{path}: expected numbers of shape (n, dimensions), got {array.dtype} of shape {array.shape}")
     digits = len(str(max(0, len(array) - 1)))
@@ -48,28 +48,28 @@ def read_numpy(path: Path, dtype: str) -> Iterator[Piece]:
 
 @dataclass(frozen=True)
 class VectorRows:
-    """Some consecutive rows of a file, to name one in an error.
+    """Consecutive rows of a file; names a row in errors.
 
     Attributes:
-        url: of the file.
+        url: URL of the file.
         ids: their text_ids.
-        first: number of the first one, from 0.
+        first: number of the first row, from 0.
     """
 
     url: str
     ids: pa.Array
     first: int
 
-    def refuse(self, wrong: Any, problem: str, remedy: str) -> None:
-        """Raise an error that names the first of the wrong rows, if there is one.
+    def reject_if(self, wrong: Any, problem: str, remedy: str) -> None:
+        """Raise an error for the first invalid row, if there is one.
 
         Args:
-            wrong: which rows are, shape (n,), booleans.
-            problem: with such a row.
+            wrong: mask of invalid rows, shape (n,).
+            problem: what is wrong.
             remedy: what to do about it.
 
         Raises:
-            InputError: a row is wrong.
+            InputError: a row is invalid.
         """
         if wrong.any():
             row, n_others = int(wrong.argmax()), int(wrong.sum()) - 1
@@ -79,15 +79,15 @@ class VectorRows:
 
 
 def read_parquet(batches: Iterator[pa.RecordBatch], url: str, dtype: str) -> Iterator[Piece]:
-    """Ids, documents and vectors of each batch; all rows of the file have as many numbers as the first.
+    """Yield ids, document ids and vectors of each batch; all vectors must have the length of the first.
 
     Args:
-        batches: of a Parquet file with text_id and vector, and doc_id where it has one.
-        url: of the file.
-        dtype: in which the embedding cache keeps vectors.
+        batches: batches of a Parquet file with text_id, vector and, optionally, doc_id.
+        url: URL of the file.
+        dtype: dtype of the embedding cache.
 
     Raises:
-        InputError: an id or a vector is missing, or cannot be used; it names the row.
+        InputError: an id or a vector is missing or invalid.
     """
     width, first = None, 0
     for batch in batches:
@@ -95,13 +95,13 @@ def read_parquet(batches: Iterator[pa.RecordBatch], url: str, dtype: str) -> Ite
         if not _holds_numbers(column.type):
             raise InputError(f"{url}: the column vector must hold lists of numbers, but is of type {column.type}")
         rows = VectorRows(url, ids, first)
-        rows.refuse(_mask(pc.is_null(ids)), "text_id is null", "give each row an id")
-        rows.refuse(_mask(pc.is_null(column)), "vector is null", "remove the row")
+        rows.reject_if(_mask(pc.is_null(ids)), "text_id is null", "give each row an id")
+        rows.reject_if(_mask(pc.is_null(column)), "vector is null", "remove the row")
         lengths = np.asarray(pc.list_value_length(column))
         if width is None and len(lengths):
             width = int(lengths[0])
-            rows.refuse(lengths == 0, "the vector has no numbers", "remove the row")
-        rows.refuse(lengths != width, *_odd_length(lengths, width))
+            rows.reject_if(lengths == 0, "the vector has no numbers", "remove the row")
+        rows.reject_if(lengths != width, *_odd_length(lengths, width))
         vectors = _numbers(column).reshape(-1, width or 1)
         _check_numbers(vectors, rows, dtype)
         documents = pc.cast(batch["doc_id"], pa.string()) if "doc_id" in batch.schema.names else ids
@@ -117,11 +117,11 @@ def _holds_numbers(kind: pa.DataType) -> bool:
 def _odd_length(lengths: NDArray[Any], width: int | None) -> tuple[str, str]:
     odd = lengths[lengths != width]
     length = int(odd[0]) if len(odd) else width
-    return f"the vector has {length} numbers, the file's first one {width}", "all must have the same length"
+    return f"the vector has {length} numbers, the first row of the file {width}", "all must have the same length"
 
 
 def _numbers(column: pa.Array) -> Floats:
-    """All numbers one after the other; a null is NaN."""
+    """All values in one flat array; nulls become NaN."""
     with np.errstate(over="ignore"):
         return np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.float32)
 
@@ -131,16 +131,18 @@ def _mask(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def _check_numbers(vectors: Floats, rows: VectorRows, dtype: str) -> None:
-    """Refuse vectors that have no direction, as they are and as the embedding cache keeps them.
+    """Reject vectors that are zero or not finite, in full precision and in the dtype of the embedding cache.
 
     Raises:
-        InputError: a number is null, NaN or infinite, or all are 0; it names the row.
+        InputError: a value is null, NaN or infinite, or all are 0.
     """
     remedy = "correct or remove the row"
-    rows.refuse(~np.isfinite(vectors).all(axis=1), "the vector has a null, NaN or infinite number", remedy)
-    rows.refuse(~vectors.any(axis=1), "the vector has only zeros", remedy)
+    rows.reject_if(~np.isfinite(vectors).all(axis=1), "the vector has a null, NaN or infinite number", remedy)
+    rows.reject_if(~vectors.any(axis=1), "the vector has only zeros", remedy)
     with np.errstate(over="ignore", under="ignore"):
         cached = vectors.astype(dtype)
-    wider = "set cache.vector_dtype: float32, or scale the vectors to length 1"
-    rows.refuse(~np.isfinite(cached).all(axis=1), f"a number is too large for {dtype} (cache.vector_dtype)", wider)
-    rows.refuse(~cached.any(axis=1), f"all numbers are 0 as {dtype} (cache.vector_dtype)", wider)
+    dtype_remedy = "set cache.vector_dtype: float32, or scale the vectors to length 1"
+    rows.reject_if(
+        ~np.isfinite(cached).all(axis=1), f"a number is too large for {dtype} (cache.vector_dtype)", dtype_remedy
+    )
+    rows.reject_if(~cached.any(axis=1), f"all numbers are 0 as {dtype} (cache.vector_dtype)", dtype_remedy)

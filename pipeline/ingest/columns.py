@@ -1,4 +1,4 @@
-"""Which of a source's columns plays which part; `a.b` names the field `b` of the objects in the field `a`."""
+"""Map columns of a source to roles; `a.b` is field `b` of the objects in field `a`."""
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.errors import InputError, MissingColumns
-from darklode.pipeline.ingest.column_hints import MOST_COLUMNS, hint, likeliest_column, option
+from darklode.pipeline.ingest.column_hints import MOST_COLUMNS, guess_column, hint, option
 from darklode.schemas.mining import LogColumns
 from darklode.schemas.settings import DocumentColumns, QueryColumns
 
@@ -69,17 +69,17 @@ UBI_QUERIES = {
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """The parts (roles) that columns play: the names that the settings give, and those that are looked for else.
+    """The columns of roles: names from the settings, else usual names.
 
     Attributes:
-        section: the settings that name columns, for messages.
-        names: the names that the settings give, by role.
-        usual: the names that are looked for else, the first present first.
-        needed: roles without which a source cannot be read.
-        key: the role that names a row, where rows without one are named by their place.
-        text: the role that is always text: numbers in it are an error.
-        events: whether rows are events: values may be true, false or a fraction, times stay times, and a name with dots
-            is a path into nested fields.
+        section: settings section of the columns, for messages.
+        names: column names from the settings, by role.
+        usual: usual names by role, in order of preference.
+        needed: required roles.
+        key: the role of the row id, if rows without one are identified by file and line.
+        text: the role whose values must be text, not numbers.
+        events: whether rows are events: values may be booleans or fractions, timestamps keep their type, and names
+            with dots are paths into nested fields.
     """
 
     section: str
@@ -91,36 +91,34 @@ class ColumnMapping:
     events: bool = False
 
     def find(self, where: str, present: Collection[str]) -> dict[str, str]:
-        """The column for each role that the source has, of those that are present.
+        """The column of each role that the source has.
 
         Raises:
-            MissingColumns: there is none for a role that is needed.
-            InputError: a column that the settings name is not there, or two have the name of one.
+            MissingColumns: a required role has no column.
+            InputError: a column from the settings is missing, or a column name occurs twice.
         """
         for role, name in self.names.items():
             self.check(where, role, name, present)
         columns_by_role = self._roles(present)
         if guesses := self.guesses(present):
-            lacking = [self._missing_column_message(where, role, guess, present) for role, guess in guesses.items()]
-            raise MissingColumns(*lacking, present=list(present), guesses=guesses)
-        twice = [name for name in columns_by_role.values() if list(present).count(name) > 1]
-        if twice:
-            raise InputError(f"{where} has several columns named {twice[0]!r}; rename all but one")
+            messages = [self._missing_column_message(where, role, guess, present) for role, guess in guesses.items()]
+            raise MissingColumns(*messages, present=list(present), guesses=guesses)
+        repeated = [name for name in columns_by_role.values() if list(present).count(name) > 1]
+        if repeated:
+            raise InputError(f"{where} has several columns named {repeated[0]!r}; rename all but one")
         return columns_by_role
 
     def fits(self, present: Collection[str]) -> bool:
-        """Whether all that the settings name and all that is needed is there."""
+        """Whether all columns from the settings and all required roles are present."""
         return set(self.names.values()) <= set(present) and set(self.needed) <= self._roles(present).keys()
 
     def guesses(self, present: Collection[str]) -> dict[str, str | None]:
-        """The likeliest column of each role that is needed and has none, each column once; None: there is none."""
+        """The likeliest column of each required role without one; None: no guess. No column is guessed twice."""
         columns_by_role = self._roles(present)
         taken, guesses = set(columns_by_role.values()), dict[str, str | None]()
         for role in self.needed:
             if role not in columns_by_role:
-                guesses[role] = likeliest_column(
-                    role, self.usual[role], [name for name in present if name not in taken]
-                )
+                guesses[role] = guess_column(role, self.usual[role], [name for name in present if name not in taken])
                 taken.add(guesses[role] or "")
         return guesses
 
@@ -131,54 +129,54 @@ class ColumnMapping:
         return f"{message}; {hint(option(self.section, role, guess), guess)}"
 
     def optional_columns(self, columns_by_role: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-        """The names of each role in a file whose rows may omit what others have: of those not found yet, all usual.
+        """Names of each role in a file whose rows may omit fields: all usual names for roles not found yet.
 
-        The key is none of these: a file whose first rows have no ids has rows that are named by their place.
+        The key is excluded: if the first rows have no ids, all rows are identified by file and line.
         """
         usual = {role: names for role, names in self.usual.items() if role != self.key}
         return usual | {role: (name,) for role, name in columns_by_role.items()}
 
     def check(self, where: str, role: str, name: str, present: Collection[str]) -> None:
-        """Raise an InputError where a column that the settings name is not present."""
+        """Raise an InputError if a column from the settings is missing."""
         if name in present:
             return
         close_matches = difflib.get_close_matches(name, list(islice(present, MOST_COLUMNS)), n=1)
-        guess = close_matches[0] if close_matches else likeliest_column(role, self.usual[role], present)
-        remedy = hint(option(self.section, role, guess), guess) if guess else "name one of them or none"
+        guess = close_matches[0] if close_matches else guess_column(role, self.usual[role], present)
+        remedy = hint(option(self.section, role, guess), guess) if guess else "set one of them, or leave it unset"
         raise InputError(f"{where} has no column {name!r} ({self.section}.{role}); it has {_list(present)}; {remedy}")
 
     def pick(self, values: Mapping[str, str]) -> dict[str, str]:
-        """The values of front matter or of HTML meta elements by role, for those that are there; never the text."""
+        """Values of front matter or HTML meta elements by role, except the text."""
         return {role: values[name] for role, name in self._roles(values).items() if role != "text"}
 
     def _roles(self, present: Collection[str]) -> dict[str, str]:
-        present_names, folded = set(present), {name.casefold(): name for name in reversed(list(present))}
-        firsts = ((role, self._first(role, present_names, folded)) for role in self.usual)
+        present_names, by_folded_name = set(present), {name.casefold(): name for name in reversed(list(present))}
+        firsts = ((role, self._find_name(role, present_names, by_folded_name)) for role in self.usual)
         return {role: name for role, name in firsts if name is not None}
 
-    def _first(self, role: str, present: Collection[str], folded: Mapping[str, str]) -> str | None:
+    def _find_name(self, role: str, present: Collection[str], by_folded_name: Mapping[str, str]) -> str | None:
         if role in self.names:
             return self.names[role] if self.names[role] in present else None
         exact = next((name for name in self.usual[role] if name in present), None)
-        return exact or next((folded[name] for name in self.usual[role] if name in folded), None)
+        return exact or next((by_folded_name[name] for name in self.usual[role] if name in by_folded_name), None)
 
 
 def document_columns(settings: DocumentColumns) -> ColumnMapping:
-    """The roles of a document's columns."""
+    """Roles of document columns."""
     return ColumnMapping(
         "ingest.documents.columns", settings.model_dump(exclude_none=True), DOCUMENT_COLUMNS, key="doc_id"
     )
 
 
 def query_columns(settings: QueryColumns) -> ColumnMapping:
-    """The roles of a query's columns."""
+    """Roles of query columns."""
     return ColumnMapping(
         "ingest.queries.columns", settings.model_dump(exclude_none=True), QUERY_COLUMNS, key="query_id"
     )
 
 
 def log_columns(settings: LogColumns) -> ColumnMapping:
-    """The roles of a search log's columns."""
+    """Roles of search log columns."""
     needed = ("timestamp", "query", "doc_id", "clicked")
     return ColumnMapping(
         "logs.columns", settings.model_dump(exclude_none=True), LOG_COLUMNS, needed, text="query", events=True
@@ -186,21 +184,28 @@ def log_columns(settings: LogColumns) -> ColumnMapping:
 
 
 def event_columns(settings: LogColumns) -> ColumnMapping:
-    """The roles of the fields of `ubi_events`; of the settings only the tenant and what UBI has no field for count."""
+    """Roles of the fields of `ubi_events`. Settings apply only to the tenant and to roles without a UBI field."""
     column_names = settings.model_dump(exclude_none=True, include={"event_id", "dwell_seconds", "variant", "tenant"})
     return ColumnMapping(
-        "logs.columns", column_names, _of_hits(UBI_EVENTS), ("action", "timestamp"), text="query", events=True
+        "logs.columns",
+        column_names,
+        _add_source(UBI_EVENTS),
+        ("action", "timestamp"),
+        text="query",
+        events=True,
     )
 
 
 def search_columns(settings: LogColumns) -> ColumnMapping:
-    """The roles of the fields of `ubi_queries`."""
+    """Roles of the fields of `ubi_queries`."""
     column_names = settings.model_dump(exclude_none=True, include={"tenant"})
-    return ColumnMapping("logs.columns", column_names, _of_hits(UBI_QUERIES), ("search_id",), text="query", events=True)
+    return ColumnMapping(
+        "logs.columns", column_names, _add_source(UBI_QUERIES), ("search_id",), text="query", events=True
+    )
 
 
-def _of_hits(usual: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The names of fields, and those of the same fields in a hit as search engines export it."""
+def _add_source(usual: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Add the names of the same fields under `_source`, where search engines export them."""
     return {role: (*names, *(f"_source.{name}" for name in names)) for role, names in usual.items()}
 
 
@@ -209,12 +214,12 @@ def _list(names: Collection[str]) -> str:
 
 
 Values = dict[str, object]
-TRUTHS = {"clicked", "satisfaction", "relevance"}
-DEPTH = 4
+BOOLEAN_ROLES = {"clicked", "satisfaction", "relevance"}
+DEPTH = 4  # of nested objects
 
 
 def names_in(rows: Sequence[Values], *, nested: bool) -> list[str]:
-    """The names of the fields of some objects, with those of the objects in them where `nested`."""
+    """Field names of some objects; if `nested`, also of the objects in them."""
     return list(dict.fromkeys(name for row in rows for name in _names(row, DEPTH if nested else 1)))
 
 
@@ -227,23 +232,23 @@ def _names(row: Values, depth: int) -> list[str]:
     return names
 
 
-def at_path(row: Values, name: str) -> object:
-    """The value of a field, None where there is none."""
+def value_at(row: Values, name: str) -> object:
+    """The value of a field or path; None if it is missing."""
     if name in row or "." not in name:
         return row.get(name)
     head, _, tail = name.partition(".")
     inner = row.get(head)
-    return at_path(inner, tail) if isinstance(inner, dict) else None
+    return value_at(inner, tail) if isinstance(inner, dict) else None
 
 
 def kind_of(values: Sequence[object], role: str) -> pa.DataType:
-    """The type of a field of events by some of its values: numbers, truth values, lists of ids, else text."""
+    """The Arrow type of an event field, inferred from values: numbers, booleans, lists of ids, else text."""
     first = values[0] if values else None
     if isinstance(first, list):
-        inside = [value for some in values if isinstance(some, list) for value in some]
-        return pa.list_(kind_of(inside, "")) if role == "hits" else pa.string()
+        items = [item for value in values if isinstance(value, list) for item in value]
+        return pa.list_(kind_of(items, "")) if role == "hits" else pa.string()
     if isinstance(first, bool):
-        return pa.bool_() if role in TRUTHS else pa.string()
+        return pa.bool_() if role in BOOLEAN_ROLES else pa.string()
     if role == "dwell_seconds" and not isinstance(first, str):
         return pa.float64()
     if not isinstance(first, int | float):
@@ -251,11 +256,11 @@ def kind_of(values: Sequence[object], role: str) -> pa.DataType:
     return pa.float64() if any(isinstance(value, float) for value in values) else pa.int64()
 
 
-def schema_of(kinds: dict[str, pa.DataType], integer_columns: Collection[str]) -> pa.Schema:
-    """The schema of these columns; names with dots lie within structs, unless listed in `integer_columns`."""
+def schema_of(kinds: dict[str, pa.DataType], flat_columns: Collection[str]) -> pa.Schema:
+    """The schema of columns; names with dots become nested structs, except those in `flat_columns`."""
     tree: dict[str, Any] = {}
     for name, kind in kinds.items():
-        *heads, last = [name] if name in integer_columns else name.split(".")
+        *heads, last = [name] if name in flat_columns else name.split(".")
         inner = tree
         for head in heads:
             inner = inner.setdefault(head, {})
@@ -268,7 +273,7 @@ def _fields(tree: dict[str, Any]) -> list[pa.Field]:
 
 
 def leaves_of(schema: pa.Schema, *, nested: bool) -> dict[str, pa.DataType]:
-    """The types of a schema's columns by name, those of fields within structs too where `nested`."""
+    """Column types by name; if `nested`, also those of struct fields."""
     leaves = {}
     for column in schema:
         leaves[column.name] = column.type
@@ -279,7 +284,7 @@ def leaves_of(schema: pa.Schema, *, nested: bool) -> dict[str, pa.DataType]:
 
 
 def column_at(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
-    """A column, or a field within one."""
+    """A column, or a nested field of one."""
     head = name if name in rows.schema.names else name.partition(".")[0]
     column = rows.column(head)
     combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -288,11 +293,11 @@ def column_at(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
 
 
 def join_lists(values: pa.Array) -> pa.Array:
-    """Lists of ids as texts, one id a line and an empty line for a missing one; any other column as it is."""
+    """Join lists of ids, one id per line, empty for null; other columns are returned unchanged."""
     if not pa.types.is_list(values.type):
         return values
     texts = values.cast(pa.list_(pa.string()))
     if not texts.flatten().null_count:
         return pc.binary_join(texts, "\n")
-    lists = [None if some is None else "\n".join(item or "" for item in some) for some in texts.to_pylist()]
+    lists = [None if ids is None else "\n".join(item or "" for item in ids) for ids in texts.to_pylist()]
     return pa.array(lists, pa.string())

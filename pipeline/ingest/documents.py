@@ -1,4 +1,4 @@
-"""Stage 1: documents from a folder of Markdown, HTML and text, from JSON lines, CSV, Parquet or BEIR, as one table."""
+"""Ingest documents from a folder of Markdown, HTML and text, or from JSON lines, CSV, Parquet or BEIR."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from darklode.pipeline.ingest.files import FileChoice, InputFile, choose_documen
 from darklode.pipeline.ingest.readers.markup import BadDocumentError, Prose, read_prose
 from darklode.pipeline.ingest.readers.tabular import read_tabular
 from darklode.pipeline.ingest.readers.text import read_all
-from darklode.pipeline.ingest.rejects import LONGEST, Intake
+from darklode.pipeline.ingest.rejects import MAX_PAYLOAD_BYTES, Intake
 from darklode.pipeline.ingest.rows import (
     BOUNDARY,
     PartBuffer,
@@ -28,18 +28,18 @@ from darklode.pipeline.ingest.rows import (
 from darklode.schemas.settings import IngestSettings
 from darklode.schemas.tables import DOCUMENTS
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20  # of documents held at a time
 Row = dict[str, str | None]
 
 
 class FolderReader:
-    """Reads a folder's documents.
+    """Reads the documents of a folder.
 
     Args:
-        path: the folder as the user named it, for messages.
-        columns: the keys of front matter, or names of meta elements, that play a part.
-        intake: keeps the files that are turned away.
-        limit: the longest file that is read, in bytes.
+        path: the folder as given by the user, for messages.
+        columns: keys of front matter and names of meta elements that are roles.
+        intake: receives rejected files.
+        limit: maximum file size in bytes.
     """
 
     def __init__(self, path: str, columns: ColumnMapping, intake: Intake, limit: int) -> None:
@@ -50,10 +50,10 @@ class FolderReader:
         self._keys: dict[str, None] = {}
 
     def read(self, choice: FileChoice) -> Iterator[RowBlock]:
-        """The documents in the order of their paths, in blocks of about a megabyte.
+        """Yield the documents in path order, in blocks of about a megabyte.
 
         Raises:
-            InputError: a file cannot be opened, or no file has a key that the settings name.
+            InputError: a file cannot be opened, or a key from the settings is in no file.
         """
         yield from self.blocks(choice.files)
         for role, name in self._columns.names.items():
@@ -61,7 +61,7 @@ class FolderReader:
                 self._columns.check(self._path, role, name, self._keys)
 
     def blocks(self, documents: Iterable[InputFile]) -> Iterator[RowBlock]:
-        """The documents of some files, whatever keys they have."""
+        """Yield the documents of some files, without checking keys."""
         rows: list[Row] = []
         files: list[str] = []
         size = 0
@@ -87,21 +87,21 @@ class FolderReader:
                 self._intake.close_file(file)
             prose = self._prose(data, file)
             head = self._head(prose)
-        except (BadDocumentError, DamagedFile) as reason:
-            shown = data and data[:LONGEST].decode(errors="replace")
-            self._intake.reject(str(reason), file.name, None, shown or None)
+        except (BadDocumentError, DamagedFile) as error:
+            excerpt = data and data[:MAX_PAYLOAD_BYTES].decode(errors="replace")
+            self._intake.reject(str(error), file.name, None, excerpt or None)
             return None
-        for why, removed in prose.removed.items():
+        for reason, removed in prose.removed.items():
             self._intake.count_rows(1)
-            self._intake.reject(why, file.name, None, removed, aside=True)
+            self._intake.reject(reason, file.name, None, removed, other_kind=True)
         return {"doc_id": file.name, "title": prose.title, "text": prose.text, **head}
 
     def _head(self, prose: Prose) -> dict[str, str]:
         head = {key: (value or "").strip() for key, value in prose.head.items()}
         self._keys.update({key: None for key, value in head.items() if value})
         fields = self._columns.pick(head)
-        if not fields.get("tenant", "whoever"):  # or it would go to the tenant of rows that name none
-            raise BadDocumentError("its head names a tenant, but not by a plain value")
+        if not fields.get("tenant", "whoever"):  # otherwise it would get the default tenant
+            raise BadDocumentError("front matter: tenant is not a plain value")
         return {role: value for role, value in fields.items() if value}
 
     def _prose(self, data: bytes | None, file: InputFile) -> Prose:
@@ -125,13 +125,13 @@ INGEST_DOCUMENTS = Stage("ingest_documents", 4, (), ("documents",))
 
 
 def ingest_documents(path: str, output: Output, settings: IngestSettings) -> None:
-    """Read a file or folder of documents into `documents`; what cannot be read goes to `rejects` with its reason.
+    """Read a file or folder of documents into `documents`; unreadable rows go to `rejects` with a reason.
 
-    Memory follows the longest row, not the source; besides, 8 bytes are held for each document.
+    Memory depends on the longest row, plus 8 bytes per document.
 
     Raises:
-        InputError: there is nothing to read, a file cannot be read at all, or a column is not there.
-        TooManyRejects: more than `settings.max_reject_share` of the rows cannot be read.
+        InputError: there is nothing to read, a file cannot be read, or a column is missing.
+        TooManyRejects: more than `settings.max_reject_share` of the rows are unreadable.
     """
     choice = choose_documents(path, settings.documents.format)
     intake = Intake(output, "documents", path, choice.files)
@@ -157,16 +157,16 @@ def _blocks(path: str, choice: FileChoice, intake: Intake, settings: IngestSetti
 def select_usable(
     block: RowBlock, intake: Intake, seen_keys: SeenKeys, settings: IngestSettings
 ) -> tuple[RowBlock, Keys]:
-    """The rows with an id of their own and a text, and the hashes of their ids."""
-    sound = drop_faulty(block, common_faults(block, "doc_id", settings), intake)
-    complete = (sound if "doc_id" in sound.columns else _with_ids(sound)).complete(settings)
+    """The rows with a text and a unique id, and the hashes of their ids; other rows are rejected."""
+    readable = drop_faulty(block, common_faults(block, "doc_id", settings), intake)
+    complete = (readable if "doc_id" in readable.columns else _with_ids(readable)).complete(settings)
     keys = keys_of(complete.columns["tenant"].to_pylist(), complete.columns["doc_id"].to_pylist())
     repeated = seen_keys.find_repeated(keys)
     return drop_faulty(complete, [("duplicate id", repeated)], intake), keys[~repeated]
 
 
 def _with_ids(block: RowBlock) -> RowBlock:
-    """Rows of a source without ids are named by their file and line."""
+    """Add ids made of file and line."""
     names = pc.binary_join_element_wise(block.files, block.lines.cast(pa.string()), ":")
     return RowBlock(block.files, block.columns | {"doc_id": names}, block.lines)
 

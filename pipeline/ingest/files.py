@@ -1,4 +1,4 @@
-"""Which files a path stands for, the format of each, which hold documents or queries, and how they are to be read."""
+"""List the files below a path, detect their formats, and choose those with documents or queries."""
 
 import os
 import shlex
@@ -42,20 +42,20 @@ CONVERSIONS = {
     ".pdf": "make text of it: `pdftotext {name} {name}.txt`",
     **dict.fromkeys((".zip", ".tar", ".7z"), "unpack it first"),
 }
-"""How files that are often at hand become files that are read, by their endings."""
+"""Advice on how to convert common unsupported formats, by file name extension."""
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file below the folder that was given.
+    """A file of a source.
 
     Attributes:
-        path: where it lies.
-        name: its path below the folder, with `/`; bytes that are no UTF-8 as `\\xff`.
+        path: its location.
+        name: path relative to the source, with `/`; bytes that are not UTF-8 as `\\xff`.
         size: in bytes.
         modified_ns: modification time.
-        changed_ns: time of the last change to the file or its inode, which no program can set back; None: below `s3://`.
-        skipped: why it is not looked into; None: it can be.
+        changed_ns: time of the last change to content or inode, which no program can set; None on `s3://`.
+        skipped: reason why it is not read; None: it is.
     """
 
     path: Path
@@ -67,24 +67,23 @@ class InputFile:
 
     @property
     def ending(self) -> str:
-        """The ending in lower case, without a `.gz` after it; none of a file that is not looked into."""
+        """File name extension in lower case, ignoring `.gz`; empty for skipped files."""
         return "" if self.skipped else Path(self.name.lower().removesuffix(".gz")).suffix
 
     @property
     def format(self) -> str | None:
-        """The format by the file's ending; None where Darklode knows none."""
+        """Format by the extension; None if unknown."""
         return FORMATS.get(self.ending)
 
 
-def listing(path: str, *, remote: bool = False) -> list[InputFile]:
-    """The file itself, or all files below a folder by relative path; `remote`: also below an `s3://` prefix.
+def list_files(path: str, *, remote: bool = False) -> list[InputFile]:
+    """The file itself, or all files below a folder, sorted by name; with `remote`, also below an `s3://` prefix.
 
-    Hidden files and folders are left out. Listed as skipped are links that lead out of the folder or nowhere, links to
-    folders (what they lead to is either outside or listed anyway), what is no regular file, and the folders of runs. An
-    `s3://` prefix may be empty.
+    Hidden files and folders are omitted. Listed as skipped: broken links, links out of the folder, links to folders,
+    irregular files, and folders of runs. An `s3://` prefix may be empty.
 
     Raises:
-        InputError: there is no such file or folder, or it may not be looked into.
+        InputError: the path does not exist or cannot be read.
     """
     if remote and path.startswith(REMOTE):
         return sorted(_remote(Store(path)), key=lambda file: file.name)
@@ -96,25 +95,25 @@ def listing(path: str, *, remote: bool = False) -> list[InputFile]:
             return sorted(_below(root), key=lambda file: file.name)
     except OSError as error:
         raise InputError(f"{error.filename or path} cannot be read: {error.strerror}; check its permissions") from error
-    raise InputError(f"{path} does not exist; name a file or a folder to read")
+    raise InputError(f"{path} does not exist; give a file or a folder")
 
 
-def with_columns(files: list[InputFile]) -> list[InputFile]:
-    """The files with columns; those that end with `.json` alone where there are no others: mostly they tell of them."""
+def tabular_files(files: list[InputFile]) -> list[InputFile]:
+    """The tabular files; `.json` files only if there are no others, because most describe other files."""
     tabular = [file for file in files if file.format in TABULAR]
     return [file for file in tabular if file.ending != ".json"] or tabular
 
 
-def conversions(files: list[InputFile]) -> list[str]:
-    """How those of some files that are not read can become ones that are: a phrase for each ending."""
+def conversion_advice(files: list[InputFile]) -> list[str]:
+    """Advice on how to convert the unsupported files, one phrase per extension."""
     files_by_ending: dict[str, list[InputFile]] = {}
     for file in files:
         if file.ending in CONVERSIONS:
             files_by_ending.setdefault(file.ending, []).append(file)
     return [
-        f"{len(some)} {ending} file{'s' * (len(some) > 1)} cannot be read; "
-        f"{CONVERSIONS[ending].format(name=shlex.quote(some[0].path.name))}"
-        for ending, some in files_by_ending.items()
+        f"{len(group)} {ending} file{'s' * (len(group) > 1)} cannot be read; "
+        f"{CONVERSIONS[ending].format(name=shlex.quote(group[0].path.name))}"
+        for ending, group in files_by_ending.items()
     ]
 
 
@@ -123,9 +122,9 @@ SMALL_BYTES = 1 << 20
 
 
 def files_fingerprint(files: Iterable[InputFile]) -> str:
-    """Hash the names of some files and what tells each from other versions of itself (16 hex digits).
+    """Hash of names and versions of files (16 hex digits).
 
-    Archives, `rsync --times` and version control restore old modification times, so these alone do not show a change.
+    Modification times are not enough: archives, `rsync --times` and version control restore old ones.
     """
     return key_of([[file.name, file.size, *_version(file)] for file in files])
 
@@ -134,52 +133,56 @@ def _version(file: InputFile) -> list[str | int | None]:
     if file.changed_ns is not None and file.size <= SMALL_BYTES:
         try:
             return [sha256(file.path.read_bytes()).hexdigest()]
-        except OSError:  # whoever has to read it will report it
+        except OSError:  # the reader reports it
             pass
     return [file.modified_ns, file.changed_ns]
 
 
 def source_fingerprint(path: str) -> str:
-    """Hash the relative names and versions of all files below a path (16 hex digits); see `files_fingerprint`.
+    """`files_fingerprint` of all files below a path.
 
     Raises:
-        InputError: there is no such path, or no file below it.
+        InputError: the path does not exist or contains no files.
     """
-    files = listing(path, remote=True)
+    files = list_files(path, remote=True)
     if not any(file for file in files if not file.skipped):
-        raise InputError(f"{path} holds no files; name a file or a folder to read")
+        raise InputError(f"{path} contains no files; give a file or a folder with files")
     return files_fingerprint(files)
 
 
 def _below(root: Path) -> Iterator[InputFile]:
-    inside = root.resolve()
+    resolved_root = root.resolve()
     for folder, folders, names in os.walk(root, onerror=_raise):
         visible = [name for name in sorted(folders) if not name.startswith(".")]
-        skipped = {name: reason for name in visible if (reason := _not_entered(Path(folder, name)))}
+        skipped = {name: reason for name in visible if (reason := _skip_folder_reason(Path(folder, name)))}
         folders[:] = [name for name in visible if name not in skipped]
         for name in [*skipped, *names]:
             path = Path(folder, name)
             if not name.startswith("."):
-                yield _file(path, _display_name(path.relative_to(root)), skipped.get(name) or _not_read(path, inside))
+                yield _file(
+                    path,
+                    _display_name(path.relative_to(root)),
+                    skipped.get(name) or _skip_reason(path, resolved_root),
+                )
 
 
-RUNS_OWN = "inputs.json", "settings.yaml"
-"""What lies in the folder of a run from its beginning on; a run must not read what it wrote."""
+RUN_FILES = "inputs.json", "settings.yaml"
+"""Files that identify the folder of a run; a run must not read its own output."""
 
 
-def _not_entered(folder: Path) -> str | None:
+def _skip_folder_reason(folder: Path) -> str | None:
     if folder.is_symlink():
         return "link to a folder"
-    return "folder of a run" if all((folder / name).exists() for name in RUNS_OWN) else None
+    return "folder of a run" if all((folder / name).exists() for name in RUN_FILES) else None
 
 
-def _not_read(path: Path, inside: Path) -> str | None:
+def _skip_reason(path: Path, root: Path) -> str | None:
     if not path.exists():
-        return "link to nothing"
+        return "broken link"
     if not path.is_file():
-        return "no regular file"
-    outside = path.is_symlink() and not path.resolve().is_relative_to(inside)
-    return "link to what lies outside the folder" if outside else None
+        return "not a regular file"
+    outside = path.is_symlink() and not path.resolve().is_relative_to(root)
+    return "link out of the folder" if outside else None
 
 
 def _display_name(path: Path) -> str:
@@ -189,15 +192,15 @@ def _display_name(path: Path) -> str:
 def _remote(store: Store) -> Iterator[InputFile]:
     root = store.path("").rstrip("/")
     try:
-        itself = store.filesystem.get_file_info(root)
+        root_info = store.filesystem.get_file_info(root)
         selector = pafs.FileSelector(root, allow_not_found=True, recursive=True)
-        below = [itself] if itself.is_file else store.filesystem.get_file_info(selector)
+        below = [root_info] if root_info.is_file else store.filesystem.get_file_info(selector)
     except OSError as error:
         raise InputError(
             f"{store.url} cannot be read ({error}); check the bucket, its permissions and AWS_*"
         ) from error
     for info in below:
-        name = info.base_name if itself.is_file else info.path.removeprefix(f"{root}/")
+        name = info.base_name if root_info.is_file else info.path.removeprefix(f"{root}/")
         if info.is_file and not any(part.startswith(".") for part in name.split("/")):
             yield InputFile(Path(info.path), name, info.size, info.mtime_ns or 0)
 
@@ -218,7 +221,7 @@ QUERY_ENDINGS = {".txt", ".text", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", 
 
 @dataclass(frozen=True)
 class FileChoice:
-    """What to read: `format` is "folder" or one of the tabular formats for all files, or None for each file's own."""
+    """Files to read. `format` is "folder", a tabular format for all files, or None: each file by its extension."""
 
     files: list[InputFile]
     format: str | None
@@ -226,13 +229,13 @@ class FileChoice:
 
 
 def choose_documents(path: str, file_format: str) -> FileChoice:
-    """Pick the files that hold documents.
+    """Choose the files with documents.
 
     Raises:
-        InputError: there is no such path, or nothing in it that the format can read.
+        InputError: the path does not exist, or contains no file of the format.
     """
-    files = listing(path)
-    if file_format == "beir" or (file_format == "auto" and _of_beir(files, "corpus")):
+    files = list_files(path)
+    if file_format == "beir" or (file_format == "auto" and _beir_files(files, "corpus")):
         return _beir(path, files, "corpus")
     if file_format == "folder" or (file_format == "auto" and any(file.format in PROSE for file in files)):
         return _split(path, files, PROSE, "folder")
@@ -242,12 +245,12 @@ def choose_documents(path: str, file_format: str) -> FileChoice:
 
 
 def choose_queries(path: str, file_format: str) -> FileChoice:
-    """Pick the files that hold queries; in a folder, one named `queries.*` is taken alone.
+    """Choose the files with queries; if a folder has a file named `queries.*`, only that one.
 
     Raises:
-        InputError: there is no such path, nothing in it that the format can read, or several `queries.*`.
+        InputError: the path does not exist, contains no file of the format, or several `queries.*`.
     """
-    files = listing(path)
+    files = list_files(path)
     if file_format == "beir":
         return _beir(path, files, "queries")
     if file_format != "auto":
@@ -255,60 +258,62 @@ def choose_queries(path: str, file_format: str) -> FileChoice:
     query_files = [file for file in files if file.name.startswith("queries.") and file.ending in QUERY_ENDINGS]
     if len(query_files) > 1:
         names = ", ".join(file.name for file in query_files)
-        raise InputError(f"{path} has several files of queries ({names}); name the one to read")
+        raise InputError(f"{path} has several query files ({names}); give the path of one")
     readable = [file for file in files if file.ending in QUERY_ENDINGS]
     readable = [file for file in readable if file.ending != ".json"] or readable
     if not readable:
         raise InputError(
-            nothing_to_read(path, "queries", files, "a .txt, .csv, .tsv, .jsonl or .parquet file, or a folder of them")
+            missing_files_message(
+                path, "queries", files, "a .txt, .csv, .tsv, .jsonl or .parquet file, or a folder of them"
+            )
         )
     if query_files:
         return FileChoice(query_files, None, [file for file in files if file.skipped])
     return FileChoice(readable, None, _without(files, readable))
 
 
-def _of_beir(files: list[InputFile], stem: str) -> list[InputFile]:
+def _beir_files(files: list[InputFile], stem: str) -> list[InputFile]:
     return [file for file in files if file.name in {f"{stem}.jsonl", f"{stem}.jsonl.gz"} and not file.skipped]
 
 
 def _beir(path: str, files: list[InputFile], stem: str) -> FileChoice:
-    beir_files = _of_beir(files, stem)
+    beir_files = _beir_files(files, stem)
     if not beir_files:
         raise InputError(f"{path} has no {stem}.jsonl; a BEIR folder has corpus.jsonl and queries.jsonl")
     if len(beir_files) > 1:
-        raise InputError(f"{path} has both {stem}.jsonl and {stem}.jsonl.gz; name the one to read")
+        raise InputError(f"{path} has both {stem}.jsonl and {stem}.jsonl.gz; give the path of one")
     return FileChoice(beir_files, "jsonl")
 
 
 def _split(path: str, files: list[InputFile], formats: frozenset[str], reader: str | None) -> FileChoice:
-    with_known_format = [file for file in files if file.format in formats] if formats is PROSE else with_columns(files)
+    with_known_format = [file for file in files if file.format in formats] if formats is PROSE else tabular_files(files)
     if not with_known_format:
         readable = (
             "a folder of Markdown, HTML or text files, or .jsonl, .csv, .tsv or .parquet files, or set "
             "ingest.documents.format"
         )
-        raise InputError(nothing_to_read(path, "documents", files, readable))
+        raise InputError(missing_files_message(path, "documents", files, readable))
     return FileChoice(with_known_format, reader, _without(files, with_known_format))
 
 
-def nothing_to_read(path: str, content: str, files: list[InputFile], readable: str) -> str:
-    """What to say where nothing can be read: what the files are, and what could be read instead.
+def missing_files_message(path: str, content: str, files: list[InputFile], readable: str) -> str:
+    """The error message if nothing can be read: which files are there, how to convert them, what to give instead.
 
     Args:
-        path: as the user named it.
-        content: was looked for, such as `documents`.
-        files: those that are there.
-        readable: what to name.
+        path: as given by the user.
+        content: what was expected, such as `documents`.
+        files: the files found.
+        readable: supported files.
     """
     endings = Counter(file.ending or "no ending" for file in files if not file.skipped)
-    summary = ", ".join(f"{count:,} of {ending}" for ending, count in endings.most_common(3))
-    holds = f"{path} holds no {content}" + (f", but files: {summary}" if summary else "")
-    return "; ".join([holds, *conversions(files), f"name {readable}"])
+    summary = ", ".join(f"{count:,} {ending}" for ending, count in endings.most_common(3))
+    problem = f"{path} contains no {content}" + (f", only other files ({summary})" if summary else "")
+    return "; ".join([problem, *conversion_advice(files), f"give {readable}"])
 
 
 def _choose_format(path: str, files: list[InputFile], formats: set[str], reader: str) -> FileChoice:
     if not files:
-        raise InputError(f"{path} holds no files; name a file or a folder to read")
+        raise InputError(f"{path} contains no files; give a file or a folder with files")
     readable = [file for file in files if file.format in formats]
     chosen = readable or [file for file in files if not file.skipped]
     return FileChoice(chosen, reader, _without(files, chosen))

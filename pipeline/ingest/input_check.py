@@ -1,6 +1,6 @@
-"""An input tried out: the beginning of its first files, read by the stage's own readers and held to its own rules.
+"""Check an input before a run: read the beginning of its first files with the stage's readers and rules.
 
-What would stop the stage stops the trial with the same words, before an hour of work instead of after it.
+Errors are those of the stage, but appear before the run starts.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,13 +14,20 @@ import pyarrow as pa
 from darklode.pipeline.base.artifacts import FunnelStep
 from darklode.pipeline.ingest import documents, queries
 from darklode.pipeline.ingest.columns import ColumnMapping, document_columns, event_columns, log_columns, query_columns
-from darklode.pipeline.ingest.files import REMOTE, InputFile, choose_documents, choose_queries, conversions, listing
+from darklode.pipeline.ingest.files import (
+    REMOTE,
+    InputFile,
+    choose_documents,
+    choose_queries,
+    conversion_advice,
+    list_files,
+)
 from darklode.pipeline.ingest.log_partitions import (
     LogPartition,
     is_ubi,
     partitions_of,
+    remove_marker_files,
     require_log_format,
-    without_markers,
 )
 from darklode.pipeline.ingest.log_rows import LogRules
 from darklode.pipeline.ingest.log_rows import select_usable as usable_of_log
@@ -34,34 +41,34 @@ from darklode.schemas.mining import LogSettings
 from darklode.schemas.settings import IngestSettings
 
 FILES = 8
-"""So many files with columns are looked into, the first megabyte of each."""
+"""Maximum number of tabular files checked, the first megabyte of each."""
 PAGES = 64
-"""So many files of prose."""
+"""Maximum number of Markdown, HTML and text files checked."""
 TEXTS = 1000
-"""So many queries are looked at for their language."""
+"""Maximum number of queries sampled for language detection."""
 
 Use = Callable[[RowBlock], None]
 
 
 class DiscardOutput:
-    """An output that keeps nothing."""
+    """An output that discards everything."""
 
     def progress(self, done: int, total: int | None = None, note: str = "") -> None:
-        """Tell nobody."""
+        """Discard."""
 
     def reject(self, stage: str, table: str, columns: dict[str, Any]) -> None:
-        """Keep no reject."""
+        """Discard."""
 
     def count(self, step: FunnelStep) -> None:
-        """Count nothing."""
+        """Discard."""
 
 
-def try_documents(path: str, settings: IngestSettings) -> list[str]:
-    """Try to read documents; what is worth knowing besides comes back, a sentence each.
+def check_documents(path: str, settings: IngestSettings) -> list[str]:
+    """Check an input of documents; returns warnings, one sentence each.
 
     Raises:
-        InputError: the stage would end with it.
-        TooManyRejects: likewise, where the trial saw the whole source.
+        InputError: the stage would raise it.
+        TooManyRejects: the stage would raise it; only checked if the whole source was read.
     """
     choice = choose_documents(path, settings.documents.format)
     columns, seen_keys, intake = (
@@ -79,12 +86,12 @@ def try_documents(path: str, settings: IngestSettings) -> list[str]:
         _use(folder.read(choice) if reads_all else folder.blocks(choice.files[:PAGES]), use, reads_all=reads_all)
     else:
         reads_all = _read(choice.files, choice.format, SourcePreview(columns, intake, settings), use)
-    messages = [f"{path}: {phrase}" for phrase in conversions(choice.other_files)]
+    messages = [f"{path}: {phrase}" for phrase in conversion_advice(choice.other_files)]
     return [*messages, *_format_problems(intake, path, settings, reads_all=reads_all)]
 
 
-def try_queries(path: str, settings: IngestSettings) -> list[str]:
-    """Try to read queries; see `try_documents`."""
+def check_queries(path: str, settings: IngestSettings) -> list[str]:
+    """Check an input of queries, as `check_documents` does."""
     choice = choose_queries(path, settings.queries.format)
     columns, seen_keys, intake = query_columns(settings.queries.columns), SeenKeys(), _preview_intake("queries", path)
 
@@ -96,10 +103,10 @@ def try_queries(path: str, settings: IngestSettings) -> list[str]:
 
 
 def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:
-    """Texts from the beginning of a query log, at most `TEXTS`, evenly spaced.
+    """At most `TEXTS` queries from the beginning of a query log, evenly spaced.
 
     Raises:
-        InputError: as for `try_queries`.
+        InputError: as for `check_queries`.
     """
     choice = choose_queries(path, settings.queries.format)
     trial = SourcePreview(query_columns(settings.queries.columns), _preview_intake("queries", path), settings)
@@ -109,24 +116,24 @@ def first_queries(path: str, settings: IngestSettings) -> pa.StringArray:
     return texts[:: max(1, -(-len(texts) // TEXTS))]
 
 
-def try_log(
+def check_log(
     path: str,
     settings: LogSettings,
     ingest: IngestSettings,
     dates: Collection[date] | None,
     earlier_days: Mapping[str, Any],
 ) -> list[str]:
-    """Try to read a search log, its first days and its last ones; objects below `s3://` are only listed.
+    """Check a search log: its first and last days. Objects below `s3://` are only listed.
 
     Args:
-        path, settings, ingest, dates, known: as for `ingest_logs`.
+        path, settings, ingest, dates, earlier_days: as for `ingest_logs`.
 
     Raises:
-        SettingsError: the time zone is not known.
-        InputError: the stage would end with it.
+        SettingsError: unknown time zone.
+        InputError: the stage would raise it.
     """
     check_zone(settings.time_zone)
-    files = without_markers(listing(path, remote=True))
+    files = remove_marker_files(list_files(path, remote=True))
     if not earlier_days:
         require_log_format(path, files, settings.format)
     partitions, ubi = partitions_of(files, settings.format), is_ubi(files, settings.format)
@@ -149,7 +156,7 @@ def try_log(
 
 
 def _both_ends(partitions: Sequence[LogPartition]) -> list[LogPartition]:
-    """The first and the last partitions: a new night's log is among them."""
+    """The first and the last partitions; the last contain the new days."""
     half = FILES // 2
     return [*partitions] if len(partitions) <= FILES else [*partitions[:half], *partitions[-half:]]
 
@@ -160,7 +167,7 @@ def _preview_intake(kind: str, path: str) -> Intake:
 
 @dataclass(frozen=True)
 class SourcePreview:
-    """What the files of one source are read with."""
+    """Arguments for reading the files of a source."""
 
     columns: ColumnMapping
     intake: Intake
@@ -168,7 +175,7 @@ class SourcePreview:
 
 
 def _read(files: Sequence[InputFile], form: str | None, trial: SourcePreview, use: Use) -> bool:
-    """Use the beginning of each of the first files; whether that was all there is."""
+    """Read the beginning of the first files; returns whether that was the whole source."""
     reads_all = _is_short(files, FILES)
     for file in files[:FILES]:
         _use(
@@ -189,7 +196,7 @@ def _is_short(files: Sequence[InputFile], max_files: int) -> bool:
 
 
 def _bytes(files: Sequence[InputFile]) -> int:
-    """Bytes that may have to be read; a packed file is as good as a long one."""
+    """Bytes to read; a compressed file counts as a long one."""
     return sum(PIECE_BYTES if file.name.lower().endswith(".gz") else file.size for file in files)
 
 
@@ -200,6 +207,6 @@ def _format_problems(intake: Intake, path: str, settings: IngestSettings, *, rea
     bad = tally.n_own - tally.n_kept
     remedy = tally.remedy().rstrip("; ")
     messages = [
-        f"{path}: {bad} of its first {tally.n_own} rows cannot be read ({tally.main_reasons()}) {remedy}".rstrip()
+        f"{path}: {bad} of the first {tally.n_own} rows are unreadable ({tally.main_reasons()}) {remedy}".rstrip()
     ]
     return [*intake.remarks, *(messages if bad else [])]

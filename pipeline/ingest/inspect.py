@@ -1,6 +1,6 @@
-"""A first look at a path for `darklode init`: its format, and the columns that settings have to name, with a guess.
+"""Inspect a path for `darklode init`: detect its format and the columns to set, with guesses.
 
-The stage's own readers open the first file that holds something: delimiters, encodings, arrays are as they see them.
+The first non-empty file is opened with the stage's readers, so that delimiters, encodings and arrays are the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,12 @@ from darklode.pipeline.ingest.files import (
     InputFile,
     choose_documents,
     choose_queries,
-    conversions,
-    listing,
-    with_columns,
+    conversion_advice,
+    list_files,
+    tabular_files,
 )
 from darklode.pipeline.ingest.input_check import FILES, DiscardOutput
-from darklode.pipeline.ingest.log_partitions import is_ubi, without_markers
+from darklode.pipeline.ingest.log_partitions import is_ubi, remove_marker_files
 from darklode.pipeline.ingest.readers.delimited import header_in
 from darklode.pipeline.ingest.readers.sniff import check_content
 from darklode.pipeline.ingest.readers.tabular import read_tabular
@@ -42,15 +42,15 @@ _INTAKES = {"documents": "documents", "queries": "queries", "logs": "impressions
 
 @dataclass(frozen=True)
 class FormatPreview:
-    """What a path holds.
+    """Format and columns of a source.
 
     Attributes:
-        files: how many files would be read.
-        format: theirs.
-        is_declared: whether the settings have to say the format: the files' names do not tell it.
-        columns: those of the first file where some are missing, else none.
-        missing: the parts that a column must play and none does by its name, each with the likeliest column.
-        remarks: what is unusual about the first file, a sentence each.
+        files: number of files to read.
+        format: format of the files.
+        is_declared: whether the settings must set the format, because file names do not show it.
+        columns: columns of the first file, if required ones are missing.
+        missing: required roles without a column, with the likeliest one.
+        remarks: unusual properties of the first file, one sentence each.
     """
 
     files: int
@@ -64,21 +64,21 @@ class FormatPreview:
 def inspect_source(
     kind: Kind, path: str, named_columns: Mapping[str, str] | None = None, form: str | None = None
 ) -> FormatPreview:
-    """Look at the first of the files that would be read.
+    """Inspect the first file that would be read.
 
     Args:
-        kind: what the path is to hold.
+        kind: expected content.
         path: a file or folder.
-        named_columns: the columns that somebody named, by role.
-        form: the format that somebody said, such as jsonl; None: it is found out.
+        named_columns: columns set by the user, by role.
+        form: format set by the user, such as jsonl; None: detect it.
 
     Raises:
-        InputError: there is no such path, nothing in it to read, the first file is not what its ending says, or lacks a
-            column that is named.
+        InputError: the path does not exist, contains nothing to read, the first file does not match its extension, or a
+            column set by the user is missing.
     """
     chosen = _choose_format(kind, path)
     if form and form != chosen.format:
-        files = [file for file in listing(path) if not file.skipped]
+        files = [file for file in list_files(path) if not file.skipped]
         chosen = _ChosenFormat([file for file in files if file.format == form] or files, form, is_declared=True)
     if chosen.format not in TABULAR:
         return FormatPreview(len(chosen.files), chosen.format, chosen.is_declared)
@@ -92,7 +92,7 @@ def inspect_source(
 
 @dataclass(frozen=True)
 class _ChosenFormat:
-    """Files to read, their format, and whether that is to be said."""
+    """Files to read, their format, and whether settings must set it."""
 
     files: Sequence[InputFile]
     format: str
@@ -100,14 +100,14 @@ class _ChosenFormat:
 
 
 def _choose_format(kind: Kind, path: str) -> _ChosenFormat:
-    """What the stage would read by itself, or else could if it were told the format.
+    """The files that the stage would read by default, else those it could read if the format were set.
 
     Raises:
-        InputError: there is neither.
+        InputError: there are none.
     """
-    files = without_markers(listing(path))
+    files = remove_marker_files(list_files(path))
     if kind == "logs" and is_ubi(files, "auto"):
-        return _ChosenFormat(with_columns(files), UBI)
+        return _ChosenFormat(tabular_files(files), UBI)
     try:
         choice = _CHOICES[kind](path)
     except InputError:
@@ -118,11 +118,11 @@ def _choose_format(kind: Kind, path: str) -> _ChosenFormat:
 
 
 def _choose_log(path: str) -> list[InputFile]:
-    files = without_markers(listing(path))
-    if tabular := with_columns(files):
+    files = remove_marker_files(list_files(path))
+    if tabular := tabular_files(files):
         return tabular
-    readable = "name .jsonl, .csv, .tsv or .parquet files, or a folder of them"
-    raise InputError("; ".join([f"{path} holds no search log", *conversions(files), readable]))
+    remedy = "give .jsonl, .csv, .tsv or .parquet files, or a folder of them"
+    raise InputError("; ".join([f"{path} contains no search log", *conversion_advice(files), remedy]))
 
 
 _CHOICES: Mapping[Kind, Callable[[str], list[InputFile]]] = {
@@ -133,7 +133,7 @@ _CHOICES: Mapping[Kind, Callable[[str], list[InputFile]]] = {
 
 
 def _by_content(columns: ColumnMapping, files: Sequence[InputFile]) -> _ChosenFormat | None:
-    """Files whose names do not tell what they hold, where the first one begins as something that is read."""
+    """Files with unknown extensions, if the content of the first one is in a supported format."""
     for file in (file for file in files if not file.skipped and file.size):
         with suppress(InputError):
             head = head_of(file)
@@ -149,7 +149,7 @@ def _by_content(columns: ColumnMapping, files: Sequence[InputFile]) -> _ChosenFo
 
 
 def _missing_columns(chosen: _ChosenFormat, columns: ColumnMapping, intake: Intake) -> MissingColumns | None:
-    """What the first file with any row lacks."""
+    """Missing columns of the first file with rows."""
     declared_format = chosen.format if chosen.is_declared else None
     try:
         for file in chosen.files[:FILES]:

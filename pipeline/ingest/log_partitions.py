@@ -1,4 +1,4 @@
-"""A log's files by day: what is read, recorded and replaced as a whole."""
+"""Group a log's files by day. A partition is read, recorded and replaced as a whole."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.files import InputFile, files_fingerprint, nothing_to_read, with_columns
+from darklode.pipeline.ingest.files import InputFile, files_fingerprint, missing_files_message, tabular_files
 
 DATES = (
     re.compile(r"(?<!\d)((?:19|20)\d\d)-(\d\d)-(\d\d)(?!\d)"),
@@ -19,14 +19,14 @@ UNDATED_UBI = "ubi"
 
 @dataclass(frozen=True)
 class LogPartition:
-    """Files that are read together.
+    """Files of a log that are read together.
 
     Attributes:
-        name: the day as in 2026-03-01, or the file's name where no day is known.
+        name: the day, such as 2026-03-01, or the file's name if it has no date.
         date: the day, or None.
-        files: what holds impressions, by name.
-        searches: of a UBI log, what holds its queries.
-        other_files: files that are no log.
+        files: files of impressions.
+        searches: query files of a UBI log.
+        other_files: files that are not a log.
     """
 
     name: str
@@ -40,51 +40,51 @@ class LogPartition:
         return [*self.files, *self.searches, *self.other_files]
 
     @property
-    def mark(self) -> str:
-        """A fingerprint of its files."""
+    def fingerprint(self) -> str:
+        """Fingerprint of all files."""
         return files_fingerprint(self.all)
 
     @property
-    def search_mark(self) -> str:
-        """The same of what neighbours need of it."""
+    def search_fingerprint(self) -> str:
+        """Fingerprint of the query files, which neighboring days depend on."""
         return files_fingerprint(self.searches)
 
 
 def is_ubi(files: Iterable[InputFile], file_format: str) -> bool:
-    """Whether a log is one of User Behavior Insights: by its settings, or by a file of events."""
+    """Whether a log is in the UBI format (User Behavior Insights): by the settings, or by a file of events."""
     return file_format == "ubi" or (file_format == "auto" and any(_has_stem(file, EVENTS) for file in files))
 
 
 def require_log_format(path: str, files: Sequence[InputFile], file_format: str) -> None:
-    """See that a folder with files has one of a format that logs come in.
+    """Check that a folder contains a file in a log format.
 
     Args:
-        path: the log as the user named it.
-        files: the files below it.
-        file_format: the setting `logs.format`; another than `auto` reads files of any ending.
+        path: the log as given by the user.
+        files: files below the path.
+        file_format: the setting `logs.format`; values other than `auto` accept any extension.
 
     Raises:
-        InputError: all of its files are of other formats.
+        InputError: all files have other formats.
     """
     readable = [file for file in files if not file.skipped]
-    if file_format == "auto" and readable and not with_columns(readable):
+    if file_format == "auto" and readable and not tabular_files(readable):
         raise InputError(
-            nothing_to_read(path, "search log", readable, "a folder of .jsonl, .csv, .tsv or .parquet files")
+            missing_files_message(path, "search log", readable, "a folder of .jsonl, .csv, .tsv or .parquet files")
         )
 
 
 def partitions_of(files: Sequence[InputFile], file_format: str) -> dict[str, LogPartition]:
-    """The partitions that some files make up, by name and in the order of their names.
+    """Partitions by name, in order of their names.
 
-    All files of one day are a partition, and so is each file without one; the latter of a UBI log are one together.
-    Files without a day that are no log are no partition; beside files with a day, those without one are none.
+    All files of a day form a partition. If no log file has a date, each file is a partition (in a UBI log, all files
+    together). Files without a date are ignored if they are not logs, or if other log files have dates.
 
     Args:
-        files: the files, by name.
+        files: the files, sorted by name.
         file_format: the setting `logs.format`.
     """
     ubi = is_ubi(files, file_format)
-    logs = {file.name for file in _logs(files, file_format, ubi=ubi)}
+    logs = {file.name for file in _log_files(files, file_format, ubi=ubi)}
     partitions: dict[str, LogPartition] = {}
     for file in files:
         day = date_in(file.name)
@@ -97,24 +97,24 @@ def partitions_of(files: Sequence[InputFile], file_format: str) -> dict[str, Log
     return dict(sorted(partitions.items()))
 
 
-def without_markers(files: Iterable[InputFile]) -> list[InputFile]:
-    """The files but for those that Hadoop and Spark leave beside their own, in names or folders that begin with `_`."""
+def remove_marker_files(files: Iterable[InputFile]) -> list[InputFile]:
+    """Remove marker files of Hadoop and Spark: names and folders that begin with `_`."""
     return [file for file in files if not any(part.startswith("_") for part in file.name.split("/"))]
 
 
-def _logs(files: Sequence[InputFile], file_format: str, *, ubi: bool) -> list[InputFile]:
+def _log_files(files: Sequence[InputFile], file_format: str, *, ubi: bool) -> list[InputFile]:
     if ubi:
-        tabular = with_columns(list(files))
+        tabular = tabular_files(list(files))
         ubi_files = [file for file in tabular if _has_stem(file, EVENTS) or _has_stem(file, SEARCHES)]
         return tabular if file_format == "ubi" else ubi_files
     if file_format == "auto":
-        tabular = with_columns(list(files))
+        tabular = tabular_files(list(files))
         return [file for file in tabular if date_in(file.name)] or tabular
     return [file for file in files if file.format == file_format] or [file for file in files if not file.skipped]
 
 
 def date_in(name: str) -> date | None:
-    """The first day that a path names, as 2026-03-01, 2026/03/01 (folders) or 20260301; what is no day is none."""
+    """The first date in a path, as 2026-03-01, 2026/03/01 (folders) or 20260301; None if there is no valid date."""
     hits = [match for pattern in DATES for match in pattern.finditer(name)]
     for match in sorted(hits, key=lambda match: match.start()):
         try:

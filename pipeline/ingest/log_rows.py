@@ -1,6 +1,6 @@
-"""Rows of a search log: each value gets its type, what cannot be used is turned away, and the rest waits in DuckDB.
+"""Rows of a search log: parse values, reject unusable rows, and stage the others in DuckDB.
 
-There a partition lies on disk where it does not fit into memory, until it is read to its end and becomes parts.
+DuckDB sorts a partition, and spills to disk if it does not fit into memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from darklode.pipeline.base.personal_data import mask as masked
 from darklode.pipeline.base.query_normalization import normal_form
 from darklode.pipeline.base.types import Mask
 from darklode.pipeline.ingest.rejects import Intake
-from darklode.pipeline.ingest.rows import RowBlock, blank, blank_to_null, common_faults, drop_faulty, mask
+from darklode.pipeline.ingest.rows import RowBlock, blank_to_null, common_faults, drop_faulty, is_blank, mask
 from darklode.pipeline.ingest.timestamps import UTC_MICROSECONDS, read_times
 from darklode.schemas.mined_tables import IMPRESSIONS
 from darklode.schemas.mining import LogSettings
@@ -43,7 +43,7 @@ STAGED = pa.schema(
         ("arm", pa.string()),
     ]
 )
-# The last columns of the order leave equal rows only, so that it hangs on nothing but the rows.
+# Ordered by all columns, so that the order depends on nothing but the rows.
 ORDERED = f"""
 WITH queried AS (
     SELECT * REPLACE (position + $shift AS position), left(sha256(normal_form), 16) AS query_id FROM staged
@@ -62,51 +62,55 @@ ORDER BY day, tenant, time, search_id, position NULLS FIRST, doc_id, event_id,
 
 
 class LogStaging:
-    """Rows that wait until a partition is read to its end."""
+    """Staged rows of a partition."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         connection.register("none", STAGED.empty_table())
         connection.execute("CREATE TABLE staged AS SELECT * FROM none")
-        self.zero = False
+        self.has_zero_position = False
 
     def add(self, rows: pa.Table) -> None:
         """Add rows of the schema STAGED."""
-        self.zero |= bool(pc.any(pc.equal(rows["position"], 0)).as_py())
-        self._connection.register("arriving", rows)
-        self._connection.execute("INSERT INTO staged SELECT * FROM arriving")
-        self._connection.unregister("arriving")
+        self.has_zero_position |= bool(pc.any(pc.equal(rows["position"], 0)).as_py())
+        self._connection.register("new_rows", rows)
+        self._connection.execute("INSERT INTO staged SELECT * FROM new_rows")
+        self._connection.unregister("new_rows")
 
     def is_shown(self, tenants: pa.Array, searches: pa.Array) -> Mask:
-        """Which of some searches have a staged row that is no click."""
-        searches_table = {"tenant": tenants, "search_id": searches, "place": pa.array(range(len(searches)), pa.int64())}
-        self._connection.register("asked", pa.table(searches_table))
+        """Mask of the searches that have a staged row without a click."""
+        searches_table = {
+            "tenant": tenants,
+            "search_id": searches,
+            "position": pa.array(range(len(searches)), pa.int64()),
+        }
+        self._connection.register("searches", pa.table(searches_table))
         answer = self._connection.sql("""
             SELECT EXISTS (
                 FROM staged s WHERE s.tenant = a.tenant AND s.search_id = a.search_id AND NOT s.clicked
             ) AS shown
-            FROM asked a ORDER BY place
+            FROM searches a ORDER BY position
         """).to_arrow_table()
-        self._connection.unregister("asked")
+        self._connection.unregister("searches")
         return mask(answer["shown"].combine_chunks())
 
     def pieces(self, shift: int) -> Iterator[tuple[date, pa.Table]]:
-        """The rows as impressions, sorted, in pieces of one day (UTC) each; `shift` is added to positions."""
+        """Yield sorted impressions in pieces of one day (UTC) each; `shift` is added to positions."""
         sizes = self._connection.sql("SELECT day, count(*) FROM staged GROUP BY day ORDER BY day").fetchall()
         reader = self._connection.sql(ORDERED, params={"shift": shift}).to_arrow_reader(BATCH_ROWS)
-        ahead: pa.Table = reader.schema.empty_table()
+        batch: pa.Table = reader.schema.empty_table()
         for day, rows in sizes:
             remaining_rows = rows
             while remaining_rows:
-                ahead = ahead if ahead.num_rows else pa.Table.from_batches([next(reader)])
-                own_rows = ahead.slice(0, remaining_rows)
+                batch = batch if batch.num_rows else pa.Table.from_batches([next(reader)])
+                own_rows = batch.slice(0, remaining_rows)
                 yield date(1970, 1, 1) + timedelta(days=day), _impressions(own_rows)
-                remaining_rows, ahead = remaining_rows - own_rows.num_rows, ahead.slice(own_rows.num_rows)
+                remaining_rows, batch = remaining_rows - own_rows.num_rows, batch.slice(own_rows.num_rows)
 
 
 @contextmanager
-def staging() -> Iterator[LogStaging]:
-    """An empty staging area; what it keeps on disk is gone afterwards."""
+def open_staging() -> Iterator[LogStaging]:
+    """Open an empty staging area; its files are deleted on exit."""
     with scratch() as connection:
         yield LogStaging(connection)
 
@@ -123,41 +127,41 @@ DECIMAL = r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$"
 
 
 def normalize_spaces(texts: pa.Array) -> pa.Array:
-    """Texts with single spaces between their words, and none around them."""
+    """Collapse white space to single spaces and trim."""
     return pc.binary_join(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(texts)), " ")
 
 
-def without_personal_data(texts: pa.Array) -> pa.Array:
-    """Texts with single spaces, since numbers may hold odd ones, and with personal data masked."""
+def mask_personal_data(texts: pa.Array) -> pa.Array:
+    """Mask personal data. White space is normalized before, because numbers may contain unusual spaces."""
     return masked(normalize_spaces(pc.utf8_normalize(texts, "NFC")))
 
 
 def spellings(queries: pa.Array, *, masking: bool) -> pa.Array:
-    """Queries as they were typed, in NFC and with single spaces; personal data is masked."""
+    """Queries as typed, in NFC and with single spaces; personal data is masked if `masking`."""
     coded = queries.dictionary_encode()
     distinct = coded.dictionary
-    sound = without_personal_data(distinct) if masking else normalize_spaces(pc.utf8_normalize(distinct, "NFC"))
-    return sound.take(coded.indices)
+    cleaned = mask_personal_data(distinct) if masking else normalize_spaces(pc.utf8_normalize(distinct, "NFC"))
+    return cleaned.take(coded.indices)
 
 
 def read_positions(texts: pa.Array) -> tuple[pa.Array, Mask]:
-    """Whole numbers below a billion as int32, null where there is none; and where a text is no such number."""
+    """Parse whole numbers below a billion as int32; returns values (null if empty) and a mask of invalid texts."""
     return _by_distinct(texts, _positions)
 
 
 def read_clicks(texts: pa.Array) -> tuple[pa.Array, Mask]:
-    """Whether it was clicked, from a truth value or a count, false where there is none; and where it is neither."""
+    """Parse clicks from booleans or counts; returns values (false if empty) and a mask of invalid texts."""
     clicks, bad = _by_distinct(texts, _clicks)
     return pc.fill_null(clicks, False), bad
 
 
 def read_seconds(texts: pa.Array) -> tuple[pa.Array, Mask]:
-    """Seconds as float32, null where there are none; and where a text is no number from 0."""
+    """Parse non-negative seconds as float32; returns values (null if empty) and a mask of invalid texts."""
     return _by_distinct(texts, _seconds)
 
 
 def _by_distinct(texts: pa.Array, read: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, Mask]:
-    """The values that `read` gives for the distinct texts, and where it gives none for a text that has one."""
+    """Parse each distinct text once; returns values and a mask of non-empty texts without a value."""
     coded = texts.dictionary_encode()
     distinct_values = blank_to_null(coded.dictionary)
     cleaned = pc.if_else(pc.equal(pc.utf8_lower(distinct_values), "nan"), None, distinct_values)
@@ -188,12 +192,12 @@ Faults = list[tuple[str, Mask]]
 
 @dataclass(frozen=True)
 class LogRules:
-    """How the rows of one partition are read.
+    """Rules for the rows of a partition.
 
     Attributes:
         settings: the settings `logs`.
         ingest: the settings `ingest`.
-        date: the partition's day; None: events of any day are its own.
+        date: the partition's day; None: any day is valid.
     """
 
     settings: LogSettings
@@ -202,28 +206,28 @@ class LogRules:
 
     @property
     def days(self) -> tuple[int, int]:
-        """The first and the last day (UTC) that an event may have, in days since 1970.
+        """The first and the last valid day (UTC) of an event, in days since 1970.
 
-        A day by another clock than UTC's begins on the UTC day before, or ends on the one after.
+        A day in another time zone begins on the UTC day before or ends on the day after.
         """
         day = ((self.date or date(1970, 1, 1)) - date(1970, 1, 1)).days
-        ahead = self.settings.time_zone != "UTC"
-        return day - max(self.settings.max_late_days, int(ahead)), day + 1
+        zone_days = int(self.settings.time_zone != "UTC")
+        return day - max(self.settings.max_late_days, zone_days), day + 1
 
-    def shift(self, *, zero: bool) -> int:
-        """What is to be added to positions to count from 1; `zero` says whether any of them is 0."""
+    def position_shift(self, *, has_zero: bool) -> int:
+        """Offset that makes positions count from 1; `has_zero`: a position is 0, which decides for `auto`."""
         first = self.settings.first_position
-        return int(zero) if first == "auto" else 1 - first
+        return int(has_zero) if first == "auto" else 1 - first
 
 
 def select_usable(block: RowBlock, rules: LogRules, intake: Intake) -> pa.Table:
-    """The rows that can be used, with the schema STAGED; positions count from where the log begins to."""
+    """The usable rows in the schema STAGED, positions as in the log; other rows are rejected."""
     faults = common_faults(block, "", rules.ingest, "query")
-    faults.append(("empty doc_id", blank(block.columns["doc_id"])))
-    sound = drop_faulty(block, faults, intake).complete(rules.ingest)
-    values, bad = _values(sound, rules)
+    faults.append(("empty doc_id", is_blank(block.columns["doc_id"])))
+    readable = drop_faulty(block, faults, intake).complete(rules.ingest)
+    values, bad = _values(readable, rules)
     is_usable = ~np.logical_or.reduce([hit for _, hit in bad])
-    drop_faulty(sound, bad, intake)
+    drop_faulty(readable, bad, intake)
     rows = pa.table([values[name] for name in STAGED.names], schema=STAGED)
     return rows if is_usable.all() else rows.filter(pa.array(is_usable))
 
@@ -231,19 +235,19 @@ def select_usable(block: RowBlock, rules: LogRules, intake: Intake) -> pa.Table:
 def _values(block: RowBlock, rules: LogRules) -> tuple[dict[str, pa.Array], Faults]:
     roles = {name: name for name in (*STAGED.names, "timestamp")} | {"arm": "variant"}
     columns = {name: block.columns.get(role, block.nulls()) for name, role in roles.items()}
-    times, untimely = read_times(columns["timestamp"], rules.settings.time_zone)
-    positions, unplaced = read_positions(columns["position"])
-    clicks, unclear = read_clicks(columns["clicked"])
-    seconds, unmeasured = read_seconds(columns["dwell_seconds"])
+    times, time_faults = read_times(columns["timestamp"], rules.settings.time_zone)
+    positions, bad_positions = read_positions(columns["position"])
+    clicks, bad_clicks = read_clicks(columns["clicked"])
+    seconds, bad_seconds = read_seconds(columns["dwell_seconds"])
     days = times.cast(pa.date32()).cast(pa.int32())
-    least = 1 if rules.settings.first_position == 1 else 0
+    min_position = 1 if rules.settings.first_position == 1 else 0
     faults = [
-        *untimely,
+        *time_faults,
         ("missing timestamp", mask(times.is_null())),
-        ("position is not a whole number", unplaced),
-        ("position is below the first place", mask(pc.less(positions, least))),
-        ("clicked is neither a truth value nor a count", unclear),
-        ("dwell_seconds is not a number from 0", unmeasured),
+        ("position is not a whole number", bad_positions),
+        ("position is below the first position", mask(pc.less(positions, min_position))),
+        ("clicked is neither a boolean nor a count", bad_clicks),
+        ("dwell_seconds is not a non-negative number", bad_seconds),
     ]
     if rules.date is not None:
         first, last = rules.days

@@ -1,4 +1,4 @@
-"""Stage 1: raw queries from text, JSON lines, CSV, Parquet or BEIR, as one table."""
+"""Ingest raw queries from text, JSON lines, CSV, Parquet or BEIR."""
 
 import hashlib
 
@@ -21,13 +21,13 @@ ID_DIGITS = 16
 
 
 def ingest_queries(path: str, output: Output, settings: IngestSettings) -> None:
-    """Read a query log into `raw_queries`; what cannot be read goes to `rejects` with its reason.
+    """Read a query log into `raw_queries`; unreadable rows go to `rejects` with a reason.
 
-    Memory follows the longest row, not the log; besides, 8 bytes are held for each query.
+    Memory depends on the longest row, plus 8 bytes per query.
 
     Raises:
-        InputError: there is nothing to read, a file cannot be read at all, or a column is not there.
-        TooManyRejects: more than `settings.max_reject_share` of the rows cannot be read.
+        InputError: there is nothing to read, a file cannot be read, or a column is missing.
+        TooManyRejects: more than `settings.max_reject_share` of the rows are unreadable.
     """
     choice = choose_queries(path, settings.queries.format)
     columns = query_columns(settings.queries.columns)
@@ -44,13 +44,13 @@ def ingest_queries(path: str, output: Output, settings: IngestSettings) -> None:
 
 
 def select_usable(block: RowBlock, intake: Intake, seen_keys: SeenKeys, settings: IngestSettings) -> pa.Table:
-    """The rows of `raw_queries` that a block makes; the others are turned away."""
-    sound = drop_faulty(block, common_faults(block, "query_id", settings), intake)
-    times, untimely = read_times(sound.columns.get("timestamp", sound.nulls()))
-    counts, uncounted = _counts(sound.columns.get("count", sound.nulls()))
-    faults = [*untimely, ("count is not a positive whole number", uncounted)]
+    """Rows of `raw_queries` from a block; unusable rows are rejected."""
+    readable = drop_faulty(block, common_faults(block, "query_id", settings), intake)
+    times, time_faults = read_times(readable.columns.get("timestamp", readable.nulls()))
+    counts, bad_counts = _counts(readable.columns.get("count", readable.nulls()))
+    faults = [*time_faults, ("count is not a positive whole number", bad_counts)]
     bad = np.logical_or.reduce([hit for _, hit in faults])
-    complete = _with_ids(drop_faulty(sound, faults, intake)).complete(settings)
+    complete = _with_ids(drop_faulty(readable, faults, intake)).complete(settings)
     tenants, names = complete.columns["tenant"], complete.columns["query_id"]
     repeated = seen_keys.find_repeated(keys_of(tenants.to_pylist(), names.to_pylist()))
     remaining = drop_faulty(complete, [("duplicate id", repeated)], intake)
@@ -67,7 +67,7 @@ def select_usable(block: RowBlock, intake: Intake, seen_keys: SeenKeys, settings
 
 
 def _counts(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Counts as numbers, 1 where there is none; and where a count is no positive whole number."""
+    """Parse counts; returns values (1 if empty) and a mask of texts that are not positive whole numbers."""
     texts_trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\.0+$", "")
     absent = mask(pc.equal(texts_trimmed, "")) | ~mask(texts_trimmed.is_valid())
     good = mask(pc.match_substring_regex(texts_trimmed, r"^\+?0*[1-9][0-9]{0,17}$"))
@@ -76,7 +76,7 @@ def _counts(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def _with_ids(block: RowBlock) -> RowBlock:
-    """Rows of a source without ids are named by a hash of their file and line: the same file, the same names."""
+    """Add ids made of a hash of file and line, if there are none: stable as long as the file is."""
     if "query_id" in block.columns:
         return block
     places = zip(block.files.to_pylist(), block.lines.to_pylist(), strict=True)

@@ -1,4 +1,4 @@
-"""The rows that are turned away, with their reasons, and the count of those that came in: none vanishes."""
+"""Record rejected rows with their reasons, and count all rows, so that none disappears unnoticed."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,42 +22,42 @@ NOT_UTF8 = "not UTF-8"
 
 @dataclass
 class RowCounts:
-    """Counts of some rows.
+    """Row counts of an ingest.
 
     Attributes:
-        rows: all that came in.
-        reasons: how many were turned away, by reason.
-        examples: a place (file, or file:line) for each reason.
-        aside: the reasons that tell of another kind of row, not of one that could not be read.
+        rows: rows read.
+        reasons: rejected rows by reason.
+        examples: one location (file, or file:line) per reason.
+        other_kinds: reasons of rows that are readable but of another kind, such as other events.
     """
 
     rows: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
-    aside: list[str] = field(default_factory=list)
+    other_kinds: list[str] = field(default_factory=list)
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> "RowCounts":
-        """A tally from the plain values that `facts` gave."""
+        """Restore counts from `facts`."""
         return cls(**facts | {"reasons": Counter(facts["reasons"])})
 
     def facts(self) -> dict[str, Any]:
-        """The tally as plain values."""
+        """The counts as plain values."""
         return asdict(self) | {"reasons": dict(sorted(self.reasons.items()))}
 
-    def drop(self, reason: str, example: str, rows: int = 1, *, aside: bool = False) -> None:
-        """Count rows that are turned away; `aside`: since they are of another kind."""
+    def drop(self, reason: str, example: str, rows: int = 1, *, other_kind: bool = False) -> None:
+        """Count rejected rows; `other_kind`: they are of another kind, not unreadable."""
         self.reasons[reason] += rows
         self.examples.setdefault(reason, example)
-        if aside and reason not in self.aside:
-            self.aside.append(reason)
+        if other_kind and reason not in self.other_kinds:
+            self.other_kinds.append(reason)
 
     def add(self, other: "RowCounts") -> None:
-        """Count another's rows, too."""
+        """Add other counts."""
         self.rows += other.rows
         self.reasons += other.reasons
         self.examples = other.examples | self.examples
-        self.aside += [reason for reason in other.aside if reason not in self.aside]
+        self.other_kinds += [reason for reason in other.other_kinds if reason not in self.other_kinds]
 
     @property
     def n_kept(self) -> int:
@@ -65,46 +65,46 @@ class RowCounts:
 
     @property
     def n_own(self) -> int:
-        """The rows that came in, without those of another kind."""
-        return self.rows - sum(self.reasons[reason] for reason in self.aside)
+        """Rows read, without those of another kind."""
+        return self.rows - sum(self.reasons[reason] for reason in self.other_kinds)
 
     def step(self, kind: str) -> FunnelStep:
-        """The funnel's step."""
+        """The funnel step of these counts."""
         dropped = {reason: count for reason, count in sorted(self.reasons.items()) if count}
         return FunnelStep(f"ingest.{kind}", "rows", self.rows, "rows", self.n_kept, dropped)
 
     def check(self, path: str, kind: str, columns: str, share: float) -> None:
-        """Check that enough of the rows could be read.
+        """Check that enough rows are readable.
 
         Args:
-            path: the source as the user named it.
-            kind: what it holds, such as `documents`.
-            columns: the setting that names its columns.
-            share: the share of rows, from 0 to 1, that may be turned away.
+            path: the source as given by the user.
+            kind: expected content, such as `documents`.
+            columns: settings section of its columns.
+            share: maximum share of rejects, 0 to 1.
 
         Raises:
-            InputError: nothing was read.
-            TooManyRejects: more than `share` of the rows could not be read, or none could.
+            InputError: there are no rows.
+            TooManyRejects: more than `share` of the rows, or all, are unreadable.
         """
         if not self.n_own:
-            raise InputError(f"{path} holds no {kind}: every file is empty; check the path")
+            raise InputError(f"{path} contains no {kind}: every file is empty; check the path")
         if self.n_own - self.n_kept > share * self.n_own or not self.n_kept:
             raise TooManyRejects(self._limit_message(path, columns, share))
 
     def main_reasons(self) -> str:
-        """The three commonest reasons, with a place for each."""
-        reasons = [item for item in self.reasons.most_common() if item[0] not in self.aside][:3]
+        """The three most common reasons, with an example location each."""
+        reasons = [item for item in self.reasons.most_common() if item[0] not in self.other_kinds][:3]
         return "; ".join(f"{reason}: {count}, such as {self.examples[reason]}" for reason, count in reasons)
 
     def remedy(self) -> str:
-        """What to do where text is no UTF-8; empty where all is."""
+        """Advice if text is not UTF-8, else empty."""
         name = self.examples.get(NOT_UTF8, "").rpartition("/")[2].partition(":")[0]
         return f"if it is Latin-1: {recoding(name, LATIN)}; " if self.reasons[NOT_UTF8] and name else ""
 
     def _limit_message(self, path: str, columns: str, share: float) -> str:
-        bound = f", more than {share:.0%}" if self.n_kept else ""
+        limit = f", more than {share:.0%}" if self.n_kept else ""
         return (
-            f"{self.n_own - self.n_kept} of {self.n_own} rows of {path} could not be read{bound} "
+            f"{self.n_own - self.n_kept} of {self.n_own} rows of {path} are unreadable{limit} "
             f"({self.main_reasons()}); {self.remedy()}check {columns} and the file, or raise ingest.max_reject_share"
         )
 
@@ -115,8 +115,8 @@ SPECIAL = r'[\x00-\x1f"\\]'
 
 
 def json_of(columns: Mapping[str, pa.Array], longest: int) -> pa.Array:
-    """One JSON object a row, without nulls; values are cut to `longest` characters."""
-    # Arrow's null_handling="skip" would leave out the whole row where all is null.
+    """One JSON object per row, without nulls; values are truncated to `longest` characters."""
+    # Arrow's null_handling="skip" would drop a row of only nulls.
     members = [pc.fill_null(_member(role, values, longest), "") for role, values in columns.items()]
     inside = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*members, ""), 0, -2)
     return pc.binary_join_element_wise("{", inside, "}", "")
@@ -130,9 +130,9 @@ def _member(role: str, values: pa.Array, longest: int) -> pa.Array:
     return pc.binary_join_element_wise(f'"{role}": "', texts, '", ', "")
 
 
-LONGEST = 4 * PAYLOAD_CHARACTERS  # UTF-8 takes up to four bytes a character
+MAX_PAYLOAD_BYTES = 4 * PAYLOAD_CHARACTERS  # UTF-8 has up to four bytes per character
 FLUSH_ROWS = 8192
-WAITING = pa.schema(
+BUFFER_SCHEMA = pa.schema(
     [
         REJECTS.schema.field(name).remove_metadata()
         for name in ("reason", "tenant", "id", "file", "line", "represented_by", "payload")
@@ -143,7 +143,7 @@ Masking = Callable[[pa.Array], pa.Array]
 
 @dataclass(frozen=True)
 class RejectKind:
-    """What is read: the table it becomes, the role that names a row, the reason for other files, its settings."""
+    """A kind of input: its table, key role, reject reason for other files, and settings section."""
 
     table: str
     key: str
@@ -160,7 +160,7 @@ KINDS = {
 
 
 class RejectSink(Protocol):
-    """Where rejects, progress and the funnel's step go: an `Output`, or nowhere, where a source is only tried."""
+    """Receives rejects, progress and the funnel step: an `Output`, or a sink that discards them."""
 
     def progress(self, done: int, total: int | None = None, note: str = "") -> None: ...
 
@@ -170,14 +170,14 @@ class RejectSink(Protocol):
 
 
 class Intake:
-    """Rows in and rejects of one ingest.
+    """Counts rows and collects rejects of one ingest.
 
     Args:
-        output: where rejects, progress and the funnel step go.
+        output: receives rejects, progress and the funnel step.
         kind: one of KINDS.
-        path: the source as the user named it, for messages.
-        files: the files that will be read, for the total of the progress, in bytes.
-        masking: what is done to payloads before they are cut.
+        path: the source as given by the user, for messages.
+        files: files to be read; their bytes are the total of the progress.
+        masking: applied to payloads before they are truncated.
     """
 
     def __init__(
@@ -193,59 +193,61 @@ class Intake:
         self._rows: list[tuple[str | int | None, ...]] = []
         self._tables: list[pa.Table] = []
         self._masking = masking
-        self._heard = True
+        self._is_active = True
         self.remarks: dict[str, None] = {}
 
     def expect(self, files: Iterable[InputFile]) -> None:
-        """Add files to those that will be read."""
+        """Add files to be read to the total."""
         self._total += sum(file.size for file in files)
 
     def count_rows(self, rows: int) -> None:
-        """Count rows on their way in, good and bad; a negative number takes back what turned out to be none."""
-        self._tally.rows += rows * self._heard
+        """Count rows read; a negative number corrects an earlier count."""
+        self._tally.rows += rows * self._is_active
 
     def set_position(self, position: int) -> None:
-        """Report how far the open file is read, in bytes."""
-        if self._heard:
+        """Report the position in the open file, in bytes."""
+        if self._is_active:
             self._output.progress(self._finished + position, self._total)
 
     def add_remark(self, sentence: str) -> None:
-        """Note what is worth knowing of a file; a trial tells it."""
+        """Record a remark about a file, shown by input checks."""
         self.remarks[sentence] = None
 
     def close_file(self, file: InputFile) -> None:
-        """Report a file as read to its end."""
-        self._finished += file.size * self._heard
+        """Report a file as completely read."""
+        self._finished += file.size * self._is_active
         self.set_position(0)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Count and reject nothing: for rows that are only looked at, and counted where they belong."""
-        self._heard = False
+        """Disable counting, for rows that are only looked up and counted elsewhere."""
+        self._is_active = False
         try:
             yield
         finally:
-            self._heard = True
+            self._is_active = True
 
-    def reject(self, reason: str, file: str, line: int | None, payload: str | None, *, aside: bool = False) -> None:
-        """Turn away one row that could not be read; its payload is cut to 500 characters."""
-        if self._heard:
-            self._tally.drop(reason, _place(file, line), aside=aside)
-            self._rows.append((reason, None, None, file, line, None, payload and payload[:LONGEST]))
+    def reject(
+        self, reason: str, file: str, line: int | None, payload: str | None, *, other_kind: bool = False
+    ) -> None:
+        """Reject an unreadable row; its payload is truncated to 500 characters."""
+        if self._is_active:
+            self._tally.drop(reason, _location(file, line), other_kind=other_kind)
+            self._rows.append((reason, None, None, file, line, None, payload and payload[:MAX_PAYLOAD_BYTES]))
             self._flush(FLUSH_ROWS)
 
     def reject_file(self, file: InputFile) -> None:
-        """Turn away a file of another kind, or a skipped one; it counts as a row, but not as an unreadable one."""
+        """Reject a file of another kind or a skipped one; it counts as a row, but not as unreadable."""
         self.count_rows(1)
-        self.reject(file.skipped or self.kind.foreign, file.name, None, None, aside=True)
+        self.reject(file.skipped or self.kind.foreign, file.name, None, None, other_kind=True)
 
-    def drop(self, reason: str, block: RowBlock, *, aside: bool = False) -> None:
-        """Turn away rows that were read but cannot be used; `aside`: since they are of another kind."""
-        if not (self._heard and len(block)):
+    def drop(self, reason: str, block: RowBlock, *, other_kind: bool = False) -> None:
+        """Reject rows that are readable but unusable; `other_kind`: they are of another kind."""
+        if not (self._is_active and len(block)):
             return
         self._gather()
         line = block.lines[0].as_py()
-        self._tally.drop(reason, _place(block.files[0].as_py(), line), len(block), aside=aside)
+        self._tally.drop(reason, _location(block.files[0].as_py(), line), len(block), other_kind=other_kind)
         names = block.columns.get(self.kind.key, block.nulls())
         columns = {
             "reason": pa.repeat(reason, len(block)),
@@ -254,57 +256,57 @@ class Intake:
             "file": block.files,
             "line": block.lines,
             "represented_by": names if reason == "duplicate id" else block.nulls(),
-            "payload": json_of(block.columns, LONGEST),
+            "payload": json_of(block.columns, MAX_PAYLOAD_BYTES),
         }
-        self._tables.append(pa.table(columns, schema=WAITING))
+        self._tables.append(pa.table(columns, schema=BUFFER_SCHEMA))
         self._flush(FLUSH_ROWS)
 
     def _gather(self) -> None:
-        """Make a table of the single rows that wait."""
+        """Convert the buffered single rows to a table."""
         if self._rows:
             columns = [list(column) for column in zip(*self._rows, strict=True)]
-            self._tables.append(pa.table(columns, schema=WAITING))
+            self._tables.append(pa.table(columns, schema=BUFFER_SCHEMA))
             self._rows = []
 
-    def _flush(self, least: int) -> None:
-        """Write what waits, if that is at least so many rows."""
-        if len(self._rows) + sum(table.num_rows for table in self._tables) < least:
+    def _flush(self, min_rows: int) -> None:
+        """Write the buffer if it has at least `min_rows` rows."""
+        if len(self._rows) + sum(table.num_rows for table in self._tables) < min_rows:
             return
         self._gather()
-        waiting = pa.concat_tables(self._tables).combine_chunks()
-        columns = {name: waiting[name] for name in waiting.schema.names}
+        buffered = pa.concat_tables(self._tables).combine_chunks()
+        columns = {name: buffered[name] for name in buffered.schema.names}
         if self._masking:
             columns["payload"] = self._masking(columns["payload"].combine_chunks())
         self._output.reject(f"ingest.{self.name}", self.kind.table, columns)
         self._tables = []
 
     def tally(self) -> RowCounts:
-        """Write the last rejects; return the counts since the last call, and begin anew."""
+        """Write buffered rejects; returns the counts since the last call and resets them."""
         self._flush(1)
         tally, self._tally = self._tally, RowCounts()
         return tally
 
     def close(self, share: float) -> None:
-        """Write the last rejects and the funnel step.
+        """Write buffered rejects and the funnel step.
 
         Raises:
-            InputError: nothing was read.
-            TooManyRejects: more than `share` of the rows, from 0 to 1, could not be read.
+            InputError: there are no rows.
+            TooManyRejects: more than `share` of the rows are unreadable.
         """
         tally = self.tally()
         tally.check(self._path, self.name, self.kind.columns, share)
         self._output.count(tally.step(self.name))
 
 
-def _place(file: str, line: int | None) -> str:
+def _location(file: str, line: int | None) -> str:
     return file if line is None else f"{file}:{line}"
 
 
 @dataclass(frozen=True)
-class SetAside:
-    """Keeps rows of another kind apart: they do not count as unreadable."""
+class OtherKind:
+    """Rejects rows as being of another kind, which do not count as unreadable."""
 
     intake: Intake
 
     def drop(self, reason: str, block: RowBlock) -> None:
-        self.intake.drop(reason, block, aside=True)
+        self.intake.drop(reason, block, other_kind=True)

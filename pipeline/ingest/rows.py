@@ -1,4 +1,4 @@
-"""Rows on their way in: texts by role, with the file and lines they came from, gathered into parts, each id once."""
+"""Blocks of input rows with file and line, checks that all tables share, and buffers for writing them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from darklode.schemas.settings import IngestSettings
 
 
 def from_file(file: str, columns: dict[str, pa.Array], lines: pa.Array) -> "RowBlock":
-    """Rows that all come from one file."""
+    """A block of rows of one file."""
     return RowBlock(pa.repeat(file, len(lines)), columns, lines)
 
 
 def concat_blocks(blocks: Sequence["RowBlock"]) -> "RowBlock":
-    """Blocks with the same roles as one."""
+    """Concatenate blocks with the same roles."""
     files, lines = (pa.concat_arrays([getattr(block, name) for block in blocks]) for name in ("files", "lines"))
     columns = {role: pa.concat_arrays([block.columns[role] for block in blocks]) for role in blocks[0].columns}
     return RowBlock(files, columns, lines)
@@ -28,13 +28,13 @@ def concat_blocks(blocks: Sequence["RowBlock"]) -> "RowBlock":
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Some rows.
+    """A block of input rows.
 
     Attributes:
-        files: the file of each row, by its name below the folder that was read.
-        columns: by role (doc_id, text, …) the row's texts; a role that the file does not have is absent. Of a Parquet
-            file of events, times stay times.
-        lines: the line on which each row begins, from 1 (the row, in Parquet), null for a file that is one row.
+        files: file of each row, relative to the source.
+        columns: texts by role (doc_id, text, …), without roles that the file does not have. Timestamps of Parquet
+            events keep their type.
+        lines: first line of each row, from 1 (in Parquet, the row number); null for a file that is one row.
     """
 
     files: pa.Array
@@ -51,52 +51,52 @@ class RowBlock:
         return RowBlock(self.files.filter(retained), columns, self.lines.filter(retained))
 
     def complete(self, settings: IngestSettings) -> "RowBlock":
-        """The rows with a tenant each: their own, or the one of the settings, unless every row has to name its own."""
-        own = blank_to_null(self.columns.get("tenant", self.nulls()))
-        tenants = own if settings.require_tenant else pc.fill_null(own, settings.tenant)
+        """Fill missing tenants with the tenant of the settings, unless `require_tenant` is set."""
+        row_tenants = blank_to_null(self.columns.get("tenant", self.nulls()))
+        tenants = row_tenants if settings.require_tenant else pc.fill_null(row_tenants, settings.tenant)
         return RowBlock(self.files, self.columns | {"tenant": tenants}, self.lines)
 
     def nulls(self) -> pa.Array:
-        """A column of nothing, for a role that the file does not have."""
+        """A column of nulls, for a role that the file does not have."""
         return pa.nulls(len(self), pa.string())
 
 
 class DropSink(Protocol):
-    """Whoever keeps the rows that are turned away."""
+    """Receives rejected rows."""
 
     def drop(self, reason: str, block: RowBlock) -> None: ...
 
 
 def drop_faulty(block: RowBlock, faults: Sequence[tuple[str, Mask]], drops: DropSink) -> RowBlock:
-    """Turn away the rows with a fault, each for the first of its reasons."""
-    standing = np.ones(len(block), dtype=bool)
+    """Reject rows with a fault, each with its first reason; returns the other rows."""
+    is_valid = np.ones(len(block), dtype=bool)
     for reason, bad in faults:
-        hit = bad & standing
+        hit = bad & is_valid
         if hit.any():
             drops.drop(reason, block.filter(hit))
-            standing &= ~hit
-    return block if standing.all() else block.filter(standing)
+            is_valid &= ~hit
+    return block if is_valid.all() else block.filter(is_valid)
 
 
 def mask(values: pa.Array) -> Mask:
-    """A Boolean column as NumPy; null counts as false."""
+    """A Boolean column as a NumPy mask; null becomes false."""
     flags: Mask = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
     return flags
 
 
-def blank(values: pa.Array) -> Mask:
-    """Where a text is null, empty or only white space."""
+def is_blank(values: pa.Array) -> Mask:
+    """Mask of texts that are null, empty or only white space."""
     return ~mask(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 0))
 
 
 def blank_to_null(values: pa.Array) -> pa.Array:
-    """The texts without white space around them; null where nothing is left."""
+    """Trim texts; empty ones become null."""
     trimmed = pc.utf8_trim_whitespace(values)
     return pc.if_else(pc.fill_null(pc.equal(trimmed, ""), True), pa.scalar(None, pa.string()), trimmed)
 
 
 def common_faults(block: RowBlock, key: str, settings: IngestSettings, role: str = "text") -> list[tuple[str, Mask]]:
-    """The faults that a row of any table can have: NUL bytes, too long, no tenant, no id, no text (of this role)."""
+    """Masks of the faults of any table: NUL byte, too long, no tenant, no id, no text in `role`."""
     text = block.columns[role]
     texts = [values for values in block.columns.values() if not pa.types.is_timestamp(values.type)]
     nul = [mask(pc.match_substring(values, "\0")) for values in texts]
@@ -108,15 +108,15 @@ def common_faults(block: RowBlock, key: str, settings: IngestSettings, role: str
         ),
     ]
     if settings.require_tenant:
-        faults.append(("names no tenant", blank(block.columns.get("tenant", block.nulls()))))
+        faults.append(("missing tenant", is_blank(block.columns.get("tenant", block.nulls()))))
     if key in block.columns:
-        faults.append(("missing id", blank(block.columns[key])))
-    return [*faults, (f"empty {role}", blank(text))]
+        faults.append(("missing id", is_blank(block.columns[key])))
+    return [*faults, (f"empty {role}", is_blank(text))]
 
 
-LEAST_BYTES = 1 << 20
-MOST_BYTES = 8 << 20
-BOUNDARY = 256
+MIN_PART_BYTES = 1 << 20
+MAX_PART_BYTES = 8 << 20
+BOUNDARY = 256  # a part may end after one row of 256 on average, chosen by the hash of its id
 
 
 class PartBuffer:
@@ -130,15 +130,15 @@ class PartBuffer:
         self.rows = 0
 
     def add(self, rows: pa.Table, ends: Mask) -> None:
-        """Add rows. Past one megabyte of text a part also ends after a row where `ends` is true.
+        """Add rows. After one megabyte of text, a part ends at the next row where `ends` is true.
 
-        Whether a row ends a part hangs on its id alone, so a document that changes leaves all other parts as they are.
+        `ends` depends on a row's id alone (content-defined chunking): a changed document changes its own part only.
         """
         self.rows += rows.num_rows
         sizes = pc.binary_length(rows["text"]).to_numpy()
         while rows.num_rows:
             n_buffered = self._n_buffered + np.cumsum(sizes)
-            full = np.flatnonzero((n_buffered >= MOST_BYTES) | (ends & (n_buffered >= LEAST_BYTES)))
+            full = np.flatnonzero((n_buffered >= MAX_PART_BYTES) | (ends & (n_buffered >= MIN_PART_BYTES)))
             taken = int(full[0]) + 1 if len(full) else rows.num_rows
             self._waiting.append(rows.slice(0, taken))
             self._n_buffered = int(n_buffered[taken - 1])
@@ -147,20 +147,20 @@ class PartBuffer:
             rows, ends, sizes = rows.slice(taken), ends[taken:], sizes[taken:]
 
     def close(self) -> None:
-        """Write what is waiting."""
+        """Write the buffered rows."""
         if self._waiting:
             self._output.write(self._table, pa.concat_tables(self._waiting))
         self._waiting, self._n_buffered = [], 0
 
 
 class SeenKeys:
-    """The ids seen so far, as 64-bit hashes in 8 bytes each: two of ten million agree in one of 370,000 runs."""
+    """Ids seen so far, as 64-bit hashes: with ten million ids, two collide in one of 370,000 runs."""
 
     def __init__(self) -> None:
         self._keys: Keys = np.empty(0, np.uint64)
 
     def find_repeated(self, keys: Keys) -> Mask:
-        """Where a key was seen before, here or in an earlier call."""
+        """Mask of keys that occurred before, in this or an earlier call."""
         distinct, first = np.unique(keys, return_index=True)
         at = np.searchsorted(self._keys, distinct)
         is_known = np.zeros(len(distinct), dtype=bool)
@@ -173,7 +173,7 @@ class SeenKeys:
 
 
 def keys_of(tenants: Sequence[str], ids: Sequence[str]) -> Keys:
-    """A 64-bit hash of each row's tenant and id."""
+    """64-bit hash of each row's tenant and id."""
     pairs = zip(tenants, ids, strict=True)
     hashes = b"".join(hashlib.sha256(f"{tenant}\0{name}".encode()).digest()[-8:] for tenant, name in pairs)
     return np.frombuffer(hashes, np.uint64)

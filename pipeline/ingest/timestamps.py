@@ -1,4 +1,4 @@
-"""Points in time as logs write them, in UTC."""
+"""Parse timestamps of logs into UTC."""
 
 import re
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ MICROSECONDS = pa.timestamp("us")
 EPOCH = r"^[0-9]{10}$|^[0-9]{10}\.[0-9]+$|^[0-9]{13}$"
 
 DATE_AND_HOUR = r"^20[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])([01][0-9]|2[0-3])(\.0+)?$"
-"""2024010110: the first of January, 10 h, or seconds since 1970 (a day in 2034)."""
+"""Ambiguous: 2024010110 is 10:00 on 1 January 2024, or seconds since 1970 (in 2034)."""
 
 FIRST_YEAR, LAST_YEAR = 1990, 2100
-"""Years of a log's times; the days around year 1 and 9999 that exports write for "unknown" are none."""
+"""Valid years; exports write dates around year 1 and 9999 for "unknown"."""
 
 UNREADABLE = "unreadable timestamp"
 AMBIGUOUS = "timestamp is YYYYMMDDHH or seconds since 1970; write it as 2024-01-01T10:00:00"
 OUTSIDE = f"timestamp before {FIRST_YEAR} or after {LAST_YEAR}"
 
 SEPARATED = r"[0-9W-]{7,10}($|[Tt ])"
-"""A date, and what may stand between it and a time: `fromisoformat` takes any character there, digits too."""
+"""A date and a valid separator: `fromisoformat` accepts any character there, even digits."""
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST = int(datetime(FIRST_YEAR, 1, 1, tzinfo=UTC).timestamp())
@@ -34,11 +34,11 @@ _END = int(datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC).timestamp())
 
 
 def read_times(texts: pa.Array, zone: str = "UTC") -> tuple[pa.Array, list[tuple[str, Mask]]]:
-    """Times from texts or from timestamps, null where there is none; and where a value is no time, with the reason.
+    """Parse texts or convert timestamps; returns UTC times (null if empty or invalid) and masks of faults by reason.
 
-    Read are ISO 8601, with `T` or a space, and seconds (10 digits) or milliseconds (13) since 1970. A time without a
-    zone is taken for one of `zone`: of the two that a clock set back shows, the earlier; of the hour that a clock set
-    forward skips, the moment of the change.
+    Formats: ISO 8601, with `T` or a space, and seconds (10 digits) or milliseconds (13 digits) since 1970. Times
+    without a time zone are in `zone`: ambiguous ones (clock set back) are the earlier of the two; nonexistent ones
+    (clock set forward) are the moment of the change.
     """
     if pa.types.is_timestamp(texts.type):
         return _with_faults(_in_utc(texts, zone), texts)
@@ -50,9 +50,9 @@ def read_times(texts: pa.Array, zone: str = "UTC") -> tuple[pa.Array, list[tuple
             continue
     ambiguous = pc.fill_null(pc.match_substring_regex(texts_or_null, DATE_AND_HOUR), False)
     clear = pc.if_else(ambiguous, None, texts_or_null).cast(pa.string())
-    epochs, parsed = _since_1970(clear), [None if text is None else _time(text) for text in clear.to_pylist()]
+    epochs, parsed = _since_1970(clear), [None if text is None else _parse_iso(text) for text in clear.to_pylist()]
     readable = pc.or_(epochs.is_valid(), pa.array([time is not None for time in parsed], pa.bool_()))
-    times = pc.coalesce(_in_range(epochs), _in_one_zone(parsed, zone))
+    times = pc.coalesce(_in_range(epochs), _to_utc(parsed, zone))
     unreadable = pc.and_(clear.is_valid(), pc.invert(readable))
     outside = pc.and_(readable, times.is_null())
     return times, [(UNREADABLE, mask(unreadable)), (AMBIGUOUS, mask(ambiguous)), (OUTSIDE, mask(outside))]
@@ -63,30 +63,30 @@ def _with_faults(times: pa.Array, texts: pa.Array) -> tuple[pa.Array, list[tuple
 
 
 def _in_range(times: pa.Array) -> pa.Array:
-    """Times without those of other years, which may overflow as microseconds or as Python's dates."""
+    """Replace times outside the valid years by null; they could overflow microseconds or Python's dates."""
     count, per_second = times.cast(pa.int64()), _PER_SECOND[times.type.unit]
     first, end = _FIRST * per_second, _END * per_second
     return pc.if_else(pc.and_(pc.greater_equal(count, first), pc.less(count, end)), times, None)
 
 
 def check_zone(zone: str) -> None:
-    """Raise a SettingsError where `zone` is not the name of a time zone."""
+    """Raise a SettingsError if a time zone is unknown."""
     try:
         pc.assume_timezone(pa.array([0], MICROSECONDS), zone)
     except (pa.ArrowInvalid, OSError) as error:
-        message = f"logs.time_zone {zone!r} is no time zone that is known here; write it as in Europe/Berlin or UTC"
+        message = f"logs.time_zone {zone!r} is not a known time zone; use a name such as Europe/Berlin or UTC"
         raise SettingsError(message) from error
 
 
 def _in_utc(times: pa.Array, zone: str) -> pa.Array:
-    small = _in_range(times).cast(pa.timestamp("us", tz=times.type.tz), safe=False)
+    microseconds = _in_range(times).cast(pa.timestamp("us", tz=times.type.tz), safe=False)
     if times.type.tz is None and zone != "UTC":
-        small = pc.assume_timezone(small, zone, ambiguous="earliest", nonexistent="latest")
-    return small.cast(UTC_MICROSECONDS)
+        microseconds = pc.assume_timezone(microseconds, zone, ambiguous="earliest", nonexistent="latest")
+    return microseconds.cast(UTC_MICROSECONDS)
 
 
 def _since_1970(texts: pa.Array) -> pa.Array:
-    """The times of the texts that are a number of seconds or milliseconds; null elsewhere."""
+    """Parse seconds or milliseconds since 1970; null for other texts."""
     digits = pc.if_else(pc.match_substring_regex(texts, EPOCH), texts, None).cast(pa.string())
     thousandfold = pc.if_else(pc.match_substring_regex(digits, r"^[0-9]{13}$"), 1_000, 1_000_000)
     seconds = pc.replace_substring_regex(digits, r"\..*", "").cast(pa.int64())
@@ -95,15 +95,15 @@ def _since_1970(texts: pa.Array) -> pa.Array:
     return micro.cast(UTC_MICROSECONDS)
 
 
-def _in_one_zone(times: Sequence[datetime | None], zone: str) -> pa.Array:
-    """Times with a zone and without one, in UTC."""
+def _to_utc(times: Sequence[datetime | None], zone: str) -> pa.Array:
+    """Convert times with and without a time zone to UTC."""
     aware = [time if time is not None and time.tzinfo else None for time in times]
     naive = [time if time is not None and not time.tzinfo else None for time in times]
     return pc.coalesce(_in_range(pa.array(aware, UTC_MICROSECONDS)), _in_utc(pa.array(naive, MICROSECONDS), zone))
 
 
-def _time(text: str) -> datetime | None:
-    """The time that a text in ISO 8601 means; None where it is none, or digits that may mean anything."""
+def _parse_iso(text: str) -> datetime | None:
+    """Parse ISO 8601; None if invalid, or if only digits that could mean anything else."""
     try:
         if (text.isdecimal() and len(text) != len("20240101")) or not re.match(SEPARATED, text):
             return None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from darklode.pipeline.base.memory.owner_migration import Heritage
+from darklode.pipeline.base.memory.owner_migration import EarlierVersion
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.judge.port import REPLIES, Earlier, check_replies
@@ -76,7 +76,7 @@ class Ledger(KeyedStore):
         """
         if earlier is None:
             return lambda _pairs: False
-        parent_ledger = Heritage(self, judge_id, earlier.judge_id)
+        parent_ledger = EarlierVersion(self, judge_id, earlier.judge_id)
         return lambda pairs: (
             bool(parent_ledger) and parent_ledger.hand_down(pairs.filter(pa.array(earlier.is_unchanged(pairs))))
         )

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from darklode.pipeline.base.memory.keys import first_of_each
-from darklode.pipeline.base.memory.store import Entries, Found
+from darklode.pipeline.base.memory.store import Entries, LookupResult
 from darklode.pipeline.judge.ledger import VERDICTS, Ledger
 from darklode.pipeline.judge.port import Judge, Live, ReplyBatch, StreamingJudge
 
@@ -96,7 +96,7 @@ class LedgerJudge(Judge):
         self._entries.refresh()
         return self._entries
 
-    def _missing(self, pairs: pa.Table, entries_found: Found) -> NDArray[np.int64]:
+    def _missing(self, pairs: pa.Table, entries_found: LookupResult) -> NDArray[np.int64]:
         """Rows without a final verdict, equal pairs once."""
         tried = pc.greater_equal(pc.fill_null(entries_found.values["attempts"], self._attempts), self._attempts)
         settled = pc.or_(pc.is_valid(entries_found.values["relevant"]), tried).to_numpy()

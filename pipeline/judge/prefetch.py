@@ -17,7 +17,7 @@ from darklode.pipeline.base.chunk_texts import TenantChunks
 from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.memory.parts import resolve_cache
 from darklode.pipeline.base.remote.background import Background
-from darklode.pipeline.base.sharding import Pieces, Spread, split_evenly, worked_apart
+from darklode.pipeline.base.sharding import Pieces, Spread, count_shards, split_evenly
 from darklode.pipeline.judge.factory import members
 from darklode.pipeline.judge.kinds import LedgerKind
 from darklode.pipeline.judge.ledger import Ledger
@@ -111,7 +111,7 @@ def judge_shard(shard: JudgingShard) -> Pieces:
 
 def _shards(tables: Tables, judges: Sequence[LedgerKind], cache: CacheSettings, places: int) -> list[JudgingShard]:
     blocks = tables.sql(_BLOCKS).to_pylist()
-    count = worked_apart(
+    count = count_shards(
         len(blocks),
         places,
         min((judge_kind.max_workers for judge_kind in judges if judge_kind.max_workers), default=None),

@@ -88,7 +88,7 @@ def _in_rounds(tables: Tables, chunks: TenantChunks, judge: PoolJudge, settings:
         rounds = JudgingRounds(evidence, recall=settings.target_recall, random_share=settings.random_share, seed=seed)
         while len(numbers := rounds.next_pairs()):
             unit = judge.unit(pairs.take(numbers), f"{chunks.tenant}/round {rounds.number}")
-            rounds.learn(numbers, labels_as_floats(judge.output.written(unit, "verdicts")["relevant"]))
+            rounds.learn(numbers, labels_as_floats(judge.output.read_unit(unit, "verdicts")["relevant"]))
         _write_unjudged(judge.output, chunks.tenant, pairs, rounds)
     judge.output.write(STOPPING.name, STOPPING.rows({"tenant": [chunks.tenant], **rounds.summary()}))
 

@@ -131,7 +131,7 @@ def entropies(
                 output.write(CONTRASTIVE_ENTROPY.name, rows)
                 output.write(ENTROPY_MEANS.name, means(rows, seed))
         pairs += int((source.labels(tenant, (), 0.0)["relevance"].to_numpy() > 0).sum())
-        n_measured += output.written(unit, CONTRASTIVE_ENTROPY.name).num_rows
+        n_measured += output.read_unit(unit, CONTRASTIVE_ENTROPY.name).num_rows
     lost = {UNMEASURED: pairs - n_measured} if pairs > n_measured else {}
     output.count(FunnelStep(ENTROPY_STAGE.name, "labelled positives", pairs, "pairs measured", n_measured, lost))
 

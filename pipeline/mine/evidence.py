@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, Unit, digest, key_of
-from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
+from darklode.pipeline.base.artifacts.output import RESULT_ROWS
 from darklode.pipeline.base.artifacts.parquet_writer import TABLE_GROUP_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.query_normalization import normal_form
@@ -113,7 +113,7 @@ def _contains(output: Output, unit: Unit, day: str) -> list[str]:
     if not earlier or not parts:
         return []
     with earlier.with_parts("click_evidence", parts).connect() as connection:
-        connection.register("present", output.written(unit, "click_evidence"))
+        connection.register("present", output.read_unit(unit, "click_evidence"))
         lost = connection.sql(LOST).fetchall()[0][0]
     earlier_days: list[str] = output.earlier_facts.get("contains", {}).get(day, [])
     return [] if lost else [*earlier_days, digests({day: parts})[day]]
@@ -141,7 +141,7 @@ def _write(output: Output, day: Pieces) -> dict[str, object]:
     ahead = iter(day)
     remaining_pieces = next(ahead)
     for table in output_tables:
-        with output.row_group_writer(table.name, ANSWER_ROWS) as take:
+        with output.row_group_writer(table.name, RESULT_ROWS) as take:
             while set(remaining_pieces.column_names) == set(table.schema.names):
                 take(remaining_pieces.cast(table.schema))
                 remaining_pieces = next(ahead)
@@ -283,7 +283,7 @@ def log_queries(tables: Tables, output: Output) -> None:
     missing = [day for day in chain if day not in standing]
     spelled = tables.with_parts("query_spellings", [part for day in missing for part in days[day]])
     with spelled.connect() as connection:
-        output.so_far("log_queries").view(connection, "known", "log_queries")
+        output.current_tables("log_queries").view(connection, "known", "log_queries")
         connection.execute(FIRST_DAYS)
         for day in missing:
             with output.unit(day, chain[day]):
@@ -294,7 +294,7 @@ def log_queries(tables: Tables, output: Output) -> None:
 
 
 def _first_on(day: str, connection: duckdb.DuckDBPyConnection, output: Output) -> None:
-    with output.row_group_writer("log_queries", ANSWER_ROWS) as take:
+    with output.row_group_writer("log_queries", RESULT_ROWS) as take:
         for rows in pieces(connection, FIRST_ON, {"day": day}, TABLE_GROUP_ROWS):
             columns = {name: rows[name] for name in rows.column_names}
             take(TABLES["log_queries"].rows(columns | {"normal_form": normal_form(rows["text"])}))

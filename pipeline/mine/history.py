@@ -101,7 +101,7 @@ class History:
 
     def learned_tables(self, table: str) -> Tables:
         """A table learned from settled days; empty before the first learning."""
-        return self.run.tables(table) if table in self.run.parts() else Tables.nothing(table)
+        return self.run.tables(table) if table in self.run.parts() else Tables.empty(table)
 
     def earlier_run(self) -> EarlierRun:
         manifests = {stage.name: self.run.manifest(stage) for stage in BEFORE_PAIRS}

@@ -50,7 +50,7 @@ class Patch(NamedTuple):
 def write_all(connection: duckdb.DuckDBPyConnection, output: Output, pairs: Relation) -> None:
     """Write all pairs, one folder per day."""
     nothing = materialize(connection, f"SELECT {KEY} FROM {{pairs}} LIMIT 0", pairs=pairs)
-    _write(connection, output, Tables.nothing(MINED_PAIRS.name), Patch(pairs, nothing), share=0)
+    _write(connection, output, Tables.empty(MINED_PAIRS.name), Patch(pairs, nothing), share=0)
 
 
 def write_changes(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import duckdb
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage, Tables, digest, key_of
-from darklode.pipeline.base.artifacts.output import ANSWER_ROWS
+from darklode.pipeline.base.artifacts.output import RESULT_ROWS
 from darklode.pipeline.base.artifacts.tables import pieces
 from darklode.pipeline.base.relations import Relation, drop, materialize, view
 from darklode.pipeline.base.sharding import Pieces, Spread, here
@@ -120,7 +120,7 @@ def make_pairs(shard: PairShard) -> Pieces:
         pairs = _pairs(
             connection, materialize(connection, SHARE, parameters), shard.hop, shard.max_associations, shard.merge
         )
-        yield from pieces(connection, f"SELECT {COLUMNS} FROM {pairs}", {}, ANSWER_ROWS)
+        yield from pieces(connection, f"SELECT {COLUMNS} FROM {pairs}", {}, RESULT_ROWS)
 
 
 def _all_pairs(

@@ -121,12 +121,12 @@ def mined_splits(tables: Tables, output: Output, *, validation_share: float, tes
     done_days = [day for day, basis in chain.items() if output.is_done(day, basis)]
     for day in done_days:
         with output.unit(day, chain[day]) as unit:
-            previous.append(output.written(unit, "query_clusters"))
+            previous.append(output.read_unit(unit, "query_clusters"))
     missing = [day for day in chain if day not in done_days]
     if missing:
         with tables.connect() as connection:
             connection.register("known", pa.concat_tables(previous).select(["tenant", "query_id", "cluster_id"]))
-            known_keys = view(connection, output.so_far("query_keys"), "query_keys")
+            known_keys = view(connection, output.current_tables("query_keys"), "query_keys")
             rule = SplitRule(validation_share, test_from, seed)
             relations = _assign_splits(connection, known_keys, missing[0], rule)
             for day in missing:

@@ -22,7 +22,8 @@ from darklode.pipeline.base.sharding import Pieces, Spread, here
 from darklode.pipeline.retrieve.encoders.deferred import release
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.pipeline.retrieve.retrievers.port import Factory, Hits, Retriever
+from darklode.pipeline.retrieve.retrievers.factory import Factory
+from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.schemas.pooling import PoolSettings
 from darklode.schemas.tables import QUERIES, RANKINGS
 

@@ -1,4 +1,4 @@
-"""Whether an adapter is for an index: what decides the vectors is the same, and its probes find what they found."""
+"""Check that an adapter fits an index: same encoder, and recorded queries have the recorded results."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from darklode.schemas.settings import Settings
 
 @dataclass(frozen=True)
 class AdapterCheck:
-    """An adapter against an index.
+    """An adapter and the index to check it against.
 
     Attributes:
-        adapter: as it lies in its folder.
-        index: the texts of its tenant.
-        encoder: that the index's vectors are by, as the run has it.
-        settings: of the run.
+        adapter: the adapter's folder.
+        index: texts of its tenant.
+        encoder: encoder of the index's vectors, from the run's settings.
+        settings: the run's settings.
     """
 
     adapter: Adapter
@@ -43,8 +43,8 @@ class AdapterCheck:
     settings: Settings
 
     def findings(self) -> Iterator[CheckFinding]:
-        """All that is looked at, in order, until something does not fit."""
-        for look in (
+        """Run the checks in order; stop at the first failure."""
+        for check in (
             self._files,
             self._check_base,
             self._vectors,
@@ -53,18 +53,18 @@ class AdapterCheck:
             self._check_shift,
             self._first_ten,
         ):
-            for finding in look():
+            for finding in check():
                 yield finding
                 if not finding.fits:
                     return
 
     def _files(self) -> Iterator[CheckFinding]:
-        """The folder is the one that was recorded."""
+        """The files have the recorded hash."""
         files_hash, recorded = weights_hash(self.adapter.store, self.adapter.files), self.adapter.facts["weights"]
         yield CheckFinding("files of the adapter", files_hash == recorded, _compare_values(files_hash, recorded))
 
     def _check_base(self) -> Iterator[CheckFinding]:
-        """The base is the index's encoder."""
+        """The adapter's base encoder is the index's encoder."""
         own_identity, recorded = identity(self.encoder), self.adapter.facts["base"]
         for name in ENCODER_FACTS:
             yield CheckFinding(
@@ -74,53 +74,53 @@ class AdapterCheck:
             )
 
     def _vectors(self) -> Iterator[CheckFinding]:
-        """The index has a vector for each text, as long as the base's."""
+        """The index has a vector for each text, with the base's dimensions."""
         cache = EmbeddingCache(self.settings.cache.root, self.settings.cache.vector_dtype)
         shards = cache.open(self.encoder.encoder_id())
         hashes = self.index.texts.hashes()
-        lacking = len(hashes) if shards is None else int((shards.find(keys_of(hashes)) < 0).sum())
-        remedy = f" in {cache.parts.store.url}; name their cache with --set cache.root=…" if lacking else ""
+        n_missing = len(hashes) if shards is None else int((shards.find(keys_of(hashes)) < 0).sum())
+        remedy = f" in {cache.parts.store.url}; set their cache with --set cache.root=…" if n_missing else ""
         yield CheckFinding(
-            "vectors of the index", not lacking, f"{lacking:,} of {len(hashes):,} texts have none{remedy}"
+            "vectors of the index", not n_missing, f"{n_missing:,} of {len(hashes):,} texts have none{remedy}"
         )
         if shards is not None:
             dimensions, recorded = shards.layout.dimensions, self.adapter.facts["base"]["dimensions"]
             yield CheckFinding("dimensions", dimensions == recorded, _compare_values(dimensions, recorded))
 
     def _check_lengths(self) -> Iterator[CheckFinding]:
-        """Both sides have vectors of length 1."""
+        """Vectors of texts and of adapted queries have length 1."""
         for subject, vectors in (("texts", self._in_index), ("adapted queries", self._adapted_vectors)):
-            off = float(np.abs(np.linalg.norm(vectors, axis=1) - 1).max(initial=0))
-            yield CheckFinding(f"length of vectors of {subject}", off <= self._tolerance, f"1 ± {off:.1e}")
+            deviation = float(np.abs(np.linalg.norm(vectors, axis=1) - 1).max(initial=0))
+            yield CheckFinding(f"length of vectors of {subject}", deviation <= self._tolerance, f"1 ± {deviation:.1e}")
 
     def _texts(self) -> Iterator[CheckFinding]:
-        """Recorded texts get from the base what the index has of them."""
+        """The base encoder gives recorded texts the vectors of the index."""
         if not self._probes:
-            yield CheckFinding("recorded texts", False, "none of them is in the index: it is another one")
+            yield CheckFinding("recorded texts", False, "none is in the index: it is another index")
             return
         words = self.index.source.passage_rows(self.index.tenant, self._probes)
         again = self.encoder.load().encode_documents(view(words).to_pylist())
-        least = float(np.einsum("ij,ij->i", again, self._in_index).min())
+        min_cosine = float(np.einsum("ij,ij->i", again, self._in_index).min())
         yield CheckFinding(
             f"{len(again)} texts encoded again",
-            least >= MIN_COSINE,
-            f"cosine with the index's vectors {least:.5f} or more",
+            min_cosine >= MIN_COSINE,
+            f"cosine with the index's vectors at least {min_cosine:.5f}",
         )
 
     def _check_shift(self) -> Iterator[CheckFinding]:
-        """The adapter does to queries what it did when it was saved: servers leave adapters out without a word."""
+        """The adapter moves query vectors as when it was saved: servers may silently ignore adapters."""
         if not self.adapter.ships:
-            yield CheckFinding("is applied", True, "the base itself is handed over: there is nothing to apply")
+            yield CheckFinding("is applied", True, "the folder contains the base encoder: nothing to apply")
             return
         shift, recorded = mean_shift(self._base_vectors, self._adapted_vectors), float(self._recorded_queries["moved"])
         tolerance = self._tolerance
         same = abs(shift - recorded) <= tolerance * max(recorded, tolerance) + 1e-6 and shift > 0
         n = len(self._adapted_vectors)
-        detail = f"{n} queries are moved by {shift:.6f} (1 − cosine), by {recorded:.6f} when it was saved"
+        detail = f"mean shift of {n} queries {shift:.6f} (1 − cosine), recorded {recorded:.6f}"
         yield CheckFinding("is applied", same, detail)
 
     def _first_ten(self) -> Iterator[CheckFinding]:
-        """Recorded queries find what they found; in an index that changed, what is still there has its score."""
+        """Recorded queries have the recorded results; in a changed index, remaining results have equal scores."""
         exact = self.settings.vector_search.model_copy(update={"index": "exact"})
         base = NeuralBuilder("adapted", self.encoder, exact, self.settings.cache)
         queries = self._recorded_queries["queries"]
@@ -132,7 +132,7 @@ class AdapterCheck:
         hashes = {} if self._is_unchanged else self._hashes([row["text_id"] for row in rows])
         pairs = zip(queries, lists, strict=True)
         agree = sum(returns_same(query["found"], result, hashes, self._tolerance) for query, result in pairs)
-        detail = f"of {agree} of {len(queries)} recorded queries" + (
+        detail = f"unchanged for {agree} of {len(queries)} recorded queries" + (
             "" if self._is_unchanged else "; the index changed since"
         )
         yield CheckFinding("first ten", agree == len(queries), detail)
@@ -142,17 +142,17 @@ class AdapterCheck:
 
     @property
     def _tolerance(self) -> float:
-        """By so much a score, or a vector's length, may differ at the encoder's precision."""
+        """Tolerance of scores and vector lengths at the encoder's precision."""
         return rounding(self.encoder.dtype)
 
     @cached_property
     def _digest(self) -> str:
         texts = self.index.texts
-        return index_digest(_chunk_settings(texts.chunk_ids), _chunk_settings(texts.hashes()))
+        return index_digest(_chunked(texts.chunk_ids), _chunked(texts.hashes()))
 
     @cached_property
     def _recorded_queries(self) -> Facts:
-        """What was recorded of this index: the same texts, the same address, or the only one."""
+        """The record of this index: by texts, else by URL, else the first."""
         recorded: list[Facts] = self.adapter.facts["indexes"]
         same = [facts for facts in recorded if facts["digest"] == self._digest]
         in_this_run = [facts for facts in recorded if facts["run"] == self.index.source.run.store.url]
@@ -168,7 +168,7 @@ class AdapterCheck:
 
     @cached_property
     def _in_index(self) -> Floats:
-        """Vectors of the recorded texts as the index has them."""
+        """The index's vectors of the recorded texts."""
         cache = EmbeddingCache(self.settings.cache.root, self.settings.cache.vector_dtype)
         shards = cache.open(self.encoder.encoder_id())
         assert shards is not None
@@ -186,10 +186,10 @@ class AdapterCheck:
 
 
 def require_fit(adapter: Adapter, index: TenantIndex, findings: Sequence[CheckFinding]) -> None:
-    """Refuse what does not fit.
+    """Raise the first failed check.
 
     Raises:
-        DoesNotFit: the message names the first thing that does not.
+        DoesNotFit: a check failed.
     """
     for finding in findings:
         if not finding.fits:
@@ -199,14 +199,10 @@ def require_fit(adapter: Adapter, index: TenantIndex, findings: Sequence[CheckFi
 
 
 def _compare_values(value: Any, recorded: Any) -> str:
-    return (
-        f"{value or 'none'}"
-        if value == recorded
-        else f"{value or 'none'}, and {recorded or 'none'} when it was adapted"
-    )
+    return f"{value or 'none'}" if value == recorded else f"{value or 'none'}, recorded {recorded or 'none'}"
 
 
-def _chunk_settings(values: Any) -> Any:
+def _chunked(values: Any) -> Any:
     import pyarrow as pa
 
     return pa.chunked_array([values])

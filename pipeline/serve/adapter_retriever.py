@@ -1,4 +1,4 @@
-"""An adapter as a retriever: its encoder for the query, the vectors of its base for what is searched."""
+"""An adapter as a retriever: queries by the adapter, texts by the vectors of its base encoder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AdaptedBuilder:
     """Builds the retriever of an adapter.
 
     Attributes:
-        base: the retriever of the encoder that it was made from.
+        base: builds the retriever of its base encoder.
         adapter: encodes the queries.
     """
 
@@ -26,10 +26,10 @@ class AdaptedBuilder:
     adapter: Adapter
 
     def __call__(self, corpus: Corpus) -> Retriever:
-        """Open the base's vectors of the corpus; texts that have none are encoded first.
+        """Open the base's vectors of the corpus; missing ones are computed first.
 
         Raises:
-            MissingPart: the base is not on this machine, and a text has no vector.
+            MissingPart: a text has no vector, and the base encoder is not available.
         """
         cache = EmbeddingCache(self.base.cache.root, self.base.cache.vector_dtype)
         vectors = chunk_vectors(Deferred(self.base.encoder, self.base.cache.root), cache, corpus.hashed_chunks)
@@ -37,10 +37,10 @@ class AdaptedBuilder:
 
     @property
     def shares(self) -> str:
-        """It fits nothing that another one does."""
+        """Nothing is shared with other retrievers."""
         return self.base.name
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that can change its lists besides texts and depth."""
+        """Everything that can change its results besides texts and depth."""
         return self.base.identity | {"adapter": self.adapter.facts["weights"]}

@@ -1,4 +1,4 @@
-"""Questions that come at once are answered together: who waits while a batch is worked on is in the next one."""
+"""Dynamic batching: requests that arrive while a batch is processed form the next batch."""
 
 from __future__ import annotations
 
@@ -10,53 +10,55 @@ from typing import Generic, TypeVar
 
 from darklode.pipeline.base.errors import DarklodeError
 
-Asked = TypeVar("Asked")
+Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 
 class QueueFull(DarklodeError):
-    """As many questions wait as may."""
+    """The queue is full."""
 
 
-class RequestBatcher(Generic[Asked, Answer]):
-    """One thread that answers all that waits, batch after batch, oldest first.
+class RequestBatcher(Generic[Request, Answer]):
+    """A thread that processes waiting requests in batches, oldest first.
 
-    Nothing is waited for: a question that comes alone is answered alone, and batches grow as the answering lags behind.
+    It never waits to fill a batch: a single request is processed immediately, and batches grow under load.
 
     Args:
-        answer: answers questions, in their order.
-        most: questions in a batch.
-        n_waiting: questions that may wait besides.
+        answer: processes a batch of requests, in order.
+        max_batch: maximum requests per batch.
+        waiting: maximum requests in the queue.
     """
 
-    def __init__(self, answer: Callable[[Sequence[Asked]], Sequence[Answer]], *, max_batch: int, waiting: int) -> None:
+    def __init__(
+        self, answer: Callable[[Sequence[Request]], Sequence[Answer]], *, max_batch: int, waiting: int
+    ) -> None:
         self._answer, self._max_batch, self._room = answer, max_batch, waiting
-        self._waiting: deque[tuple[Asked, Future[Answer]]] = deque()
+        self._waiting: deque[tuple[Request, Future[Answer]]] = deque()
         self._change, self._closed = Condition(), False
         self._thread = Thread(target=self._run, name="darklode-batches", daemon=True)
         self._thread.start()
 
     @property
     def n_waiting(self) -> int:
-        """Questions that nobody works on yet."""
+        """Requests in the queue."""
         return len(self._waiting)
 
-    def ask(self, questions: Sequence[Asked]) -> list[Future[Answer]]:
-        """What the questions will be answered; what goes wrong in their batch is raised there.
+    def ask(self, questions: Sequence[Request]) -> list[Future[Answer]]:
+        """Queue requests; returns futures, which raise the errors of their batch.
 
         Raises:
-            Busy: there is no room for all of them, or no more is taken.
+            QueueFull: the queue has no room for all of them, or is closed.
         """
-        requests: list[tuple[Asked, Future[Answer]]] = [(question, Future()) for question in questions]
+        requests: list[tuple[Request, Future[Answer]]] = [(question, Future()) for question in questions]
         with self._change:
             if self._closed or len(self._waiting) + len(requests) > self._room:
-                raise QueueFull(f"{len(self._waiting):,} questions wait already; ask again in a second")
+                raise QueueFull(f"queue full ({len(self._waiting):,} requests waiting); retry in 1 s")
             self._waiting.extend(requests)
             self._change.notify()
         return [future for _, future in requests]
 
     def close(self) -> None:
-        """Take no more, and answer what waits."""
+        """Accept no more requests, and process those in the queue."""
         with self._change:
             self._closed = True
             self._change.notify()
@@ -67,14 +69,14 @@ class RequestBatcher(Generic[Asked, Answer]):
             active = [(question, future) for question, future in batch if future.set_running_or_notify_cancel()]
             try:
                 answers = self._answer([question for question, _ in active])
-            except Exception as error:  # whoever asked is told
+            except Exception as error:  # raised in the futures
                 for _, future in active:
                     future.set_exception(error)
                 continue
             for (_, future), answer in zip(active, answers, strict=True):
                 future.set_result(answer)
 
-    def _next_batch(self) -> list[tuple[Asked, Future[Answer]]]:
+    def _next_batch(self) -> list[tuple[Request, Future[Answer]]]:
         with self._change:
             self._change.wait_for(lambda: self._waiting or self._closed)
             return [self._waiting.popleft() for _ in range(min(self._max_batch, len(self._waiting)))]

@@ -1,4 +1,4 @@
-"""What changes for live queries when the base makes way for an adapter: nobody has to label anything for that."""
+"""Compare result lists of live queries before and after an adapter replaces the base encoder; needs no labels."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.artifacts import FunnelStep, Output, Stage
-from darklode.pipeline.retrieve.retrievers.port import Factory
+from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.retrieve.search import QUERY_BLOCK
 from darklode.pipeline.serve.run_search import TenantIndex
 from darklode.schemas.adaptation_tables import SWAP
 
 SWAP_STAGE = Stage("swap", 2, (), (SWAP.name,))
 
-DEPTH, NAMED = 10, 3
+DEPTH, MAX_TITLES = 10, 3
 ORDER = [("overlap", "ascending"), ("searches", "descending"), ("query", "ascending")]
 
 
 def swap(live: pa.Table, output: Output, *, index: TenantIndex, base: Factory, adapted: Factory) -> None:
-    """Write both lists of each query and how much they share, the most changed first, often asked ones before others.
+    """Write both result lists of each query and their overlap; most changed and most frequent queries first.
 
     Args:
-        live: query and searches (null: not known).
-        output: takes `swap`.
-        index: that is searched.
-        base: before.
-        adapted: after.
+        live: query and number of searches (null: unknown).
+        output: receives `swap`.
+        index: the searched texts.
+        base: the retriever before.
+        adapted: the retriever after.
     """
     parts = []
     for start in range(0, live.num_rows, QUERY_BLOCK):
@@ -63,14 +63,14 @@ def _compare_systems(live: pa.Table, index: TenantIndex, base: Factory, adapted:
 
 
 def _lists(rankings: pa.Table, queries: int) -> pa.ListArray:
-    """A list of text_ids for each query; rows come query by query, best first."""
+    """A list of text_ids per query, from rows sorted by query and rank."""
     counts = np.bincount(rankings["query"].to_numpy(), minlength=queries)
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, rankings["text_id"].combine_chunks())
 
 
 def _titles(index: TenantIndex, lists: pa.ListArray) -> pa.ListArray:
-    """The titles of listed texts, or their documents' ids."""
+    """Titles of the listed texts, or their doc_ids."""
     words = index.texts_by_id(pc.unique(lists.values).to_pylist())
     titles = pa.array(
         [words[text_id]["title"] or words[text_id]["doc_id"] for text_id in lists.values.to_pylist()], pa.string()
@@ -79,21 +79,21 @@ def _titles(index: TenantIndex, lists: pa.ListArray) -> pa.ListArray:
 
 
 def distribution(rows: pa.Table) -> pa.Table:
-    """How many queries keep how many of their first ten; overlap, queries, searches."""
+    """Number of queries and searches by overlap of the first ten."""
     counted = rows.group_by("overlap").aggregate([("query", "count"), ("searches", "sum")]).sort_by("overlap")
     return counted.rename_columns(["overlap", "queries", "searches"])
 
 
 def sentence(rows: pa.Table) -> str:
-    """The whole in a sentence."""
+    """One-sentence summary."""
     n = rows.num_rows
     changed = pc.sum(pc.less(rows["overlap"], DEPTH)).as_py() or 0
     mean = pc.mean(rows["overlap"]).as_py() if n else 0
-    return f"{n:,} queries: {changed:,} change a text of their first ten; {mean:.1f} of 10 stay on average."
+    return f"{n:,} queries: the first ten change for {changed:,}; {mean:.1f} of 10 stay on average."
 
 
 def most_changed(rows: pa.Table, queries: int) -> pa.Table:
-    """The queries that change most, with what goes and what comes, by titles, each three at most."""
+    """The most changed queries, with at most three titles that leave and enter the first ten."""
     changed = rows.filter(pc.less(rows["overlap"], DEPTH)).slice(0, queries).to_pylist()
     lines = [
         {name: row[name] for name in ("query", "searches", "overlap")}
@@ -106,7 +106,7 @@ def most_changed(rows: pa.Table, queries: int) -> pa.Table:
 def _only_in(row: Mapping[str, Any], system: str, other: str) -> str:
     ids_and_titles = zip(row[f"{system}_ids"], row[f"{system}_titles"], strict=True)
     titles = [title for text_id, title in ids_and_titles if text_id not in row[f"{other}_ids"]]
-    return "; ".join(dict.fromkeys(titles[:NAMED])) or "nothing"
+    return "; ".join(dict.fromkeys(titles[:MAX_TITLES])) or "nothing"
 
 
 CHANGES = pa.schema(

@@ -1,4 +1,4 @@
-"""The words of what is searched: a file that is mapped, so that a text is looked up by its row."""
+"""The searched texts in a memory-mapped file, looked up by row."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pyarrow as pa
 
 from darklode.pipeline.base.chunk_texts import view
 from darklode.pipeline.base.types import Ints, Row
-from darklode.pipeline.index.source import WORDS
+from darklode.pipeline.index.source import TEXT_COLUMNS
 
 BATCH = 1 << 13
 
 
 class IndexedTexts:
-    """Texts by row, from 0. Only their ids and hashes are in memory.
+    """Texts by row, from 0; only ids and hashes are in memory.
 
     Args:
-        pieces: tables of `WORDS`.
-        file: of this machine, which is written.
+        pieces: tables of `TEXT_COLUMNS`.
+        file: local file to write.
     """
 
     def __init__(self, pieces: Iterable[pa.Table], file: Path) -> None:
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, WORDS) as writer:
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, TEXT_COLUMNS) as writer:
             for piece in pieces:
                 writer.write_table(piece, BATCH)
         reader = pa.ipc.open_file(pa.memory_map(str(file)))
@@ -40,20 +40,20 @@ class IndexedTexts:
         return self._column("content_hash")
 
     def iterate_hashes(self) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Content hashes, and the texts that they name as encoders read them, batch by batch."""
+        """Yield content hashes and the texts as encoders read them, batch by batch."""
         for batch in self._batches:
             rows = pa.Table.from_batches([batch])
             yield batch["content_hash"], view(rows).combine_chunks()
 
     def text_rows(self, rows: Ints) -> list[Row]:
-        """Text_id, doc_id, title, heading and text of some rows, in their order."""
+        """Text_id, doc_id, title, heading and text of some rows, in the given order."""
         of_batch = np.searchsorted(self._starts, rows, side="right") - 1
         order = np.argsort(of_batch, kind="stable")
         parts = [
             self._batches[number].take(pa.array(rows[of_batch == number] - self._starts[number]))
             for number in np.unique(of_batch)
         ]
-        text_rows = pa.Table.from_batches(parts, WORDS).drop_columns("content_hash").to_pylist()
+        text_rows = pa.Table.from_batches(parts, TEXT_COLUMNS).drop_columns("content_hash").to_pylist()
         return [text_rows[position] for position in np.argsort(order).tolist()]
 
     def _column(self, name: str) -> pa.StringArray:

@@ -1,7 +1,7 @@
-"""Which adapter is live for each tenant, which was before, and why: a folder that keeps what was released.
+"""Registry of released adapters: which one is live for each tenant, and the history.
 
-ROOT/registry.json        what is known of each adapter, who has which, and the history
-ROOT/kept/ID/             the adapter as it was released: its record and `query_encoder/`
+ROOT/registry.json        facts of each adapter, live adapters by tenant, and the history
+ROOT/kept/ID/             a copy of the released adapter: its record and `query_encoder/`
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from darklode.pipeline.base.artifacts import Run, Store
-from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError, DoesNotFit, NoLift
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.serve.adapter_check import AdapterCheck, require_fit
@@ -25,30 +25,30 @@ from darklode.pipeline.train.release.identity import weights_hash
 NAME = "registry.json"
 KEPT = "kept"
 INPUTS = "inputs.json"
-"""What is noted of an adapter's making, by which its encoder has a name."""
+"""The recorded inputs of an adapter, which name its encoder."""
 
 
 def is_registry(store: Store) -> bool:
-    """Whether a place is a registry's: it is, or may become one, or would be had its first release not been killed."""
+    """Whether a folder is a registry, is empty, or has an interrupted first release."""
     names = store.root_names()
     return not names or not {NAME, KEPT}.isdisjoint(names)
 
 
 class AdapterRegistry:
-    """Adapters that were released, below a root.
+    """Released adapters in a folder.
 
     Args:
-        url: a folder or `s3://` prefix; made at the first release.
+        url: folder or `s3://` prefix; created by the first release.
 
     Raises:
-        ArtifactError: what lies there is damaged.
+        ArtifactError: the registry is damaged.
     """
 
     def __init__(self, url: str) -> None:
         self._run = Run(url)
         self._store = self._run.store
         try:
-            recorded = unseal(self._store.read(NAME) or b"{}")
+            recorded = load_checksummed(self._store.read(NAME) or b"{}")
         except ValueError as error:
             raise ArtifactError(f"{self._store.path(NAME)} is damaged ({error}); restore it from a copy") from error
         self.adapters: dict[str, Row] = recorded.get("adapters", {})
@@ -56,44 +56,44 @@ class AdapterRegistry:
         self.history: list[Row] = recorded.get("history", [])
 
     def rows(self) -> list[Row]:
-        """What is known of each adapter, by tenant, the live one first, then the ones before it, latest first."""
+        """Facts of each adapter by tenant: the live one first, then earlier ones, latest first."""
         registry_rows: list[Row] = []
-        of_tenant: dict[str, set[str]] = {tenant: set(order) for tenant, order in self.live.items()}
+        names_by_tenant: dict[str, set[str]] = {tenant: set(order) for tenant, order in self.live.items()}
         for name, row in self.adapters.items():
-            of_tenant.setdefault(row["tenant"], set()).add(name)
-        for tenant, tenant_rows in sorted(of_tenant.items()):
+            names_by_tenant.setdefault(row["tenant"], set()).add(name)
+        for tenant, names in sorted(names_by_tenant.items()):
             order = self.live.get(tenant, [])[::-1]
-            for name in [*dict.fromkeys(order), *sorted(tenant_rows - set(order))]:
+            for name in [*dict.fromkeys(order), *sorted(names - set(order))]:
                 state = "released" if order[:1] == [name] else "before" if name in order else "retired"
                 registry_rows.append({**self.adapters[name], "tenant": tenant, "adapter": name, "state": state})
         return registry_rows
 
     def folder(self, name: str) -> str:
-        """Where a released adapter is kept."""
+        """URL of a released adapter's copy."""
         return f"{self._store.url}/{KEPT}/{name}"
 
-    def on_air(self, tenant: str) -> Adapter | None:
-        """A tenant's live adapter; None: the base."""
+    def live_adapter(self, tenant: str) -> Adapter | None:
+        """A tenant's live adapter; None: the base encoder is live."""
         order = self.live.get(tenant, [])
         return Adapter.open(self.folder(order[-1])) if order else None
 
     def release(self, check: AdapterCheck, force: str | None, rivals: Sequence[LiveAdapters] = ()) -> str:
-        """Make an adapter the live one of its tenant, and of those whom it is shared with; returns its id.
+        """Make an adapter live for its tenant and for tenants that share it; returns its id.
 
         Args:
-            check: of the adapter against its tenant's index.
-            force: why it is released although it should not be; written down.
-            rivals: what is live for its tenant, and for each whom it is shared with, which must not fall.
+            check: check of the adapter against its tenant's index.
+            force: reason for releasing it despite a failed check; recorded in the history.
+            rivals: live systems of its tenant and of tenants that share it, which must not become worse.
 
         Raises:
-            DoesNotFit: the check refuses it, and nobody says why it is to be released all the same.
-            NoLift: likewise, of an adapter that hands the base over, or by which a tenant falls.
+            DoesNotFit: a check failed, and `force` is not given.
+            NoLift: it is only the base encoder, or a tenant becomes worse, and `force` is not given.
         """
-        refused = list(_refusals(check, rivals))
-        if refused and not force:
-            raise refused[0]
+        failures = list(_failed_checks(check, rivals))
+        if failures and not force:
+            raise failures[0]
         adapter, name = check.adapter, check.adapter.id
-        with self._changing():
+        with self._transaction():
             tenants = list(dict.fromkeys([adapter.tenant, *(rival.index.tenant for rival in rivals)]))
             self._copy_adapter(adapter, name, tenants[1:])
             self.adapters[name] = _row(check)
@@ -102,46 +102,50 @@ class AdapterRegistry:
                 before = order[-1] if order else None
                 if before != name:
                     order.append(name)
-                self._note("release", tenant, before, name, _reason(force, refused) if refused else None)
+                self._record_change(
+                    "release", tenant, before, name, _forced_reason(force, failures) if failures else None
+                )
             self._write()
         return name
 
     def rollback(self, tenant: str) -> str | None:
-        """Make the adapter before live again; None: the base, where there was none.
+        """Roll back to the previous adapter; returns its id, or None for the base encoder.
 
         Raises:
-            ArtifactError: the tenant has none, or what was kept of the one before is damaged.
+            ArtifactError: the tenant has no adapter, or the copy of the previous one is damaged.
         """
-        with self._changing():
+        with self._transaction():
             order = self.live.get(tenant, [])
             if not order:
-                raise ArtifactError(f"{self._store.url} has no released adapter of the tenant {tenant}")
+                raise ArtifactError(f"{self._store.url} has no released adapter of tenant {tenant}")
             now = order[-2] if len(order) > 1 else None
             if now and _is_damaged(self.folder(now), self.adapters[now]["weights"]):
                 raise ArtifactError(f"{self.folder(now)} is damaged; release that adapter again from its own folder")
             before = order.pop()
-            self._note("rollback", tenant, before, now, None)
+            self._record_change("rollback", tenant, before, now, None)
             self._write()
         return now
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """One process at a time, on what the last one wrote."""
+    def _transaction(self) -> Iterator[None]:
+        """Lock the registry and reload it before a change."""
         with self._run.lock():
             fresh = AdapterRegistry(self._store.url)
             self.adapters, self.live, self.history = fresh.adapters, fresh.live, fresh.history
             yield
 
-    def _note(self, action: str, tenant: str, before: str | None, now: str | None, forced: str | None) -> None:
+    def _record_change(self, action: str, tenant: str, before: str | None, now: str | None, forced: str | None) -> None:
         at = datetime.now(UTC).isoformat(timespec="seconds")
         entry = {"at": at, "action": action, "tenant": tenant, "before": before, "now": now, "forced": forced}
         self.history.append(entry)
 
     def _write(self) -> None:
-        self._store.write(NAME, seal({"adapters": self.adapters, "live": self.live, "history": self.history}))
+        self._store.write(
+            NAME, dump_checksummed({"adapters": self.adapters, "live": self.live, "history": self.history})
+        )
 
     def _copy_adapter(self, adapter: Adapter, name: str, other_tenants: Sequence[str]) -> None:
-        """Have a copy that another night's adapter does not overwrite; the record comes last, with whom it serves."""
+        """Copy an adapter, so that later ones do not overwrite it; the record is written last, with sharing tenants."""
         for file in [*sorted(adapter.store.sizes(adapter.files, recursive=True)), HEAD, INPUTS]:
             data = None if self._try_hard_link(adapter.store, file, name) else adapter.store.read(file)
             if data is not None:
@@ -150,7 +154,7 @@ class AdapterRegistry:
         self._store.write(f"{KEPT}/{name}/{RECORD}", json.dumps(facts, indent=1, ensure_ascii=False).encode())
 
     def _try_hard_link(self, source_store: Store, file: str, name: str) -> bool:
-        """Whether the file could be linked, which takes no room: an adapter's files are replaced, never written to."""
+        """Hard-link a file if possible. Links are safe, because adapter files are replaced, never modified."""
         if source_store.local is None or self._store.local is None:
             return False
         target = Path(self._store.local, KEPT, name, file)
@@ -162,9 +166,9 @@ class AdapterRegistry:
         return False
 
 
-def _reason(force: str | None, refused: list[DarklodeError]) -> str:
-    """What is written down of a release that was refused."""
-    return f"{force} ({'; '.join(map(str, refused))})"
+def _forced_reason(force: str | None, failures: list[DarklodeError]) -> str:
+    """The history entry of a forced release."""
+    return f"{force} ({'; '.join(map(str, failures))})"
 
 
 def _is_damaged(url: str, weights: str) -> bool:
@@ -172,10 +176,10 @@ def _is_damaged(url: str, weights: str) -> bool:
     return weights_hash(store, Adapter(store, read_record(store)).files) != weights
 
 
-def _refusals(check: AdapterCheck, rivals: Sequence[LiveAdapters]) -> Iterator[DarklodeError]:
-    """Why an adapter is not to be released."""
+def _failed_checks(check: AdapterCheck, rivals: Sequence[LiveAdapters]) -> Iterator[DarklodeError]:
+    """Yield reasons against the release of an adapter."""
     if not check.adapter.ships:
-        yield NoLift(f"{check.adapter.store.url} hands the base over: {check.adapter.facts['reason']}")
+        yield NoLift(f"{check.adapter.store.url} contains only the base encoder: {check.adapter.facts['reason']}")
     try:
         require_fit(check.adapter, check.index, list(check.findings()))
         for rival in rivals:

@@ -1,4 +1,4 @@
-"""Whether an adapter may take the place of what is live: compared on test queries that none of them learned from."""
+"""Release gate: compare an adapter with the live system on test queries that neither was trained on."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from darklode.pipeline.evaluate.paired import (
     compare_paired,
     is_above_zero,
 )
-from darklode.pipeline.retrieve.retrievers.port import Factory
+from darklode.pipeline.retrieve.retrievers.factory import Factory
 from darklode.pipeline.serve.run_search import TenantIndex
 from darklode.pipeline.train.release.adapter import Adapter
 
 MARGIN = 0.01
-"""So much nDCG@10 may fall; that it does not fall by more must be shown."""
+"""Non-inferiority margin of nDCG@10."""
 
 MEASURE, DEPTH = "nDCG@10", 10
 
@@ -38,14 +38,14 @@ NEAR = """
 
 @dataclass(frozen=True)
 class LiveAdapters:
-    """Two systems for one tenant's index: what is to go live, and what is live there.
+    """The new and the live system of a tenant's index.
 
     Attributes:
         index: the tenant's texts.
-        new: what is to go live.
-        old: what is live.
-        live_name: what that is, in words.
-        learned: queries that one of them learned from.
+        new: system to be released.
+        old: live system.
+        live_name: name of the live system, for messages.
+        learned: training queries of both.
     """
 
     index: TenantIndex
@@ -56,20 +56,20 @@ class LiveAdapters:
 
 
 def learned_queries(adapters: Iterable[Adapter]) -> list[str]:
-    """The queries that adapters learned from, as they recorded them."""
+    """Training queries recorded by adapters."""
     return sorted({text for adapter in adapters for text in adapter.facts.get("learned", [])})
 
 
 def require_no_loss(rivals: LiveAdapters) -> None:
-    """Make sure that nDCG@10 does not fall by more than `MARGIN`, by a 95 % interval and a test on enough clusters.
+    """Check non-inferiority: nDCG@10 falls by less than `MARGIN`, by a 95 % interval and a test on enough clusters.
 
     Raises:
-        NoLift: it may, or too few labelled test queries are left to decide by.
+        NoLift: it may fall by more, or there are too few labelled test queries.
     """
     index, tenant = rivals.index, rivals.index.tenant
     queries, labels = _test_queries(index, rivals.learned)
     if not queries.num_rows:
-        raise NoLift(f"no test query of the tenant {tenant} is labelled that none has learned from: nothing is shown")
+        raise NoLift(f"tenant {tenant} has no labelled test queries outside the training data: nothing can be shown")
     ids, systems = queries["query_id"].to_pylist(), {"new": rivals.new, "old": rivals.old}
     results = index.top(systems, queries["text"].to_pylist(), DEPTH)
     results = results.append_column(
@@ -81,18 +81,18 @@ def require_no_loss(rivals: LiveAdapters) -> None:
     above = compare_paired(values["new"] + MARGIN, values["old"], groups, ResamplingSettings()).row(0)
     if above["clusters"] < MIN_CLUSTERS:
         raise NoLift(
-            f"too few clusters to decide whether the tenant {tenant} would fall: the {len(ids)} labelled test queries "
-            f"that none has learned from fall into {above['clusters']}, at least {MIN_CLUSTERS} are needed"
+            f"too few test queries to decide whether tenant {tenant} becomes worse: {len(ids)} labelled ones outside "
+            f"the training data form {above['clusters']} clusters, at least {MIN_CLUSTERS} are needed"
         )
     if not is_above_zero(above):
-        raise NoLift(f"the tenant {tenant} {fall_summary(above)} against {rivals.live_name} on {len(ids)} test queries")
+        raise NoLift(f"tenant {tenant} {fall_summary(above)} against {rivals.live_name} on {len(ids)} test queries")
 
 
 def fall_summary(above: Mapping[str, Any]) -> str:
-    """What keeps an adapter back: a fall that is shown, or one that may be.
+    """The reason against a release: a loss that is shown, or one that is possible.
 
     Args:
-        above: the difference plus `MARGIN`, as `Difference.row` gives it, of at least `MIN_CLUSTERS` clusters.
+        above: `Difference.row` of the difference plus `MARGIN`, with at least `MIN_CLUSTERS` clusters.
     """
     low, high = max(MAX_LOSS, above["low"] - MARGIN), above["high"] - MARGIN
     between = f"{MEASURE} {above['difference'] - MARGIN:+.3f} ({low:+.3f} to {high:+.3f}, p {above['p']:.3f})"
@@ -102,15 +102,15 @@ def fall_summary(above: Mapping[str, Any]) -> str:
 
 
 def _test_queries(index: TenantIndex, learned: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Labelled test queries near to none that was learned from: query_id, text and group; and their labels."""
+    """Labelled test queries without near duplicates in the training data (query_id, text, group), and their labels."""
     queries, labels = index.source.queries(index.tenant), index.source.labels(index.tenant, (), 0.0)
-    right = labels.filter(pc.greater(labels["relevance"], 0))["query_id"].combine_chunks()
-    test_rows = queries.filter(pc.and_(pc.equal(queries["split"], "test"), pc.is_in(queries["query_id"], right)))
+    labelled_ids = labels.filter(pc.greater(labels["relevance"], 0))["query_id"].combine_chunks()
+    test_rows = queries.filter(pc.and_(pc.equal(queries["split"], "test"), pc.is_in(queries["query_id"], labelled_ids)))
     texts = [*test_rows["text"].to_pylist(), *learned]
     rows = {"n": pa.array(range(len(texts)), pa.int64()), "tenant": pa.repeat(index.tenant, len(texts)), "text": texts}
     with index.source.tables.connect() as connection:
-        connection.register("asked", pa.table(rows))
-        near_queries = NEAR.format(keys=near_keys(connection, Relation("asked")))
+        connection.register("texts", pa.table(rows))
+        near_queries = NEAR.format(keys=near_keys(connection, Relation("texts")))
         near_rows = connection.sql(near_queries, params={"first": test_rows.num_rows}).to_arrow_table()["n"].to_numpy()
     unseen_rows = np.setdiff1d(np.arange(test_rows.num_rows), near_rows)
     test_rows = test_rows.take(pa.array(unseen_rows))

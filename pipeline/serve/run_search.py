@@ -1,4 +1,4 @@
-"""A run's texts of one tenant as they are searched, by the indexes and vectors that the run already has."""
+"""Search a run's texts of one tenant with the indexes and vectors of the run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.types import Row
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.pipeline.retrieve.retrievers.port import Factory, Retriever
+from darklode.pipeline.retrieve.retrievers.factory import Factory
+from darklode.pipeline.retrieve.retrievers.port import Retriever
 from darklode.pipeline.train.data.sources import TrainingSource
 
-FOUND = pa.schema(
+RESULTS = pa.schema(
     [
         ("system", pa.string()),
         ("query", pa.int64()),
@@ -29,11 +30,11 @@ FOUND = pa.schema(
 
 
 class TenantDocuments(TenantChunks):
-    """A mined run's documents in the place of chunks.
+    """Documents of a mined run, used as chunks.
 
     Args:
         source: the mined run.
-        tenant: whose documents.
+        tenant: tenant of the documents.
     """
 
     def __init__(self, source: TrainingSource, tenant: str) -> None:
@@ -46,36 +47,36 @@ class TenantDocuments(TenantChunks):
 
 
 class TenantIndex:
-    """What is searched for one tenant.
+    """The searched texts of a tenant.
 
     Args:
-        source: a build, or a mined run, whose documents are searched whole.
-        tenant: whose texts.
-        scratch: an existing folder for what retrievers map into memory.
+        source: a benchmark build, or a mined run, whose documents are searched as a whole.
+        tenant: tenant of the texts.
+        scratch: an existing folder for memory-mapped files of retrievers.
 
     Raises:
-        ArtifactError: the run is not finished, or the tenant has no texts in it.
+        ArtifactError: the run is unfinished, or has no texts of the tenant.
     """
 
     def __init__(self, source: TrainingSource, tenant: str, scratch: Path) -> None:
         self.source, self.tenant = source, tenant
         self.texts = TenantDocuments(source, tenant) if source.mined else TenantChunks(source.tables, tenant)
         if not self.texts.n:
-            raise ArtifactError(f"{source.run.store.url} holds no text of the tenant {tenant}")
+            raise ArtifactError(f"{source.run.store.url} has no text of tenant {tenant}")
         indexes = Bm25Indexes(index_root(source.run.store.url, self.texts.digest), self.texts.digest, scratch)
         self._corpus = Corpus(self.texts.batches, self.texts.n, scratch, indexes, self.texts)
         self._opened: dict[str, Retriever] = {}
 
     def top(self, systems: Mapping[str, Factory], queries: Sequence[str], depth: int) -> pa.Table:
-        """What each system finds: rows of `FOUND`, system by system, query by query, best first.
+        """Search with each system; returns rows of `RESULTS`, by system and query, best first.
 
         Args:
-            systems: builds each, by name; opened at its first use and kept.
-            queries: their places are the column `query`.
-            depth: of the lists.
+            systems: factories by name; each retriever is built at its first use.
+            queries: the column `query` has their indices.
+            depth: length of the lists.
         """
         results = [self._top(name, factory, queries, depth) for name, factory in systems.items()]
-        return pa.concat_tables([FOUND.empty_table(), *results])
+        return pa.concat_tables([RESULTS.empty_table(), *results])
 
     def _top(self, name: str, factory: Factory, queries: Sequence[str], depth: int) -> pa.Table:
         if name not in self._opened:
@@ -89,7 +90,7 @@ class TenantIndex:
             self.texts.chunk_ids.take(pa.array(hits.rows[query, rank])),
             pa.array(hits.scores[query, rank].astype(np.float32)),
         ]
-        return pa.Table.from_arrays(columns, schema=FOUND)
+        return pa.Table.from_arrays(columns, schema=RESULTS)
 
     def texts_by_id(self, text_ids: Sequence[str]) -> dict[str, Row]:
         """Doc_id, title, heading and text of some texts, by id."""

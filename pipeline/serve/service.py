@@ -1,4 +1,4 @@
-"""Ranked texts for what people type: questions to several systems, answered in one batch a system and depth."""
+"""Answer search requests to several systems, in one batch per system and depth."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from darklode.pipeline.serve.mapped_texts import IndexedTexts
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a system is asked.
+    """A search request.
 
     Attributes:
-        system: its name.
-        text: of the query.
-        depth: texts, at most.
+        system: name of the system.
+        text: the query.
+        depth: maximum number of results.
     """
 
     system: str
@@ -33,9 +33,9 @@ class SearchService:
     """Systems that search the same texts.
 
     Attributes:
-        tenant: whose texts.
-        texts: what is searched; the systems' rows are theirs.
-        systems: by name.
+        tenant: tenant of the texts.
+        texts: the searched texts; systems return their rows.
+        systems: retrievers by name.
     """
 
     tenant: str
@@ -43,12 +43,12 @@ class SearchService:
     systems: Mapping[str, Retriever]
 
     def answers(self, questions: Sequence[SearchRequest]) -> list[list[Row]]:
-        """What each question finds, best first: rank, text_id, doc_id, title, heading, text and score (a cosine)."""
-        together: dict[tuple[str, int], list[int]] = defaultdict(list)
+        """Results of each request, best first: rank, text_id, doc_id, title, heading, text and score (cosine)."""
+        batches: dict[tuple[str, int], list[int]] = defaultdict(list)
         for position, question in enumerate(questions):
-            together[question.system, question.depth].append(position)
+            batches[question.system, question.depth].append(position)
         results: list[list[Row]] = [[] for _ in questions]
-        for (system, depth), places in together.items():
+        for (system, depth), places in batches.items():
             hits = self.systems[system].search([questions[position].text for position in places], depth)
             query, rank = np.nonzero(hits.rows >= 0)
             rows, scores = self.texts.text_rows(hits.rows[query, rank]), hits.scores[query, rank].tolist()

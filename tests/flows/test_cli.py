@@ -54,7 +54,7 @@ def test_a_mistake_ends_the_process_with_1_and_one_line(alone: Environment, tmp_
         (["status", "nothing", "--settings"], "nothing holds no run"),
         (["query", "nothing", "SELECT 1"], "nothing holds no run"),
         (["export", "nothing", "--format", "beir", "--to", "x"], "nothing holds no run"),
-        (["status", "gs://bucket/run"], "gs:// is not a place for a run"),
+        (["status", "gs://bucket/run"], "gs:// is not supported for runs"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line(

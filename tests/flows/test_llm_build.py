@@ -186,7 +186,7 @@ def test_the_key_is_nowhere(undisturbed: Path, keyed: Environment, tmp_path: Pat
     with FakeChat(key="sk-another") as server:
         outcome = run_inside(judged(tmp_path / "run", server, tmp_path / "cache"), keyed)
     assert outcome.code == 1
-    assert "refused the key in JUDGE_KEY" in outcome.err
+    assert "rejected the key in JUDGE_KEY" in outcome.err
     assert KEY not in outcome.out + outcome.err
     stats = run_inside([DARKLODE, "judge", "stats", str(undisturbed / "run")], keyed)
     assert KEY not in stats.out + stats.err

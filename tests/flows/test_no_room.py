@@ -30,7 +30,7 @@ def nothing_half(shown: Outcome, folder: Path) -> None:
 @pytest.mark.slow
 def test_a_full_disk_ends_a_build_which_goes_on_when_there_is_room(served: Environment, disk: Path) -> None:
     shown = run_inside(build_command(disk / "run"), served)
-    one_line(shown, r"cannot be written \(No space left on device\); make room on that disk, and run the same command")
+    one_line(shown, r"cannot be written \(No space left on device\); free space on that disk, and run the same command")
     nothing_half(shown, disk)
     assert (disk / "run" / "manifests").exists(), "some stage was complete"
     subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)

@@ -84,7 +84,7 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
             "no does not exist",
             "holds notes.md and no run",
             "labels.csv has no column query_id",
-            f"judge llm: no server answers at {nobody[7:]}; start it",
+            f"judge llm: no server at {nobody[7:]}; start it",
             "no Ray cluster answers",
         )
     ] == [True] * 6, said
@@ -102,7 +102,7 @@ def test_one_error_is_itself_and_several_are_one(tmp_path: Path) -> None:
 def test_a_server_that_serves_another_model_is_told(tmp_path: Path) -> None:
     with FakeChat(model="other") as server:
         (error,) = build_of(tmp_path, *LLM, f"judge.base_url={server.url}").errors
-        assert "serves other, and no m; correct model" in str(error)
+        assert "serves other, not m; correct model" in str(error)
         assert isinstance(error, MissingPart)
         assert server.requests == 0
 
@@ -112,7 +112,7 @@ def test_kept_answers_spare_the_server(tmp_path: Path) -> None:
     Ledger(f"{tmp_path}/cache").parts.register("llm-1:m:binary")
     found = build_of(tmp_path, *given)
     assert found.errors == []
-    assert "no server answers" in found.notes[0]
+    assert "no server at" in found.notes[0]
     assert "cached answers do not need it" in found.notes[0]
 
 
@@ -133,7 +133,7 @@ def test_check_only_looks(call: Call, tmp_path: Path) -> None:
     assert wrong.code == 1
     assert [line.split()[1] for line in wrong.err.splitlines()] == ["chunk.size:", "pool.depth:", "nothing"]
     mined = call("mine", "--docs", SAMPLE, "--logs", "nothing", "--out", tmp_path / "run", "--check")
-    assert (mined.code, mined.err) == (1, "error: nothing does not exist; name a file or a folder to read\n")
+    assert (mined.code, mined.err) == (1, "error: nothing does not exist; give a file or a folder\n")
     assert list(tmp_path.iterdir()) == []
 
 

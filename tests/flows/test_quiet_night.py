@@ -9,7 +9,7 @@ import pytest
 from darklode.flows.executor import DryRun, InProcess, executing
 from darklode.flows.jobs.mine_logs import mine_logs
 from darklode.flows.prefect.progress import SilentReporter, reporting
-from darklode.pipeline.base.artifacts.tables import _DAYS
+from darklode.pipeline.base.artifacts.tables import _DAY_CACHE
 from helpers.runs import SAMPLE
 from helpers.s3_server import asked, enter, filesystem, s3_server
 
@@ -40,7 +40,7 @@ def test_a_night_without_news_asks_at_most_fifty_times(monkeypatch: pytest.Monke
         assert first.total() > MOST, "nothing was counted"
         tables = pafs.FileSelector("quiet/run/tables", recursive=True)
         written = {info.path: info.mtime for info in files.get_file_info(tables)}
-        _DAYS.clear()
+        _DAY_CACHE.clear()
         quiet = night(DryRun())
         assert quiet.total() <= MOST, quiet
         assert {info.path: info.mtime for info in files.get_file_info(tables)} == written

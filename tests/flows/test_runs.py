@@ -20,7 +20,7 @@ from darklode.flows.runs import (
     write_run,
 )
 from darklode.pipeline.base.artifacts import Run, Stage
-from darklode.pipeline.base.artifacts.checksummed_json import unseal
+from darklode.pipeline.base.artifacts.checksummed_json import load_checksummed
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 from darklode.schemas.run_inputs import (
     AdapterInputs,
@@ -168,6 +168,6 @@ def test_state_survives_a_new_record(run: Run) -> None:
     write_run(run, MinedInputs(docs="/here", logs="/other"), load_settings())
     state = MinedInputs(docs="/here", logs="/other", refit_through=date(2026, 3, 1))
     assert read_inputs(run) == state
-    assert unseal(run.store.read("inputs.json") or b"") == {
+    assert load_checksummed(run.store.read("inputs.json") or b"") == {
         "kind": "mined", "logs": "/other", "docs": "/here", "refit_through": "2026-03-01"
     }  # fmt: skip

@@ -1,4 +1,8 @@
-"""Small JSON files with a checksum: the last key is the sha256 of everything before it."""
+"""JSON files with a checksum: the last key is the sha256 of everything before it.
+
+Atomic writes rule out half-written files; the checksum detects manifests and records that were edited, restored in
+part or damaged on disk, before their facts are trusted.
+"""
 
 import hashlib
 import json
@@ -7,28 +11,28 @@ from collections.abc import Mapping
 from typing import Any
 
 KEY = "sha256"
-_SEAL = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\Z')
+_CHECKSUM = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\Z')
 
 
-def seal(content: Mapping[str, Any]) -> bytes:
+def dump_checksummed(content: Mapping[str, Any]) -> bytes:
     """Serialize a mapping with its checksum."""
     text = json.dumps({**content, KEY: ""}, indent=1, ensure_ascii=False).encode()
     before = text[: -len(b'"sha256": ""\n}')]
     return before + f'"{KEY}": "{hashlib.sha256(before).hexdigest()}"\n}}'.encode()
 
 
-def unseal(data: bytes) -> dict[str, Any]:
-    """Parse and verify; a file without a checksum, from an earlier version, is accepted.
+def load_checksummed(data: bytes) -> dict[str, Any]:
+    """Parse and verify; files of earlier versions, without checksum, are accepted.
 
     Raises:
-        ValueError: it is not a JSON object, or the checksum differs.
+        ValueError: it is not a JSON object, or its checksum differs.
     """
     content = json.loads(data)
     if not isinstance(content, dict):
-        raise ValueError("it holds no object")
-    match = _SEAL.search(data)
+        raise ValueError("it is not a JSON object")
+    match = _CHECKSUM.search(data)
     if match and hashlib.sha256(data[: match.start()]).hexdigest().encode() != match[1]:
-        raise ValueError("it is not what was written")
+        raise ValueError("its checksum differs")
     if content.pop(KEY, None) is not None and not match:
-        raise ValueError("its seal is broken")
+        raise ValueError("its checksum is malformed")
     return content

@@ -30,7 +30,7 @@ class IntegrityCheck:
         if self._store.local is None:
             sizes = self._store.sizes(f"tables/{table}", recursive=True)
             return [part.file for part in parts if sizes.get(part.file) != part.size]
-        known_hashes, hashes = self._load_known(table), dict[str, str]()
+        known_hashes, hashes = self._load_stamps(table), dict[str, str]()
         for part in parts:
             stamp = self._store.stamp(part.file)
             if stamp is not None and (known_hashes.get(part.file) == stamp or self.is_unchanged(part)):
@@ -47,13 +47,13 @@ class IntegrityCheck:
         """
         for file in self.find_damaged(table, parts):
             message = f"{self._store.path(file)} is missing or damaged"
-            raise ArtifactError(f"{message}; run the command that made it again: it makes anew what is damaged")
+            raise ArtifactError(f"{message}; run the command that wrote it again to rebuild it")
 
     def is_sound(self, part: Part) -> bool:
         """Whether a part's file is intact: by its stamp if it is known, else by reading it."""
         stamp = self._store.stamp(part.file)
-        noted = stamp is not None and self._load_known(table_of(part.file)).get(part.file) == stamp
-        return noted or self.is_unchanged(part)
+        is_verified = stamp is not None and self._load_stamps(table_of(part.file)).get(part.file) == stamp
+        return is_verified or self.is_unchanged(part)
 
     def is_unchanged(self, part: Part) -> bool:
         """Whether a part's file exists and has exactly the written bytes; always reads it."""
@@ -64,7 +64,7 @@ class IntegrityCheck:
         data = self._store.read(part.file)
         return data if data is not None and hashlib.sha256(data).hexdigest() == part.sha256 else None
 
-    def _load_known(self, table: str) -> dict[str, str]:
+    def _load_stamps(self, table: str) -> dict[str, str]:
         if table not in self._stamps:
             self._stamps[table] = _stamps(self._store, table)
         return self._stamps[table]

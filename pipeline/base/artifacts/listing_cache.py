@@ -9,16 +9,16 @@ the listing. The file is written when the job ends. After a kill some entries ar
 import time
 from collections.abc import Mapping
 
-from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 
 FOLDERS = ("manifests", "tables", "progress")
 """Folders that only the process holding the run's lock writes to; remote workers write to `progress` only."""
 
-MANIFESTS, TOGETHER = "manifests/", "manifests.json"
+MANIFESTS, MERGED = "manifests/", "manifests.json"
 SINGLE = ("inputs.json", "settings.yaml", "days.json")
 """Files in the run's root that are read often and written by the same process only."""
 
-SETTLED = 2.0
+SETTLE_SECONDS = 2.0
 """Minimum age in seconds of a cached entry: S3 timestamps have a resolution of one second, so two writes within
 that time are indistinguishable."""
 
@@ -37,14 +37,14 @@ class ListingCache:
     def __init__(self) -> None:
         self.stamps: dict[str, Stamps] = {}
         self.files: dict[str, bytes | None] = {}
-        self._other_folders: set[str] = set()
-        self._together: dict[str, bytes] = {}
-        self._wrote: dict[str, float] = {}
+        self._shared_folders: set[str] = set()
+        self._merged: dict[str, bytes] = {}
+        self._written_at: dict[str, float] = {}
 
     def is_listed(self, folder: str) -> bool:
         """Whether the cached listing of a folder may be used."""
         top = folder.partition("/")[0]
-        return top in FOLDERS and top not in self._other_folders
+        return top in FOLDERS and top not in self._shared_folders
 
     def has_bytes(self, name: str) -> bool:
         """Whether the contents of this file are cached."""
@@ -55,7 +55,7 @@ class ListingCache:
         if top in self.stamps:
             self.stamps[top][name] = len(data), 0
         if self.has_bytes(name):
-            self.files[name], self._wrote[name] = bytes(data), time.monotonic()
+            self.files[name], self._written_at[name] = bytes(data), time.monotonic()
 
     def mark_deleted(self, name: str) -> None:
         self.stamps.get(name.partition("/")[0], {}).pop(name, None)
@@ -70,36 +70,36 @@ class ListingCache:
     def mark_shared(self, top: str) -> None:
         """Stop caching a folder, because other processes write to it from now on."""
         self.forget(top)
-        self._other_folders.add(top)
+        self._shared_folders.add(top)
 
-    def load_manifests(self, together: bytes | None, now: Stamps) -> None:
+    def load_manifests(self, merged: bytes | None, now: Stamps) -> None:
         """Use the entries of `manifests.json` whose files have not changed since it was written."""
         try:
-            listing = unseal(together or b"{}")
+            listing = load_checksummed(merged or b"{}")
             for name, (size, changed, text) in listing.items():
                 if now.get(name) == (size, changed):
-                    self._together[name] = text.encode()
+                    self._merged[name] = text.encode()
         except (ValueError, TypeError, AttributeError):
             return
-        self.files |= self._together
+        self.files |= self._merged
 
     def manifests(self) -> dict[str, bytes]:
         """The cached manifests."""
         return {name: data for name, data in self.files.items() if name.startswith(MANIFESTS) and data is not None}
 
     @property
-    def has_listing(self) -> bool:
+    def is_changed(self) -> bool:
         """Whether `manifests.json` is out of date."""
-        return self.manifests() != self._together
+        return self.manifests() != self._merged
 
-    def together(self, now: Stamps) -> bytes:
-        """The new `manifests.json`: manifests that match the listing and were last written `SETTLED` seconds ago."""
-        settled, before = time.monotonic() - SETTLED, self.stamps.get("manifests", {})
+    def merge(self, now: Stamps) -> bytes:
+        """The new `manifests.json`: manifests that match the listing and were not written just now."""
+        settled_before, stamps = time.monotonic() - SETTLE_SECONDS, self.stamps.get("manifests", {})
         entries: Mapping[str, object] = {
             name: [*now[name], data.decode()]
             for name, data in sorted(self.manifests().items())
             if name in now
-            and before.get(name) in (now[name], (now[name][0], 0))
-            and self._wrote.get(name, settled) <= settled
+            and stamps.get(name) in (now[name], (now[name][0], 0))
+            and self._written_at.get(name, settled_before) <= settled_before
         }
-        return seal(entries)
+        return dump_checksummed(entries)

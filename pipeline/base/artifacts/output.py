@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
 from darklode.pipeline.base.artifacts.parquet_writer import (
     FILE_BYTES,
@@ -43,7 +43,7 @@ Report = Callable[[int, int | None, str], None]
 PART_ROWS = 1 << 18
 """Rows per part if a stage streams them: some ten megabytes."""
 
-ANSWER_ROWS = 1 << 19
+RESULT_ROWS = 1 << 19
 """Rows per part for results of DuckDB queries, which hold ids and numbers but no texts."""
 
 PAYLOAD_CHARACTERS = 500
@@ -133,7 +133,7 @@ class Output:
 
     @contextmanager
     def packed_writer(self, table: str, *partitions: str) -> Iterator[Callable[[pa.Table, str], None]]:
-        """Write streamed rows as files of the size that trainers prefer, see `packing.py`.
+        """Write streamed rows as files of the size that trainers prefer, see `Packing`.
 
         Args:
             table: one that the stage declares.
@@ -147,7 +147,7 @@ class Output:
         """
 
         packings = {
-            name: Packing(self._adding(table, name), group_rows=GROUP_ROWS, file_bytes=FILE_BYTES)
+            name: Packing(self._part_adder(table, name), group_rows=GROUP_ROWS, file_bytes=FILE_BYTES)
             for name in partitions
         }
 
@@ -175,7 +175,7 @@ class Output:
             ValueError: as for `write`.
         """
         packing = Packing(
-            self._adding(table, partition),
+            self._part_adder(table, partition),
             group_rows=TABLE_GROUP_ROWS,
             file_rows=part_rows,
         )
@@ -187,7 +187,7 @@ class Output:
         yield add_rows
         packing.close()
 
-    def _adding(self, table: str, partition: str) -> Callable[..., Part]:
+    def _part_adder(self, table: str, partition: str) -> Callable[..., Part]:
         return partial(self._add, table, partition=partition)
 
     def write_answer(
@@ -198,7 +198,7 @@ class Output:
         parameters: Mapping[str, object],
         partition: str = "",
     ) -> None:
-        """Write the result of an ordered query in parts of `ANSWER_ROWS` rows.
+        """Write the result of an ordered query in parts of `RESULT_ROWS` rows.
 
         Args:
             table: one that the stage declares; the result has its columns in order.
@@ -207,9 +207,9 @@ class Output:
             parameters: of the query.
             partition: as for `write`.
         """
-        with self.row_group_writer(table, ANSWER_ROWS, partition) as take:
+        with self.row_group_writer(table, RESULT_ROWS, partition) as write_rows:
             for rows in pieces(connection, query, parameters, TABLE_GROUP_ROWS):
-                take(rows.cast(TABLES[table].schema))
+                write_rows(rows.cast(TABLES[table].schema))
 
     def previous_tables(self, *tables: str) -> Tables | None:
         """The output of the stage's last complete run, whatever its inputs were.
@@ -219,9 +219,9 @@ class Output:
         if self._before is None:
             return None
         parts = {name: self._before.outputs.get(name, []) for table in tables for name in TABLES[table].files}
-        damaged = any(self._intact.find_damaged(name, some) for name, some in parts.items())
+        damaged = any(self._intact.find_damaged(name, table_parts) for name, table_parts in parts.items())
         earlier_tables = Tables(self._store, parts)
-        return earlier_tables if not damaged and all(map(earlier_tables.up_to_date, parts)) else None
+        return earlier_tables if not damaged and all(map(earlier_tables.has_current_columns, parts)) else None
 
     @property
     def earlier_facts(self) -> Mapping[str, Any]:
@@ -244,9 +244,9 @@ class Output:
 
     def rows(self, table: str) -> int:
         """Rows of a table written so far, including its patch."""
-        return self.so_far(table).rows(table)
+        return self.current_tables(table).rows(table)
 
-    def so_far(self, table: str) -> Tables:
+    def current_tables(self, table: str) -> Tables:
         """A table as written so far, for reading."""
         return Tables(self._store, {name: list(self.parts[name]) for name in TABLES[table].files})
 
@@ -294,11 +294,11 @@ class Output:
             yield self._unit
         finally:
             unit, self._unit = self._unit, None
-        self.units[key] = {"parts": _plain(unit.parts), "facts": unit.facts}
+        self.units[key] = {"parts": _as_dicts(unit.parts), "facts": unit.facts}
         if not previous_unit:
-            self._store.write(self._record(key), seal(self.units[key]))
+            self._store.write(self._record(key), dump_checksummed(self.units[key]))
 
-    def written(self, unit: Unit, table: str) -> pa.Table:
+    def read_unit(self, unit: Unit, table: str) -> pa.Table:
         """The rows that a unit wrote to a table, now or earlier."""
         data = [self._store.read(part.file) for part in unit.parts.get(table, [])]
         pieces = [pq.read_table(pa.BufferReader(buffer)) for buffer in data if buffer is not None]
@@ -309,7 +309,7 @@ class Output:
 
     def _find_record(self, key: str) -> Mapping[str, Any] | None:
         data = self._store.read(self._record(key))
-        return record_of(data) if data else self._previous_units.get(key)
+        return parse_unit_record(data) if data else self._previous_units.get(key)
 
     def _find(self, key: str) -> Unit | None:
         raw = self._find_record(key)
@@ -317,26 +317,26 @@ class Output:
             return None
         unit = Unit(done=True, facts=raw["facts"])
         for table, parts in raw["parts"].items():
-            taken = [self._reuse_file(table, Part(**part)) for part in parts]
-            unit.parts[table] = [part for part in taken if part]
+            reused = [self._reuse_file(table, Part(**part)) for part in parts]
+            unit.parts[table] = [part for part in reused if part]
             if len(unit.parts[table]) != len(parts):
-                self._give_back(unit)
+                self._discard(unit)
                 return None
         return unit
 
     def _reuse_file(self, table: str, part: Part) -> Part | None:
         """Reuse a part under its number in this run; None if it is missing or damaged."""
         partition = partition_of(part.file)
-        taken = replace(part, file=self._next_file(table, part.sha256, partition))
-        if taken.file == part.file:
+        renamed = replace(part, file=self._next_file(table, part.sha256, partition))
+        if renamed.file == part.file:
             return self._append(table, part, partition) if self._intact.is_sound(part) else None
         data = self._intact.read(part)
         if data is None:
             return None
-        self._store.write(taken.file, data)
-        return self._append(table, taken, partition)
+        self._store.write(renamed.file, data)
+        return self._append(table, renamed, partition)
 
-    def _give_back(self, unit: Unit) -> None:
+    def _discard(self, unit: Unit) -> None:
         for table, parts in unit.parts.items():
             del self.parts[table][len(self.parts[table]) - len(parts) :]
             self._numbers.subtract(_folder(table, partition_of(part.file)) for part in parts)
@@ -374,14 +374,14 @@ def _folder(table: str, partition: str) -> str:
     return f"{table}/{partition}"
 
 
-def record_of(data: bytes) -> Mapping[str, Any] | None:
+def parse_unit_record(data: bytes) -> Mapping[str, Any] | None:
     """The record of a finished unit; None if damaged, so that the unit is computed again."""
     try:
-        record = unseal(data)
+        record = load_checksummed(data)
     except ValueError:
         return None
     return record if record.keys() == {"parts", "facts"} else None
 
 
-def _plain(parts: dict[str, list[Part]]) -> dict[str, list[dict[str, Any]]]:
+def _as_dicts(parts: dict[str, list[Part]]) -> dict[str, list[dict[str, Any]]]:
     return {table: [asdict(part) for part in of_table] for table, of_table in parts.items()}

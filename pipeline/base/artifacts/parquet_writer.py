@@ -15,7 +15,7 @@ GROUP_ROWS = 4096
 TABLE_GROUP_ROWS = 1 << 16
 """Rows per row group in all other tables."""
 
-DATED = ("date", "timestamp")
+DAY_COLUMNS = ("date", "timestamp")
 """Columns that give the day of a row."""
 
 
@@ -45,7 +45,7 @@ class Packing:
     ) -> None:
         self._add = add
         self._group_rows, self._file_rows, self._file_bytes = group_rows, file_rows, file_bytes
-        self._waiting: list[pa.Table] = []
+        self._buffered: list[pa.Table] = []
         self._rows = 0
         self._days: set[str] = set()
         self._sink: pa.BufferOutputStream | None = None
@@ -53,19 +53,19 @@ class Packing:
 
     def write(self, rows: pa.Table) -> None:
         """Add rows; an incomplete row group is buffered."""
-        self._waiting.append(rows)
-        if sum(some.num_rows for some in self._waiting) < self._target_rows:
+        self._buffered.append(rows)
+        if sum(rows.num_rows for rows in self._buffered) < self._target_rows:
             return
-        waiting_rows = pa.concat_tables(self._waiting)
-        while waiting_rows.num_rows >= (n_rows := self._target_rows):
-            self._group(waiting_rows.slice(0, n_rows))
-            waiting_rows = waiting_rows.slice(n_rows)
-        self._waiting = [waiting_rows] if waiting_rows.num_rows else []
+        buffered_rows = pa.concat_tables(self._buffered)
+        while buffered_rows.num_rows >= (n_rows := self._target_rows):
+            self._group(buffered_rows.slice(0, n_rows))
+            buffered_rows = buffered_rows.slice(n_rows)
+        self._buffered = [buffered_rows] if buffered_rows.num_rows else []
 
     def close(self) -> None:
         """Write the buffered rows."""
-        remaining = [some for some in self._waiting if some.num_rows]
-        self._waiting = []
+        remaining = [rows for rows in self._buffered if rows.num_rows]
+        self._buffered = []
         if remaining:
             self._group(pa.concat_tables(remaining))
         self._end()
@@ -108,6 +108,6 @@ def encode(rows: pa.Table) -> memoryview:
 
 def first_day(rows: pa.Table) -> str | None:
     """First day of some rows; it lets readers find a day's parts without opening them."""
-    dated = [name for name in DATED if name in rows.column_names]
+    dated = [name for name in DAY_COLUMNS if name in rows.column_names]
     first = pc.min(rows[dated[0]]).as_py() if dated else None
     return first.isoformat()[: len("2026-03-01")] if first else None

@@ -21,7 +21,7 @@ from darklode.pipeline.base.artifacts.stage import (
     fingerprint,
     parts_of,
 )
-from darklode.pipeline.base.artifacts.store import LOCK, Store, UntouchedStore, writing
+from darklode.pipeline.base.artifacts.store import LOCK, ReadOnlyStore, Store, explain_write_errors
 from darklode.pipeline.base.artifacts.tables import Tables, content, select_tables
 from darklode.pipeline.base.artifacts.temporary_files import new_lease
 from darklode.pipeline.base.errors import ArtifactError, EverythingDropped
@@ -49,7 +49,7 @@ class Run:
     """
 
     def __init__(self, url: str, *, untouched: bool = False) -> None:
-        self.store = UntouchedStore(url) if untouched else Store(url)
+        self.store = ReadOnlyStore(url) if untouched else Store(url)
         self._intact = IntegrityCheck(self.store)
 
     @contextmanager
@@ -62,13 +62,13 @@ class Run:
             NotWritable: the folder cannot be created or written to.
         """
         if self.store.local is None:
-            with self.store.alone():
+            with self.store.cache_listings():
                 yield
             return
         self.store.prepare()
         guard = FileLock(self.store.local / LOCK, timeout=0)
         try:
-            with writing(self.store.local / LOCK):
+            with explain_write_errors(self.store.local / LOCK):
                 guard.acquire()
         except Timeout as error:
             message = f"another process is writing to {self.store.url}; wait for it or choose another --out"
@@ -116,8 +116,8 @@ class Run:
         parts = self.parts()
         missing = [name for name in names if name not in parts]
         if missing:
-            lacking = ", ".join(missing)
-            raise ArtifactError(f"{self.store.url} has no table {lacking} yet; run its command to the end")
+            names_missing = ", ".join(missing)
+            raise ArtifactError(f"{self.store.url} has no table {names_missing} yet; run its command to completion")
         return Tables(self.store, select_tables(parts, *names) if names else parts)
 
     def plan(
@@ -131,14 +131,15 @@ class Run:
 
         Args:
             stage: the stage.
-            settings: that it depends on, as plain values.
+            settings: settings that it depends on, as plain values.
             external: fingerprints of inputs that are not tables.
             bounds: names of settings that only decide whether the stage fails.
         """
         parts = self.parts()
         inputs = dict(external or {}) | {name: content(parts, name) for name in stage.reads if name in parts}
-        mark = fingerprint(stage, inputs, dict(settings))
-        return Plan(stage, mark, inputs, dict(settings), self._reason(stage, mark, inputs, dict(settings)), bounds)
+        now = fingerprint(stage, inputs, dict(settings))
+        reason = self._reason(stage, now, inputs, dict(settings))
+        return Plan(stage, now, inputs, dict(settings), reason, bounds)
 
     def manifest(self, stage: Stage) -> Manifest | None:
         """A stage's manifest, or None if it is not complete."""
@@ -146,11 +147,11 @@ class Run:
         data = self.store.read(name)
         return None if data is None else self._parse(name, data)
 
-    def _reason(self, stage: Stage, mark: str, inputs: dict[str, str], settings: dict[str, Any]) -> str | None:
+    def _reason(self, stage: Stage, now: str, inputs: dict[str, str], settings: dict[str, Any]) -> str | None:
         manifest = self.manifest(stage)
         if manifest is None:
             return "not run yet"
-        if manifest.fingerprint != mark:
+        if manifest.fingerprint != now:
             return difference(manifest, inputs, settings)
         if FAILURE in manifest.facts:
             return "it dropped every row"

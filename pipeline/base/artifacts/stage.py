@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
-from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.artifacts.temporary_files import TEMPORARY
 from darklode.schemas.table import SCHEMA_VERSION
 
@@ -60,7 +60,7 @@ class FunnelStep:
     def __post_init__(self) -> None:
         lost = self.rows_in - self.rows_out - sum(self.dropped.values())
         if self.unit_in == self.unit_out and lost:
-            raise AssertionError(f"{self.step}: {lost} rows vanished without a reason")
+            raise AssertionError(f"{self.step}: {lost} rows disappeared without a reason")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Manifest:
         return sum(part.rows for part in self.outputs.get(table, []))
 
     def to_json(self) -> bytes:
-        return seal(asdict(self))
+        return dump_checksummed(asdict(self))
 
     @classmethod
     def from_json(cls, data: bytes) -> "Manifest":
@@ -95,12 +95,12 @@ class Manifest:
             ValueError: the text is invalid or incomplete.
         """
         try:
-            raw = unseal(data)
+            raw = load_checksummed(data)
             raw["outputs"] = {name: [Part(**part) for part in parts] for name, parts in raw["outputs"].items()}
             raw["funnel"] = [FunnelStep(**step) for step in raw["funnel"]]
             return cls(**raw)
         except (ValueError, TypeError, KeyError, AttributeError, AssertionError) as error:
-            raise ValueError(f"no manifest: {error}") from error
+            raise ValueError(f"invalid manifest: {error}") from error
 
 
 @dataclass(frozen=True)

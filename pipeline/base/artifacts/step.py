@@ -1,4 +1,4 @@
-"""A step of a job: a stage, its function and all that the function receives, from which its fingerprint follows."""
+"""A step of a job: a stage, its function and the function's arguments, which determine the fingerprint."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,42 +17,42 @@ P = ParamSpec("P")
 
 @runtime_checkable
 class Port(Protocol):
-    """What does a stage's work for it, and names itself: a judge, a planner, what the run knows of earlier nights."""
+    """An object passed to a stage that can change its output: a judge, an encoder, the history of a run."""
 
     @property
     def identity(self) -> Any:
-        """All that can change what it gives, as plain values: by name, where a stage receives the port itself."""
+        """Everything that can change its results, as plain values; a mapping if the stage receives the port itself."""
 
 
 @dataclass(frozen=True)
 class StageCall:
-    """A stage's function, and what it receives besides what it reads and its output, by the parameters' names."""
+    """A stage's function and its arguments by name, besides tables and output."""
 
     function: Callable[..., None]
     arguments: Mapping[str, Any]
 
 
 def call(function: Callable[Concatenate[Any, Output, P], None], *args: P.args, **kwargs: P.kwargs) -> StageCall:
-    """Bind a stage's function to sections of the settings, single settings and ports. A default is not received."""
+    """Bind a stage's function to settings sections, single settings and ports. Default arguments are not included."""
     bound = signature(function).bind(None, None, *args, **kwargs)
     return StageCall(function, dict(list(bound.arguments.items())[2:]))
 
 
 @dataclass(frozen=True)
 class Step:
-    """A stage of a job, bound to all that it depends on.
+    """A stage of a job, bound to everything that it depends on.
 
-    A function sees the settings that it receives and no others, and the fingerprint is made of these very values:
-    sections give theirs that are not marked `NoRow`, ports their `identity`, single values themselves.
+    The fingerprint is made of exactly the function's arguments: settings not marked `NoRow` for sections, `identity`
+    for ports, and plain values themselves.
 
     Attributes:
-        stage: its name, and the tables that it reads and writes.
-        receives: its function and what that receives; or what gives these, where some of it is learned from tables
-            that earlier stages write: it is asked when the step is planned and when it works.
-        inputs: gives fingerprints of what is read besides tables, such as files.
-        untracked: parameters that no fingerprint names: `inputs` stand for them, or they change no row.
-        source: what the function reads in the tables' place, such as the path of a folder.
-        enabled: whether the settings ask for this step.
+        stage: name, and tables read and written.
+        receives: the function and its arguments, or a function that returns them if they depend on tables of earlier
+            stages; it is called for planning and again for execution.
+        inputs: returns fingerprints of inputs other than tables, such as files.
+        untracked: parameters left out of the fingerprint, because `inputs` cover them or they change no row.
+        source: what the function reads instead of tables, such as the path of a folder.
+        enabled: whether the settings enable this step.
     """
 
     stage: Stage
@@ -63,26 +63,26 @@ class Step:
     enabled: bool = True
 
     def plan(self, run: Run) -> Plan:
-        """Compare what the stage depends on with its last complete run."""
+        """Compare the stage's inputs with its last complete run."""
         settings, bounds = _settings(self.call, self.untracked)
         return run.plan(self.stage, settings, self.inputs(), bounds)
 
     def execute(self, tables: Tables, output: Output) -> None:
-        """Do the stage's work."""
+        """Run the stage's function."""
         call = self.call
         call.function(tables if self.source is None else self.source, output, **call.arguments)
 
     @property
     def call(self) -> StageCall:
-        """The stage's function and what it receives, as the run stands."""
+        """The stage's function and its arguments, in the current state of the run."""
         return self.receives if isinstance(self.receives, StageCall) else self.receives()
 
 
 def _settings(call: StageCall, untracked: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
-    """What a function receives as plain values, and the names of those that only decide whether it fails.
+    """The arguments as plain values, and the names of those that only decide whether the stage fails.
 
     Raises:
-        ValueError: two arguments give one name different values, or an untracked parameter does not exist.
+        ValueError: two arguments have different values for a name, or an untracked parameter does not exist.
     """
     if missing := [name for name in untracked if name not in call.arguments]:
         raise ValueError(f"{call.function.__name__}: no parameter {', '.join(missing)}")
@@ -92,16 +92,16 @@ def _settings(call: StageCall, untracked: tuple[str, ...]) -> tuple[dict[str, An
         if name in untracked:
             continue
         values = _values(name, argument)
-        twice = [key for key, value in values.items() if settings.get(key, value) != value]
-        if twice:
-            raise ValueError(f"{call.function.__name__}: two arguments name {', '.join(twice)}")
+        repeated = [key for key, value in values.items() if settings.get(key, value) != value]
+        if repeated:
+            raise ValueError(f"{call.function.__name__}: two arguments set {', '.join(repeated)}")
         settings |= values
         bounds |= values.keys() - argument.shaping() if isinstance(argument, Section) else set()
     return settings, frozenset(bounds)
 
 
 def _values(name: str, argument: Any) -> Mapping[str, Any]:
-    """All of an argument that can change a row or make the stage fail, by name."""
+    """Everything in an argument that can change a row or make the stage fail, by name."""
     if isinstance(argument, Section):
         return argument.decisive()
     if isinstance(argument, Port):

@@ -1,4 +1,4 @@
-"""Reading tables of a run: by batches, whole, or through DuckDB."""
+"""Read tables of a run: in batches, whole, or through DuckDB."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ MEMORY_LIMIT = "2GB"
 BATCH_ROWS = 8192
 
 NO_HIVE = "hive_partitioning = false"
-"""Option of `read_parquet`: the files hold all columns, and a run's own folder named `tenant=x` is not one of them."""
+"""Option of `read_parquet`: a run's folder may be named `tenant=x`, which is not a column."""
 
-_DAYS: dict[tuple[str, str], str] = {}
-"""The days of parts already looked into, by content and column: a night asks for the same ones again and again."""
+_DAY_CACHE: dict[tuple[str, str], str] = {}
+"""Days of parts, by content and column: nightly mining needs the same ones repeatedly."""
 
 
 class Tables:
-    """The complete tables that a stage may read: what is not named here does not exist for it."""
+    """The tables that a stage may read; all are complete."""
 
     def __init__(self, store: Store, parts: dict[str, list[Part]]) -> None:
         self._store = store
         self._parts = parts
         self._intact = IntegrityCheck(store)
-        self._looked_at: set[str] = set()
+        self._checked_tables: set[str] = set()
 
     @property
     def url(self) -> str:
@@ -53,29 +53,29 @@ class Tables:
         return table in self._parts
 
     def rows(self, table: str) -> int:
-        """Rows of a table, its patch applied."""
+        """Rows of a table with its patch applied."""
         own, *patch = (sum(part.rows for part in parts) for parts in self._files(table).values())
         return own + (patch[0] - patch[1] if patch else 0)
 
     def parts(self, table: str) -> list[Part]:
-        """The table's parts, in the order written."""
+        """The table's parts, in write order."""
         return self._parts[table]
 
     def content(self, table: str) -> str:
-        """What identifies the table's content."""
+        """Hash of the table's content."""
         return content(self._parts, table)
 
     def part(self, part: Part) -> pa.Table:
-        """One part's rows."""
-        self._look_at(table_of(part.file))
+        """Read one part."""
+        self._require_intact(table_of(part.file))
         file, system = self._store.path(part.file), self._store.filesystem
         with _explain_failures():
             return pq.read_table(file, filesystem=system, partitioning=None, page_checksum_verification=True)
 
     def by_day(self, table: str, column: str = "date") -> dict[str, list[Part]]:
-        """The parts of a table whose every part holds one day, by ISO date, in order.
+        """Parts of a table by ISO date, in order; every part must have rows of a single day.
 
-        Of a run of an earlier version, which has not noted it, the date is read off a footer.
+        For runs of earlier versions, which did not record the day, it is read from the Parquet footer.
         """
         days: dict[str, list[Part]] = {}
         for part in self._parts[table]:
@@ -84,44 +84,44 @@ class Tables:
         return dict(sorted(days.items()))
 
     def _day(self, part: Part, column: str) -> str:
-        if (part.sha256, column) not in _DAYS:
+        if (part.sha256, column) not in _DAY_CACHE:
             footer = self.footer(part)
             column_index = footer.schema.to_arrow_schema().get_field_index(column)
             first = footer.row_group(0).column(column_index).statistics.min
-            _DAYS[part.sha256, column] = (first.date() if isinstance(first, datetime) else first).isoformat()
-        return _DAYS[part.sha256, column]
+            _DAY_CACHE[part.sha256, column] = (first.date() if isinstance(first, datetime) else first).isoformat()
+        return _DAY_CACHE[part.sha256, column]
 
     def footer(self, part: Part) -> pq.FileMetaData:
         """One part's Parquet footer."""
-        self._look_at(table_of(part.file))
+        self._require_intact(table_of(part.file))
         return pq.read_metadata(self._store.path(part.file), filesystem=self._store.filesystem)
 
-    def up_to_date(self, table: str) -> bool:
-        """Whether the table's files have the columns that it has today, by the first of them."""
+    def has_current_columns(self, table: str) -> bool:
+        """Whether the table's files have the columns of this version, judged by the first file."""
         return not self._parts[table] or self._columns(table) == set(TABLES[table].schema.names)
 
     def _columns(self, table: str) -> set[str]:
-        """The columns of the table's first file."""
+        """Columns of the table's first file."""
         return set(self.footer(self._parts[table][0]).schema.to_arrow_schema().names)
 
     def dataset(self, table: str, columns: Sequence[str] | None = None) -> pads.Dataset:
-        """The table's parts for pyarrow, in the order written, without what its patch says.
+        """The table's parts as a pyarrow dataset, in write order, without its patch.
 
         Args:
             table: its name.
-            columns: those that will be read; None: all.
+            columns: columns to be read; None: all.
 
         Raises:
-            ArtifactError: the files lack one of the columns.
+            ArtifactError: a column is missing in the files.
         """
-        import pyarrow.dataset as pads  # which imports pandas where it is installed
+        import pyarrow.dataset as pads  # slow: imports pandas if it is installed
 
-        self._look_at(table)
+        self._require_intact(table)
         files = [self._store.path(part.file) for part in self._parts[table]]
         schema = TABLES[table].schema
         if not files:
             return pads.dataset(TABLES[table].empty())
-        if not set(columns or schema.names) <= self._columns(table):  # pyarrow would take missing ones for null
+        if not set(columns or schema.names) <= self._columns(table):  # pyarrow would read missing columns as null
             raise self._other_version(table)
         filesystem = self._store.filesystem
         options = pads.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -129,14 +129,14 @@ class Tables:
         return pads.dataset(files, schema=schema, format=checked, filesystem=filesystem)
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """The whole table, in the order it was written; a table with a patch in the order of its key."""
+        """The whole table in write order; in key order if it has a patch."""
         if self._has_patches(table):
             return self.sql(_in_order(table, columns))
         with _explain_failures():
             return self.dataset(table, columns).to_table(columns=columns)
 
     def batches(self, table: str, columns: Sequence[str] | None = None, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-        """The table piece by piece, in the order of `read`, never much more in memory than one piece."""
+        """Iterate over the table in the order of `read`, with about one piece in memory."""
         if self._has_patches(table):
             yield from self.stream(_in_order(table, columns), {}, rows)
             return
@@ -150,10 +150,10 @@ class Tables:
 
     @contextmanager
     def connect(self, query: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A DuckDB connection with tables as views of their names; it spills to disk past MEMORY_LIMIT.
+        """A DuckDB connection with a view for each table; it spills to disk above MEMORY_LIMIT.
 
         Args:
-            query: tables that it does not name are left out: each view costs a look into a file; None: all are views.
+            query: only tables named in it get a view, because each view opens a file; None: all tables.
         """
         with scratch() as connection:
             for table in self._named_in(query):
@@ -166,35 +166,37 @@ class Tables:
 
     @contextmanager
     def open_local(self) -> Iterator[Tables]:
-        """The same tables for many questions: one connection answers them all, and makes each view once."""
+        """The same tables with one connection for all queries; each view is created once."""
         with scratch() as connection:
-            yield _Opened(self._store, self._parts, connection)
+            yield _ConnectedTables(self._store, self._parts, connection)
 
     def sql(self, query: str, parameters: Sequence[object] = ()) -> pa.Table:
-        """The answer of one query. Order its rows: DuckDB promises no order of its own."""
+        """Run a query. Use ORDER BY: DuckDB guarantees no order."""
         with self.connect(query) as connection:
             answer: pa.Table = connection.sql(query, params=list(parameters)).to_arrow_table()
             return answer
 
     def stream(self, query: str, parameters: Mapping[str, object], rows: int) -> Iterator[pa.Table]:
-        """The answer of one ordered query in pieces of `rows` rows, the last one shorter."""
+        """Run an ordered query; yields its rows in pieces of `rows` rows."""
         with self.connect(query) as connection:
             yield from pieces(connection, query, parameters, rows)
 
     @classmethod
-    def nothing(cls, *tables: str) -> Tables:
+    def empty(cls, *tables: str) -> Tables:
         """Tables without rows."""
         return cls(Store("."), {table: [] for table in tables})
 
     def with_parts(self, table: str, parts: Sequence[Part]) -> Tables:
-        """The same tables, but only these parts of one of them, as they lie there: without its patch."""
-        other_parts = {name: of_it for name, of_it in self._parts.items() if name not in TABLES[table].files}
+        """The same tables, but one of them with these parts only and without its patch."""
+        other_parts = {
+            name: table_parts for name, table_parts in self._parts.items() if name not in TABLES[table].files
+        }
         tables = Tables(self._store, other_parts | {table: list(parts)})
         tables._intact = self._intact
         return tables
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> None:
-        """Make one of the tables a view of the connection, its patch applied."""
+        """Create a view of a table with its patch applied."""
         rows = {
             file_name: self._rows(connection, f"{name} as {file_name}", file_name) for file_name in self._files(table)
         }
@@ -206,27 +208,27 @@ class Tables:
 
     def _other_version(self, table: str) -> ArtifactError:
         message = f"the table {table} of {self.url} was written by another version of Darklode"
-        return ArtifactError(f"{message}; run the command that made it again")
+        return ArtifactError(f"{message}; run the command that wrote it again")
 
-    def _look_at(self, table: str) -> None:
-        """Refuse a table of which a file is damaged: DuckDB, which reads local files, takes no notice of checksums."""
-        if table not in self._looked_at and self._store.local is not None:
+    def _require_intact(self, table: str) -> None:
+        """Raise if a file of a table is damaged: DuckDB does not verify page checksums of local files."""
+        if table not in self._checked_tables and self._store.local is not None:
             self._intact.require(table, self._parts.get(table, ()))
-            self._looked_at.add(table)
+            self._checked_tables.add(table)
 
     def _files(self, table: str) -> dict[str, list[Part]]:
-        """The parts of a table, then those of its patch, if it has one."""
+        """Parts of a table, and of its patch if it has one."""
         return {table: self._parts[table]} | select_tables(self._parts, table)
 
     def _has_patches(self, table: str) -> bool:
-        """Whether there is something beside the table's own files."""
+        """Whether the table has a patch with rows."""
         return any(part.rows for name, parts in self._files(table).items() if name != table for part in parts)
 
     def _rows(self, connection: duckdb.DuckDBPyConnection, name: str, table: str) -> str:
-        """SQL of the rows in a table's own files; what has to be registered for it gets the name."""
-        self._look_at(table)
+        """SQL for the rows in a table's own files; `name` is used if a dataset must be registered."""
+        self._require_intact(table)
         files = [self._store.path(part.file) for part in self._parts[table]]
-        # DuckDB would take these characters for a pattern, and read the files of another folder that it fits.
+        # DuckDB would read these characters as a glob pattern, which could match files of another folder.
         pattern = any(character in name for name in files for character in "*?[")
         if not files:
             return no_rows(TABLES[table])
@@ -238,8 +240,8 @@ class Tables:
         return f"SELECT {columns} FROM read_parquet([{names}], {NO_HIVE})"
 
 
-class _Opened(Tables):
-    """Tables with a connection that stays."""
+class _ConnectedTables(Tables):
+    """Tables with a shared connection."""
 
     def __init__(self, store: Store, parts: dict[str, list[Part]], connection: duckdb.DuckDBPyConnection) -> None:
         super().__init__(store, parts)
@@ -256,21 +258,21 @@ class _Opened(Tables):
 
 
 def select_tables(parts: Mapping[str, list[Part]], *tables: str) -> dict[str, list[Part]]:
-    """The parts of some tables, and of their patches where they have any."""
+    """Parts of some tables and of their patches."""
     return {name: parts[name] for table in tables for name in TABLES[table].files if name in parts}
 
 
 def content(parts: Mapping[str, list[Part]], table: str) -> str:
-    """Identify a table's content by that of its parts, and of its patch."""
-    return digest([part for of_one in select_tables(parts, table).values() for part in of_one])
+    """Hash of a table's content, including its patch."""
+    return digest([part for file_parts in select_tables(parts, table).values() for part in file_parts])
 
 
 def patched_sql(table: Table, rows: Mapping[str, str]) -> str:
-    """SQL of a table with its patch applied.
+    """SQL for a table with its patch applied.
 
     Args:
-        table: one that is patched.
-        rows: SQL of the rows in its own files and in those of the patch, by `Table.files`.
+        table: a table with a patch.
+        rows: SQL for the rows of each of `Table.files`.
     """
     key = ", ".join(table.dated_key)
     own, changed, removed = (rows[name] for name in table.files)
@@ -282,8 +284,8 @@ def _in_order(table: str, columns: Sequence[str] | None) -> str:
     return f"SELECT {chosen} FROM {table} ORDER BY {', '.join(TABLES[table].key)}"
 
 
-def verbatim(path: str) -> str:
-    """A path for DuckDB, which would take * ? [ in a name for a pattern."""
+def escape_glob(path: str) -> str:
+    """Escape * ? [ in a path for DuckDB."""
     return re.sub(r"[*?\[]", r"[\g<0>]", path)
 
 
@@ -311,7 +313,7 @@ def _sql_type(kind: pa.DataType) -> str:
 
 @contextmanager
 def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
-    """An empty database, which spills to disk past MEMORY_LIMIT."""
+    """An empty in-memory database that spills to disk above MEMORY_LIMIT."""
     with tempfile.TemporaryDirectory(prefix="darklode-duckdb-") as spill:
         connection = duckdb.connect(
             config={"memory_limit": MEMORY_LIMIT, "temp_directory": spill, "preserve_insertion_order": False}
@@ -325,41 +327,41 @@ def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 _DAMAGE = ("CRC checksum verification failed", "Couldn't deserialize thrift")
-"""What Arrow says of a page that is not what was written."""
+"""Arrow's messages for damaged pages."""
 
 
 @contextmanager
 def _explain_failures() -> Iterator[None]:
-    """Say what to do about damaged pages, which only reading shows on S3, and about a full disk.
+    """Explain damaged pages, which are only detected by reading on S3, and a full disk.
 
     Raises:
         ArtifactError: a page is damaged.
-        NotWritable: there is no room.
+        NotWritable: the disk is full.
     """
     try:
         yield
     except (duckdb.Error, OSError) as error:
         if any(sign in str(error) for sign in _DAMAGE):
-            raise ArtifactError("a file of the run is damaged; `darklode verify RUN` names it") from error
+            raise ArtifactError("a file of the run is damaged; find it with `darklode verify RUN`") from error
         if isinstance(error, OSError) or os.strerror(errno.ENOSPC) not in str(error):
             raise
-        message = f"there is no room for intermediate results in {tempfile.gettempdir()}"
-        raise NotWritable(f"{message}; make some, or name another folder with TMPDIR") from error
+        message = f"no space left for intermediate results in {tempfile.gettempdir()}"
+        raise NotWritable(f"{message}; free some, or set TMPDIR to another folder") from error
 
 
 def pieces(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object], rows: int
 ) -> Iterator[pa.Table]:
-    """The answer of one ordered query in pieces of `rows` rows, the last one shorter.
+    """Run an ordered query; yields its rows in pieces of `rows` rows.
 
-    DuckDB cuts its batches by its number of threads; cut here, the pieces are the same on every machine.
+    DuckDB's batches depend on its number of threads; these pieces are the same on every machine.
     """
     reader = connection.sql(query, params=dict(parameters)).to_arrow_reader(rows)
-    waiting: pa.Table = reader.schema.empty_table()
+    buffered: pa.Table = reader.schema.empty_table()
     for batch in reader:
-        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
-        while waiting.num_rows >= rows:
-            yield waiting.slice(0, rows)
-            waiting = waiting.slice(rows)
-    if waiting.num_rows:
-        yield waiting
+        buffered = pa.concat_tables([buffered, pa.Table.from_batches([batch])])
+        while buffered.num_rows >= rows:
+            yield buffered.slice(0, rows)
+            buffered = buffered.slice(rows)
+    if buffered.num_rows:
+        yield buffered

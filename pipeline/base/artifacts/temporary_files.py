@@ -1,9 +1,9 @@
-"""Temporary files of atomic writes: who writes each, so that the next holder of a run's lock knows which to delete.
+"""Temporary files of atomic writes. Names identify the writer, so that files of killed processes can be deleted.
 
     .NAME.RANDOM.MACHINE.PID.LEASE.tmp
 
-MACHINE distinguishes hosts, boots and containers, so a process number is only looked up where it was given. LEASE is
-drawn anew each time somebody takes the run's lock; it is `unlocked` for a file that is written without the lock.
+MACHINE distinguishes hosts, boots and containers, so that a PID is only looked up where it is valid. LEASE is random
+for each holder of the run's lock, and `unlocked` for files that are written without the lock.
 """
 
 import errno
@@ -18,43 +18,43 @@ from pathlib import Path
 
 UNLOCKED = "unlocked"
 ABANDONED_SECONDS = 86_400.0
-"""A write takes seconds; after a day a temporary file of an unknown process is left over."""
+"""Age after which a temporary file of an unknown process counts as left over; a write takes seconds."""
 
 TEMPORARY = r"(\.[0-9a-f]{8})?(\.[0-9a-f]{8})?\.\d+(\.(?:[0-9a-f]{8}|unlocked))?\.tmp"
-"""What follows the file's own name; versions before 0.1.0 wrote no machine and no lease."""
+"""Suffix of temporary files; versions before 0.1.0 wrote no machine and no lease."""
 
 _ANY = re.compile(rf"\..+?{TEMPORARY}")
 _OWNED = re.compile(r"\..+\.[0-9a-f]{8}\.([0-9a-f]{8})\.(\d+)\.([0-9a-f]{8}|unlocked)\.tmp")
 
 
 def new_lease() -> str:
-    """A name for one holding of a run's lock."""
+    """A random lease for a holder of a run's lock."""
     return secrets.token_hex(4)
 
 
 def temporary_path(target: Path, lease: str) -> Path:
-    """A temporary file of this process beside the file that it becomes."""
+    """Path of a temporary file of this process, in the folder of the target."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.{machine_id()}.{os.getpid()}.{lease}.tmp")
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file's name is that of a temporary file, of this version or of an earlier one."""
+    """Whether a file is a temporary file of this or an earlier version."""
     return _ANY.fullmatch(name) is not None
 
 
 def is_left_over(name: str, modified: float, lease: str) -> bool:
-    """Whether a temporary file's writer is gone, as the holder of the run's lock sees it.
+    """Whether a temporary file is left over from a killed process; to be called by the holder of the run's lock.
 
     Args:
-        name: without its folder.
-        modified: seconds since the epoch.
-        lease: of the lock that is held now.
+        name: file name without folder.
+        modified: modification time in seconds since the epoch.
+        lease: lease of the current lock.
     """
     owner = _OWNED.fullmatch(name)
     if owner:
-        machine, process, of_lease = owner.groups()
-        if of_lease != UNLOCKED:
-            return of_lease != lease
+        machine, process, file_lease = owner.groups()
+        if file_lease != UNLOCKED:
+            return file_lease != lease
         if machine == machine_id():
             return not _is_running(int(process))
     return is_temporary(name) and time.time() - modified > ABANDONED_SECONDS
@@ -62,7 +62,7 @@ def is_left_over(name: str, modified: float, lease: str) -> bool:
 
 @cache
 def machine_id() -> str:
-    """Identifies the host, its boot and the container: within one, a process number means one process."""
+    """Hash of host, boot and container: the scope in which a PID is valid."""
     facts = [socket.gethostname()]
     for path, read in (("/proc/sys/kernel/random/boot_id", Path.read_text), ("/proc/self/ns/pid", Path.readlink)):
         try:

@@ -1,4 +1,4 @@
-"""A run read from its first byte to its last: which of its files are missing or not what was written."""
+"""Read a whole run and report missing and damaged files."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -6,41 +6,41 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from darklode.pipeline.base.artifacts.integrity import IntegrityCheck
-from darklode.pipeline.base.artifacts.output import record_of
+from darklode.pipeline.base.artifacts.output import parse_unit_record
 from darklode.pipeline.base.artifacts.run import Run
 from darklode.pipeline.base.artifacts.stage import Manifest, Part
 from darklode.pipeline.base.artifacts.store import Store
 from darklode.schemas.tables import TABLES
 
 READERS = 8
-"""Files read at once: on S3 each is a request."""
+"""Files read in parallel, for the latency of S3."""
 
-AGAIN = "run the command that made it again"
-RUN_AGAIN = "run the command that made the run again"
+AGAIN = "run the command that wrote it again"
+RUN_AGAIN = "run the command of this run again"
 
 _PART = re.compile(r"tables/(?P<table>[^/]+)/(?:.+/)?(?P<stage>[^./][^/]*)-\d{5,}-[0-9a-f]{8}\.parquet")
 
 
 @dataclass(frozen=True)
-class Looked:
-    """A file that was read.
+class FileCheck:
+    """Result of checking a file.
 
     Attributes:
-        file: its name in the run.
-        size: bytes that it should have, of a part.
-        wrong: what is the matter with it, and what to do; None where it is whole.
+        file: file name in the run.
+        size: size in bytes; of a part, the expected one.
+        problem: what is wrong and what to do; None if the file is intact.
     """
 
     file: str
     size: int
-    wrong: str | None
+    problem: str | None
 
 
-def verify(run: Run) -> Iterator[Looked]:
-    """Read all manifests, records of finished units, and the parts that these name; whatever stamps say.
+def verify(run: Run) -> Iterator[FileCheck]:
+    """Read all manifests, records of finished units, and their parts, ignoring verification stamps.
 
-    A manifest is missing if another one has read a table that none wrote, or if parts of a stage lie there that neither
-    a manifest nor a record names.
+    A manifest counts as missing if another stage has read a table that no manifest lists as output, or if there are
+    part files of a stage without manifest and records.
     """
     parts, manifests, unfinished = dict[str, Part](), dict[str, Manifest](), set[str]()
     for name in _json_files(run.store, "manifests"):
@@ -54,11 +54,11 @@ def verify(run: Run) -> Iterator[Looked]:
         yield from readers.map(_make_checker(run.store), [parts[file] for file in sorted(parts)])
 
 
-def _missing_manifests(store: Store, manifests: Mapping[str, Manifest], unfinished: set[str]) -> Iterator[Looked]:
-    """What is wrong with a run because of manifests that are not there.
+def _missing_manifests(store: Store, manifests: Mapping[str, Manifest], unfinished: set[str]) -> Iterator[FileCheck]:
+    """Yield problems of missing manifests.
 
     Args:
-        manifests: the ones that can be read, by file.
+        manifests: valid manifests by file name.
         unfinished: stages with records of finished units.
     """
     manifest_names = {name.rpartition("/")[2].removesuffix(".json") for name in _json_files(store, "manifests")}
@@ -68,20 +68,22 @@ def _missing_manifests(store: Store, manifests: Mapping[str, Manifest], unfinish
         if match and match["stage"] not in manifest_names | unfinished:
             orphans.setdefault(match["stage"], []).append(match["table"])
     for stage, tables in orphans.items():
-        lie = f"though files of the stage lie in tables/{', tables/'.join(dict.fromkeys(tables))}"
-        yield Looked(
-            f"manifests/{stage}.json", 0, f"is missing (deleted, or the stage was interrupted), {lie}; {RUN_AGAIN}"
+        places = f"tables/{', tables/'.join(dict.fromkeys(tables))}"
+        yield FileCheck(
+            f"manifests/{stage}.json",
+            0,
+            f"is missing (deleted or interrupted), but its files are in {places}; {RUN_AGAIN}",
         )
     if len(manifests) < len(manifest_names):
-        return  # which tables a damaged manifest names is not known
+        return  # the outputs of a damaged manifest are unknown
     written_tables = {table for manifest in manifests.values() for table in manifest.outputs}
     written_tables |= {table for tables in orphans.values() for table in tables}
     for name, manifest in manifests.items():
         for table in sorted((manifest.inputs.keys() & TABLES.keys()) - written_tables):
-            yield Looked(
+            yield FileCheck(
                 f"tables/{table}",
                 0,
-                f"has no manifest of the stage that wrote it, and {name} names it as input; {RUN_AGAIN}",
+                f"is an input of {name}, but no manifest lists it as output; {RUN_AGAIN}",
             )
 
 
@@ -89,34 +91,34 @@ def _json_files(store: Store, folder: str) -> list[str]:
     return sorted(name for name in store.sizes(folder) if name.endswith(".json"))
 
 
-def _manifest(store: Store, name: str, parts: dict[str, Part], manifests: dict[str, Manifest]) -> Looked:
+def _manifest(store: Store, name: str, parts: dict[str, Part], manifests: dict[str, Manifest]) -> FileCheck:
     data = store.read(name) or b""
     try:
         manifest = Manifest.from_json(data)
     except ValueError as error:
-        return Looked(name, len(data), f"is damaged ({error}); delete it and {RUN_AGAIN}")
+        return FileCheck(name, len(data), f"is damaged ({error}); delete it and {RUN_AGAIN}")
     manifests[name], outputs = manifest, manifest.outputs
-    parts |= {part.file: part for of_table in outputs.values() for part in of_table}
-    return Looked(name, len(data), None)
+    parts |= {part.file: part for table_parts in outputs.values() for part in table_parts}
+    return FileCheck(name, len(data), None)
 
 
-def _record(store: Store, name: str, parts: dict[str, Part]) -> Looked:
+def _record(store: Store, name: str, parts: dict[str, Part]) -> FileCheck:
     data = store.read(name) or b""
-    record = record_of(data)
+    record = parse_unit_record(data)
     if record is None:
-        return Looked(name, len(data), "is damaged; the next run makes its piece of work again")
-    parts |= {part["file"]: Part(**part) for of_table in record["parts"].values() for part in of_table}
-    return Looked(name, len(data), None)
+        return FileCheck(name, len(data), "is damaged; the next run repeats this unit of work")
+    parts |= {part["file"]: Part(**part) for table_parts in record["parts"].values() for part in table_parts}
+    return FileCheck(name, len(data), None)
 
 
-def _make_checker(store: Store) -> Callable[[Part], Looked]:
+def _make_checker(store: Store) -> Callable[[Part], FileCheck]:
     intact = IntegrityCheck(store)
 
-    def look(part: Part) -> Looked:
+    def check(part: Part) -> FileCheck:
         if intact.is_unchanged(part):
-            return Looked(part.file, part.size, None)
-        gone = store.size(part.file) is None
-        how, again = ("is missing", AGAIN) if gone else ("is damaged", f"delete it and {AGAIN}")
-        return Looked(part.file, part.size, f"{how}; {again}")
+            return FileCheck(part.file, part.size, None)
+        is_missing = store.size(part.file) is None
+        problem, remedy = ("is missing", AGAIN) if is_missing else ("is damaged", f"delete it and {AGAIN}")
+        return FileCheck(part.file, part.size, f"{problem}; {remedy}")
 
-    return look
+    return check

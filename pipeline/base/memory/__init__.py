@@ -1,1 +1,1 @@
-"""What is kept across runs by key and never paid for twice: vectors and verdicts."""
+"""Caches across runs: a keyed store of rows (`store`, `rows`) and of vectors (`vectors`, `shards`), in part files."""

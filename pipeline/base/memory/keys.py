@@ -1,4 +1,4 @@
-"""Content hashes as 16-byte keys, and looking them up: sorted, without a Python object per key."""
+"""Content hashes as 16-byte keys, and an index of them in sorted arrays, without a Python object per key."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _VALUES[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtyp
 
 
 def keys_of(hashes: Sequence[str] | pa.Array | pa.ChunkedArray) -> Keys:
-    """Keys of content hashes, in their order.
+    """Keys of content hashes, in order.
 
     Raises:
-        ValueError: one of them is not 32 lower-case hex digits.
+        ValueError: a hash is not 32 lower-case hex digits.
     """
     column = hashes if isinstance(hashes, (pa.Array, pa.ChunkedArray)) else pa.array(hashes, pa.string())
     pieces = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
@@ -31,17 +31,17 @@ def keys_of(hashes: Sequence[str] | pa.Array | pa.ChunkedArray) -> Keys:
 def _piece(hashes: pa.Array) -> Keys:
     joined = pa.ListArray.from_arrays(pa.array([0, len(hashes)], pa.int32()), hashes.cast(pa.string()))
     lengths = pc.fill_null(pc.binary_length(hashes), 0).to_numpy(zero_copy_only=False)
-    _refuse(lengths != _DIGITS, hashes)
+    _check_hashes(lengths != _DIGITS, hashes)
     text = np.frombuffer(pc.binary_join(joined, "")[0].as_buffer() or b"", dtype=np.uint8).reshape(-1, _DIGITS)
     digits = _VALUES[text]
-    _refuse((digits == 255).any(axis=1), hashes)
+    _check_hashes((digits == 255).any(axis=1), hashes)
     packed = digits[:, ::2] << np.uint8(4) | digits[:, 1::2]
     return from_bytes(packed)
 
 
-def _refuse(bad: NDArray[Any], hashes: pa.Array) -> None:
+def _check_hashes(bad: NDArray[Any], hashes: pa.Array) -> None:
     if bad.any():
-        raise ValueError(f"{hashes[int(bad.argmax())].as_py()!r} is no content hash: 32 hex digits are asked for")
+        raise ValueError(f"{hashes[int(bad.argmax())].as_py()!r} is not a content hash (32 hex digits)")
 
 
 def from_bytes(data: NDArray[np.uint8]) -> Keys:
@@ -50,30 +50,30 @@ def from_bytes(data: NDArray[np.uint8]) -> Keys:
 
 
 def to_bytes(keys: Keys) -> bytes:
-    """16 bytes a key, in the hash's own order."""
+    """16 bytes per key, in the byte order of the hash."""
     return keys.astype(">u8").tobytes()
 
 
 def hash_of(key: NDArray[np.uint64]) -> str:
-    """The hash that a key of shape (2,) stands for."""
+    """The hash of a key of shape (2,)."""
     return f"{int(key[0]):016x}{int(key[1]):016x}"
 
 
-_Run = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32]]
+_SortedRun = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32]]
 """First halves, sorted; last halves; numbers."""
 
 
 class KeyIndex:
-    """Finds keys in a list of them that grows, numbered as they come: 20 bytes a key, up to 2³² keys.
+    """An index of keys in a growing list, numbered in order of arrival: 20 bytes per key, up to 2³² keys.
 
-    They lie in sorted runs, each at least twice as long as the next: adding n bit by bit costs O(n log n) in all.
+    Log-structured: sorted runs, each at least twice as long as the next, so that adding n keys costs O(n log n).
 
     Args:
-        keys: the first ones; any key may come several times.
+        keys: initial keys; keys may be repeated.
     """
 
     def __init__(self, keys: Keys | None = None) -> None:
-        self._runs: list[_Run] = []
+        self._runs: list[_SortedRun] = []
         self._length = 0
         if keys is not None:
             self.add(keys)
@@ -82,25 +82,25 @@ class KeyIndex:
         return self._length
 
     def add(self, keys: Keys) -> None:
-        """Put keys at the end of the list."""
+        """Append keys to the list."""
         if not len(keys):
             return
         order = np.argsort(keys[:, 0])
         numbers = (order + self._length).astype(np.uint32)
-        run: _Run = keys[order, 0], keys[order, 1], numbers
+        run: _SortedRun = keys[order, 0], keys[order, 1], numbers
         while self._runs and len(self._runs[-1][0]) <= 2 * len(run[0]):
             run = _merge(self._runs.pop(), run)
         self._runs.append(run)
         self._length += len(keys)
 
     def add_new(self, keys: Keys) -> NDArray[np.bool_]:
-        """Add keys; true for those that were not there, each once, at its first place in `keys`."""
+        """Append the keys that are not in the list yet; returns their mask (first occurrences in `keys`)."""
         new = first_of_each(keys) & (self.find(keys) < 0)
         self.add(keys[new])
         return new
 
     def find(self, keys: Keys) -> NDArray[np.int64]:
-        """Each key's number in the list, -1 where it has none; the first where it stands there several times."""
+        """Number of each key in the list: the first if it occurs several times, -1 if it does not occur."""
         positions = np.full(len(keys), self._length, dtype=np.int64)
         for rows, numbers in self._pieces(keys):
             positions[rows] = np.minimum(positions[rows], numbers)
@@ -108,7 +108,7 @@ class KeyIndex:
         return positions
 
     def matches(self, keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All places of `keys` in the list: rows of `keys`, ascending, and for each its numbers, ascending."""
+        """All occurrences of `keys` in the list: rows of `keys`, ascending, and their numbers, ascending."""
         pieces = list(self._pieces(keys))
         rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in pieces)])
         numbers = np.concatenate([np.empty(0, np.int64), *(numbers for _, numbers in pieces)])
@@ -116,11 +116,11 @@ class KeyIndex:
         return rows[both], numbers[both]
 
     def _pieces(self, keys: Keys) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        order = np.argsort(keys[:, 0])  # in order, neighbours share cache lines
+        order = np.argsort(keys[:, 0])  # sorted look-ups share cache lines
         return (piece for run in self._runs for piece in _matches(run, keys, order))
 
     def find_duplicates(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The keys that stand in the list more than once: which key, ascending, and for each its numbers, ascending."""
+        """Occurrences of repeated keys: an index of the key, ascending, and its numbers, ascending."""
         while len(self._runs) > 1:
             last = self._runs.pop()
             self._runs.append(_merge(self._runs.pop(), last))
@@ -135,19 +135,21 @@ class KeyIndex:
 
 
 def first_of_each(keys: Keys) -> NDArray[np.bool_]:
-    """True where a key stands for the first time."""
+    """Mask of first occurrences."""
     return np.asarray(KeyIndex(keys).find(keys) == np.arange(len(keys)))
 
 
-def _merge(first: _Run, second: _Run) -> _Run:
+def _merge(first: _SortedRun, second: _SortedRun) -> _SortedRun:
     high = np.concatenate([first[0], second[0]])
-    order = np.argsort(high, kind="stable")  # which finds two sorted runs and merges them in one pass
+    order = np.argsort(high, kind="stable")  # stable sort merges two sorted runs in one pass
     low, numbers = np.concatenate([first[1], second[1]]), np.concatenate([first[2], second[2]])
     return high[order], low[order], numbers[order]
 
 
-def _matches(run: _Run, keys: Keys, order: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Rows and numbers of the keys in one run; `order` sorts the keys' first halves."""
+def _matches(
+    run: _SortedRun, keys: Keys, order: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield rows and numbers of the keys in a run; `order` sorts the first halves of the keys."""
     high, low, numbers = run
     rows, at = order, np.searchsorted(high, keys[order, 0])
     while len(rows):

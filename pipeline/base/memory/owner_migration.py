@@ -1,4 +1,4 @@
-"""What an owner's earlier version left in a keyed store: handed down where it holds, and never paid for again."""
+"""Reuse rows of an owner's earlier version in a keyed store, where they are still valid."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pyarrow as pa
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
 
 
-class Heritage:
+class EarlierVersion:
     """The rows of an owner's earlier version.
 
     Args:
-        store: keeps both.
-        owner_id: who inherits.
-        earlier_id: of whom.
+        store: store with the rows of both versions.
+        owner_id: id of the current version.
+        earlier_id: id of the earlier version.
     """
 
     def __init__(self, store: KeyedStore, owner_id: str, earlier_id: str) -> None:
@@ -25,13 +25,13 @@ class Heritage:
         return self._entries is not None
 
     def hand_down(self, keys: pa.Table) -> bool:
-        """Keep the rows that stand under these keys as the owner's; whether there are any.
+        """Copy the earlier rows with these keys to the owner; returns whether there are any.
 
         Args:
-            keys: a table with the columns of the kind's key, of which the owner has no rows.
+            keys: table with the columns of the kind's key; the owner has no rows with these keys.
 
         Raises:
-            ArtifactError: they cannot be read or written.
+            ArtifactError: rows cannot be read or written.
         """
         if self._entries is None or not keys.num_rows:
             return False

@@ -1,7 +1,7 @@
-"""The files of keyed stores: parts, written whole and never changed, by any number of processes and machines at once.
+"""Part files of keyed stores: written atomically, never changed, by any number of concurrent processes and machines.
 
-ROOT/<top>/<hash of the owner's id>/<owner>.json    the id in words, and what all of the owner's parts have in common
-                                   /NAME.<ending>   a part; NAME is a time and what makes it the writer's alone
+ROOT/<top>/<hash of the owner's id>/<owner>.json    the owner's id, and facts that apply to all of its parts
+                                   /NAME.<ending>   a part; NAME is a time and a random suffix
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from darklode.pipeline.base.memory.keys import KeyIndex
 from darklode.pipeline.base.types import Ints, Keys
 from darklode.schemas.settings import CacheSettings
 
-LOOKS = 20
-"""So often parts may vanish while they are read, before it is given up."""
+MAX_RETRIES = 20
+"""Retries if parts are deleted while they are read."""
 _READERS = 8
-WRITING = timedelta(hours=1)
-"""A younger file that belongs to no part may still be in the making."""
+MIN_ORPHAN_AGE = timedelta(hours=1)
+"""Minimum age of an orphaned file; a younger one may still be incomplete."""
 Result = TypeVar("Result")
 
 
 class Damaged(Exception):
-    """A part that cannot be trusted: torn, or of something else."""
+    """A damaged part, or one of another owner."""
 
 
 def default_root() -> str:
@@ -44,19 +44,19 @@ def default_root() -> str:
 
 
 def resolve_cache(cache: CacheSettings) -> CacheSettings:
-    """The same cache with its root spelled out: another machine's own would be another folder."""
+    """The cache settings with an explicit root, because the default differs on other machines."""
     return cache.model_copy(update={"root": cache.root or default_root()})
 
 
 class PartFiles:
-    """The parts of any number of owners below one root.
+    """Part files of all owners below a root.
 
     Args:
-        root: a folder or an s3:// prefix; null: `default_root()`.
-        top: the folder of this kind of parts.
-        owner: what an owner is, such as `judge`: its record is `judge.json` and has a `judge_id`.
-        endings: of a part's files, in the order of their writing; the last one completes the part.
-        remedy: what to do about a record that cannot be read.
+        root: folder or s3:// prefix; null: `default_root()`.
+        top: folder of this kind of parts.
+        owner: type of owner, such as `judge`, whose record is `judge.json` with a `judge_id`.
+        endings: extensions of a part's files in write order; the last one completes the part.
+        remedy: advice if a record is damaged.
 
     Raises:
         ArtifactError: the root is neither a folder nor an s3:// prefix.
@@ -70,11 +70,11 @@ class PartFiles:
         self._id, self._record = f"{owner}_id", f"{owner}.json"
 
     def folder(self, owner_id: str) -> str:
-        """Where an owner's parts lie, below the root."""
+        """Folder of an owner's parts, relative to the root."""
         return f"{self.top}/{hashlib.sha256(owner_id.encode()).hexdigest()[:32]}"
 
     def record(self, folder: str) -> dict[str, Any] | None:
-        """What the record of a folder's owner says; None where there is none.
+        """The record of a folder's owner; None if there is none.
 
         Raises:
             ArtifactError: it is damaged.
@@ -85,7 +85,7 @@ class PartFiles:
         try:
             record: dict[str, Any] = json.loads(data)
             if self.folder(record[self._id]) != folder:
-                raise ValueError("it names the owner of another folder")
+                raise ValueError("it is of the owner of another folder")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise self.damage_error(folder, error) from error
         return record
@@ -96,7 +96,7 @@ class PartFiles:
         return sorted((record for record in records if record), key=lambda record: str(record[self._id]))
 
     def damage_error(self, folder: str, error: Exception) -> ArtifactError:
-        """What to raise where a folder's record says nonsense."""
+        """The error for a damaged record."""
         return ArtifactError(f"{self.store.path(f'{folder}/{self._record}')} is damaged ({error}); {self._remedy}")
 
     def register(self, owner_id: str, **facts: object) -> None:
@@ -105,28 +105,28 @@ class PartFiles:
         self.store.write(f"{self.folder(owner_id)}/{self._record}", data)
 
     def write(self, owner_id: str, *files: bytes | memoryview) -> None:
-        """Write a part: a file for each ending."""
-        # The time keeps the parts in the order of their writing; the rest makes the name this writer's alone.
+        """Write a part: one file per extension."""
+        # The time sorts parts by write order; the UUID makes the name unique.
         stem = f"{self.folder(owner_id)}/{time.time_ns():020d}-{uuid.uuid4().hex}"
         for ending, data in zip(self.endings, files, strict=True):
             self.store.write(f"{stem}{ending}", data)
 
     def sizes(self, owner_id: str) -> dict[str, int]:
-        """The owner's files, by their paths below the root, and their bytes."""
+        """Sizes in bytes of the owner's files, by path relative to the root."""
         return self.store.sizes(self.folder(owner_id))
 
     def names(self, owner_id: str) -> list[str]:
-        """The files that complete the owner's parts, the oldest first."""
+        """Completing files of the owner's parts, oldest first."""
         return sorted(name for name in self.sizes(owner_id) if name.endswith(self.endings[-1]))
 
     def delete(self, name: str) -> None:
-        """Delete a file, and its local copy; one that is already gone is no error."""
+        """Delete a file and its local copy, if they exist."""
         self.store.delete(name)
         if self.store.local is None:
             self._copies.delete(name)
 
     def fetch(self, name: str) -> Path:
-        """A local path of a file; a bucket's is copied once for all processes of this machine, since it never changes.
+        """A local path of a file; files on S3 are copied once per machine, because they never change.
 
         Raises:
             ArtifactError: it was pruned.
@@ -138,7 +138,7 @@ class PartFiles:
             if data is not None:
                 local_store.write(name, data)
         if not (local_store.local / name).is_file():
-            raise ArtifactError(f"{self.store.path(name)} was pruned while it was in use; start again")
+            raise ArtifactError(f"{self.store.path(name)} was pruned while in use; run the command again")
         return local_store.local / name
 
     @property
@@ -148,19 +148,19 @@ class PartFiles:
     def prune(self, owner_id: str) -> int:
         """Delete all of an owner's files; returns the bytes freed."""
         sizes = self.sizes(owner_id)
-        # What completes a part goes first, so that a kill leaves none that looks whole; the record goes last, so that
-        # what is left stays listed.
+        # Completing files are deleted first, so that a kill leaves no part that looks complete; the record is deleted
+        # last, so that remaining files stay listed.
         for name in sorted(sizes, key=lambda name: (name.endswith(self._record), not name.endswith(self.endings[-1]))):
             self.delete(name)
         return sum(sizes.values())
 
-    def prune_orphans(self, owner_id: str, known_parts: Collection[str], older_than: timedelta = WRITING) -> int:
-        """Delete an owner's files that belong to no part; returns the bytes freed.
+    def prune_orphans(self, owner_id: str, known_parts: Collection[str], older_than: timedelta = MIN_ORPHAN_AGE) -> int:
+        """Delete an owner's orphaned files; returns the bytes freed.
 
         Args:
-            owner_id: whose.
-            known_parts: its files that belong to a part.
-            older_than: younger ones stay: a writer may still be at work on them.
+            owner_id: the owner.
+            known_parts: files that belong to a part.
+            older_than: minimum age; younger files may still be incomplete.
         """
         freed = 0
         for name in self.orphans(owner_id, known_parts):
@@ -176,36 +176,36 @@ class PartFiles:
 
 
 class PartIndex:
-    """Finds keys in the parts of one owner, whose rows are numbered through all parts; 20 bytes a row.
+    """Index of the keys in an owner's parts; rows are numbered across parts. 20 bytes per row.
 
     Args:
-        names: names the parts that are there now, sorted by the time of their writing.
-        keys: gives a part's keys, or raises Damaged or FileNotFoundError.
-        place: where they lie, for messages.
+        names: lists the existing parts in write order.
+        keys: reads a part's keys, or raises Damaged or FileNotFoundError.
+        location: location of the parts, for messages.
     """
 
     def __init__(self, names: Callable[[], list[str]], keys: Callable[[str], Keys], location: str) -> None:
         self._list, self._read, self._location = names, keys, location
         self.damaged: dict[str, str] = {}
-        """Parts that are skipped since they cannot be trusted, each with the reason."""
+        """Skipped damaged parts, with the reason."""
         self.forget()
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def forget(self) -> None:
-        """Start over without any part."""
+        """Clear the index."""
         self.names: list[str] = []
         self.starts = np.zeros(1, dtype=np.int64)
         self.keys = KeyIndex()
 
     def refresh(self) -> None:
-        """Look for parts that were written since.
+        """Add parts written since the last call.
 
         Raises:
-            ArtifactError: parts come and go faster than they can be read.
+            ArtifactError: parts change faster than they can be read.
         """
-        for _ in range(LOOKS):
+        for _ in range(MAX_RETRIES):
             indexed = {*self.names, *self.damaged}
             fresh = [name for name in self._list() if name not in indexed]
             if self._add(fresh):
@@ -213,12 +213,12 @@ class PartIndex:
         raise self._changed_too_often()
 
     def locate(self, numbers: Ints) -> tuple[Ints, Ints]:
-        """Each row's part, as its number in `names`, and its row there."""
+        """Index of each row's part in `names`, and the row in that part."""
         parts = np.searchsorted(self.starts, numbers, side="right") - 1
         return parts, numbers - self.starts[parts]
 
     def by_part(self, numbers: Ints) -> Iterator[tuple[int, Ints, Ints]]:
-        """For each part that numbers lie in: which of `names`, which of the numbers, their rows there, ascending."""
+        """Group row numbers by part: yields the part's index, indices into `numbers`, and rows in the part."""
         order = np.argsort(numbers, kind="stable")
         parts, rows = self.locate(numbers[order])
         starts = np.flatnonzero(np.diff(parts, prepend=-1))
@@ -226,12 +226,12 @@ class PartIndex:
             yield int(parts[start]), group, rows[start : start + len(group)]
 
     def retry_on_change(self, action: Callable[[], Result]) -> Result:
-        """Do it; start over from the parts as they are now where one turns out to be gone or torn.
+        """Run an action; refresh the index and retry if a part turns out to be deleted or damaged.
 
         Raises:
-            ArtifactError: parts come and go faster than they can be read.
+            ArtifactError: parts change faster than they can be read.
         """
-        for _ in range(LOOKS):
+        for _ in range(MAX_RETRIES):
             try:
                 return action()
             except (FileNotFoundError, Damaged):
@@ -249,7 +249,7 @@ class PartIndex:
             return None
 
     def _add(self, names: list[str]) -> bool:
-        """Number the rows of some parts; false where one is gone."""
+        """Index some parts; returns False if one was deleted."""
         with ThreadPoolExecutor(_READERS) as readers:
             keys_by_name = dict(zip(names, readers.map(self._load, names), strict=True))
         readable = {name: keys for name, keys in keys_by_name.items() if keys is not None}
@@ -260,7 +260,7 @@ class PartIndex:
             np.concatenate([np.empty((0, 2), np.uint64), *readable.values()]),
             {*readable, *self.damaged},
         )
-        keys_by_name.clear()  # memory: what follows copies it
+        keys_by_name.clear()  # free memory: the index copies the keys
         readable.clear()
         self.keys.add(keys)
         return loaded_names.issuperset(names)

@@ -1,4 +1,4 @@
-"""Kinds of rows that a keyed store keeps, and their Parquet parts: checked when written and again when read."""
+"""Row kinds of a keyed store and their Parquet parts, which are checked when written and when read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from darklode.pipeline.base.types import Ints, Keys
 
 WRITTEN = pa.field("written_at", pa.timestamp("ns", "UTC"), nullable=False)
 _LAST = np.int64(2**63 - 1)
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio: mixes bits well
 _GROUP_ROWS = 1 << 13
-"""Rows that are read together: a look-up wants some hundred neighbours."""
+"""Rows per row group: a look-up typically reads some hundred neighboring rows."""
 _GROUPS_AT_ONCE = 8
 
 
@@ -29,12 +29,12 @@ class RowKind:
     """A kind of rows.
 
     Attributes:
-        top: the folder below the root.
-        owner: what an owner is, such as `judge`.
-        key: columns of content hashes; together they are a row's key.
+        top: folder below the root.
+        owner: type of owner, such as `judge`.
+        key: columns of content hashes that form a row's key.
         values: the other columns. Nullable ones may be added later: parts without them are read with nulls.
-        answer: a column of `values`. A row in which it is null is a failed attempt: its column `error` says why, and it
-            gives way to any later row. Without one no row fails.
+        answer: a column of `values`. Rows in which it is null are failed attempts: their column `error` has the reason,
+            and any later row replaces them. None: rows cannot fail.
     """
 
     top: str
@@ -45,45 +45,45 @@ class RowKind:
 
     @property
     def schema(self) -> pa.Schema:
-        """A row in a part; `written_at` stays as it was when parts are merged, and decides which row stands."""
+        """Schema of a part. Merging keeps `written_at`, which decides which of several rows is valid."""
         hashes = (pa.field(name, pa.string(), nullable=False) for name in self.key)
         return pa.schema([*hashes, WRITTEN, *self.values])
 
     def empty(self, columns: list[str]) -> pa.Table:
-        """No rows of some columns."""
+        """An empty table with some columns."""
         return pa.schema([self.schema.field(name) for name in columns]).empty_table()
 
     def keys(self, rows: pa.Table) -> Keys:
-        """One key for each row's hashes, shape (n_rows, 2).
+        """The key of each row, shape (n_rows, 2).
 
-        Hashes are SHA-256, so that different rows share a key as rarely as different texts share a hash.
+        Hashes are parts of SHA-256, so key collisions are as unlikely as hash collisions.
 
         Raises:
             ValueError: a hash is not 32 hex digits.
         """
-        # An odd factor keeps every bit of the hashes so far, and (a, b) apart from (b, a).
+        # Multiplying by an odd number is invertible, and makes (a, b) different from (b, a).
         return reduce(lambda keys, more: keys * _ODD ^ more, (keys_of(rows[name]) for name in self.key))
 
     @property
     def attempt(self) -> tuple[str, ...]:
-        """The columns that say whether a row is a failed attempt, and why."""
+        """The columns of answer and error."""
         return (self.answer, "error") if self.answer else ()
 
     def is_silent(self, rows: pa.Table) -> bool:
-        """Whether a failed attempt does not say why."""
+        """Whether a failed attempt has no error text."""
         if self.answer is None:
             return False
         return bool(pc.any(pc.and_(pc.is_null(rows[self.answer]), pc.is_null(rows["error"]))).as_py())
 
     @property
     def rank(self) -> list[str]:
-        """The columns by which one of several rows under a key stands."""
+        """The columns that decide which of several rows with a key is valid."""
         return [WRITTEN.name, *self.attempt[:1]]
 
     def select_current(self, groups: Ints, rows: pa.Table) -> Ints:
-        """Of rows under one key, each in one group of shape (n_rows,), the one that stands; by group.
+        """Index of the valid row of each group of rows with equal keys; `groups` has shape (n_rows,).
 
-        Answers before failures; of answers the earliest, of failures the latest; of equals the first.
+        Answers precede failures; the earliest answer or the latest failure is valid; ties go to the first row.
         """
         written_at = rows[WRITTEN.name].cast(pa.int64()).to_numpy()
         good = pc.is_valid(rows[self.answer]).to_numpy() if self.answer else np.ones(len(rows), dtype=np.bool_)
@@ -92,7 +92,7 @@ class RowKind:
 
 
 def encode(rows: pa.Table, kind: RowKind, owner_id: str) -> bytes:
-    """A part's bytes: rows of the kind's schema, with the owner's id and checksums."""
+    """Encode rows as a part, with the owner's id and page checksums."""
     sink = pa.BufferOutputStream()
     marked = rows.combine_chunks().replace_schema_metadata({f"{kind.owner}_id": owner_id})
     pq.write_table(marked, sink, compression="zstd", row_group_size=_GROUP_ROWS, write_page_checksum=True)
@@ -102,12 +102,12 @@ def encode(rows: pa.Table, kind: RowKind, owner_id: str) -> bytes:
 class OpenPart:
     """A part opened for reading.
 
-    Columns that a version of Darklode before or after this one did not know are null or left out.
+    Columns unknown to an earlier version are null; columns of a later version are ignored.
 
     Raises:
-        Damaged: it is torn, or holds something else than this owner's rows.
-        FileNotFoundError: it was merged into another part, or pruned.
-        ArtifactError: the place cannot be read now.
+        Damaged: the part is damaged, or not of this owner.
+        FileNotFoundError: the part was merged or pruned.
+        ArtifactError: the storage cannot be read.
     """
 
     def __init__(self, store: Store, name: str, kind: RowKind, owner_id: str) -> None:
@@ -120,21 +120,21 @@ class OpenPart:
             self._file = self._read_in_memory()
         schema = self._file.schema_arrow
         if (schema.metadata or {}).get(f"{kind.owner}_id".encode()) != owner_id.encode():
-            raise Damaged(f"it holds no {kind.top} of this {kind.owner}")
+            raise Damaged(f"it does not contain {kind.top} of this {kind.owner}")
         wrong = [field.name for field in kind.schema if not self._fits(schema, field)]
         if wrong:
             raise Damaged(f"its columns {', '.join(wrong)} are not those of {kind.top}")
 
     @property
     def is_newer(self) -> bool:
-        """Whether it has columns that this version does not know."""
+        """Whether it has columns unknown to this version."""
         return not set(self._file.schema_arrow.names) <= set(self._kind.schema.names)
 
     def read(self, columns: list[str], rows: Ints | None = None) -> pa.Table:
-        """Columns of the kind's schema at `rows`, in that order; all rows where none are named.
+        """Read columns at `rows`, in that order; None: all rows.
 
         Raises:
-            Damaged: the content is torn.
+            Damaged: the content is damaged.
         """
         sizes = np.array([self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)])
         if rows is None:
@@ -146,17 +146,17 @@ class OpenPart:
         return self._groups(row_groups.tolist(), columns).take(pa.array(rows - starts[group] + shifted[at]))
 
     def keys(self) -> Keys:
-        """Every row's key.
+        """Read the key of each row.
 
         Raises:
-            Damaged: the content is torn, a hash has another form, or a failed attempt does not say why.
+            Damaged: the content is damaged, a hash is invalid, or a failed attempt has no error text.
         """
         keys, numbers = [np.empty((0, 2), dtype=np.uint64)], list(range(self._file.num_row_groups))
         columns = [*self._kind.key, *self._kind.attempt]
         for start in range(0, len(numbers), _GROUPS_AT_ONCE):
             rows = self._groups(numbers[start : start + _GROUPS_AT_ONCE], columns)
             if self._kind.is_silent(rows):
-                raise Damaged("a failed attempt does not say why")
+                raise Damaged("a failed attempt has no error text")
             try:
                 keys.append(self._kind.keys(rows))
             except ValueError as error:
@@ -170,7 +170,7 @@ class OpenPart:
         return bool(schema.field(field_index).type == field.type)
 
     def _groups(self, numbers: list[int], columns: list[str]) -> pa.Table:
-        """Columns in some row groups; those that the part does not have are null."""
+        """Read columns of some row groups; missing columns are null."""
         present_columns = [name for name in columns if name in self._file.schema_arrow.names]
         try:
             table = self._file.read_row_groups(numbers, present_columns)
@@ -182,7 +182,7 @@ class OpenPart:
         return pa.table(arrays, schema=schema)
 
     def _read_in_memory(self) -> pq.ParquetFile:
-        """The part from memory, after it could not be read: a network that fails must not look like a torn part."""
+        """Read the whole part after a read error, to distinguish network errors from damaged parts."""
         try:
             data = self._store.read(self._name)
         except OSError as error:

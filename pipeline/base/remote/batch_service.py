@@ -1,4 +1,4 @@
-"""A hosted batch service, by OpenAI's endpoints: files of calls go up, files of answers come down."""
+"""Client of a batch service with OpenAI's endpoints: upload files of requests, download files of responses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
-from darklode.pipeline.base.remote.call_errors import Response, fault_of_response
+from darklode.pipeline.base.remote.call_errors import Response, response_error
 from darklode.pipeline.base.remote.endpoint import Endpoint, address
 
 if TYPE_CHECKING:
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from openai.types import Batch
 
 RETRIES = 5
-_TOKEN = "darklode"  # noqa: S105 (a name of metadata)
-_OVER = frozenset({"completed", "failed", "expired", "cancelled"})
+_TOKEN = "darklode"  # noqa: S105 (a metadata key)
+_FINISHED = frozenset({"completed", "failed", "expired", "cancelled"})
 
 
-class UnknownToService(MissingPart):
-    """The service has no such file or batch, or offers none."""
+class BatchNotFound(MissingPart):
+    """The service does not know the file or batch, or has no batch endpoints."""
 
 
 @dataclass(frozen=True)
 class BatchState:
-    """How far a service is with a batch.
+    """Status of a batch.
 
     Attributes:
-        id: at the service.
-        status: in the service's word.
-        answered, failed: calls so far; null where the service does not count.
-        files: of answers and of failed calls, as far as there are any.
-        message: why it failed; empty: it did not, or nothing was said.
+        id: id at the service.
+        status: the service's term.
+        answered, failed: number of requests so far; None if the service does not count.
+        files: ids of the files of responses and of errors, if there are any.
+        message: reason of a failure; empty if there is none.
     """
 
     id: str
@@ -46,15 +46,15 @@ class BatchState:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more will come."""
-        return self.status in _OVER
+        """Whether the batch is completed, failed, expired or cancelled."""
+        return self.status in _FINISHED
 
 
 class BatchService:
-    """The service at an endpoint's first address.
+    """The batch service at an endpoint's first URL.
 
     Args:
-        endpoint: its address, its key, and seconds for a whole call.
+        endpoint: URL, key and timeout.
 
     Raises:
         MissingPart: the key is missing.
@@ -65,68 +65,68 @@ class BatchService:
         self._endpoint, self._key = endpoint, endpoint.key()
 
     def start(self, file: Path, token: str) -> str:
-        """Upload a file of calls and begin its batch; the batch's id.
+        """Upload a file of requests and start its batch; returns the batch's id.
 
         Args:
-            file: in the format of OpenAI's batches, for chat completions.
-            token: by which `find` knows the batch again.
+            file: requests for chat completions in OpenAI's batch format.
+            token: identifies the batch for `find`.
 
         Raises:
-            DarklodeError: it has not begun, or nobody knows: `find` will.
+            DarklodeError: the batch was not started, or the outcome is unknown; `find` tells.
         """
         with self._client() as client, file.open("rb") as content:
             uploaded = client.files.create(file=(f"{token}.jsonl", content), purpose="batch")
-            return self._find_started(client, uploaded.id, token)
+            return self._create_batch(client, uploaded.id, token)
 
-    def _find_started(self, client: OpenAI, file_id: str, token: str) -> str:
+    def _create_batch(self, client: OpenAI, file_id: str, token: str) -> str:
         import openai
 
         try:
-            begun = client.with_options(max_retries=0).batches.create(  # sent again, it might begin twice
+            created = client.with_options(max_retries=0).batches.create(  # a retry could start the batch twice
                 input_file_id=file_id,
                 endpoint="/v1/chat/completions",
                 completion_window="24h",
                 metadata={_TOKEN: token},
             )
         except (openai.APIConnectionError, openai.InternalServerError):
-            batch = self.find(token)  # it may have begun all the same
+            batch = self.find(token)  # it may have been started all the same
             if batch is None:
                 raise
             return batch.id
-        return begun.id
+        return created.id
 
     def find(self, token: str, since: float = 0.0) -> BatchState | None:
-        """The batch that was begun with a token; None where there is none.
+        """The batch that was started with a token; None if there is none.
 
         Args:
-            token: given to `start`.
-            since: the time, in seconds of the epoch, before which no batch is looked at.
+            token: as passed to `start`.
+            since: ignore batches created before this time, in seconds since the epoch.
 
         Raises:
-            DarklodeError: the service does not say.
+            DarklodeError: the service cannot be reached or reports an error.
         """
         with self._client() as client:
-            for batch in client.batches.list(limit=100):  # the newest first
+            for batch in client.batches.list(limit=100):  # newest first
                 if (batch.metadata or {}).get(_TOKEN) == token:
                     return _state(batch)
                 if batch.created_at < since:
                     break
         return None
 
-    def look(self, batch_id: str) -> BatchState:
-        """How far a batch is.
+    def status(self, batch_id: str) -> BatchState:
+        """Status of a batch.
 
         Raises:
-            DarklodeError: the service does not say.
+            DarklodeError: the service cannot be reached or reports an error.
         """
         with self._client() as client:
             return _state(client.batches.retrieve(batch_id))
 
     def download(self, file_id: str, target: Path) -> Path:
-        """Write a file of the service's to a path.
+        """Download a file to a path.
 
         Raises:
-            DarklodeError: it did not come whole.
+            DarklodeError: the download failed.
         """
         with self._client() as client, client.files.with_streaming_response.content(file_id) as answer:
             answer.stream_to_file(target)
@@ -134,7 +134,7 @@ class BatchService:
 
     @contextmanager
     def _client(self) -> Iterator[OpenAI]:
-        """A client for one errand; what goes wrong with it is told in our words."""
+        """Open an SDK client; its errors are converted to ours."""
         import httpx2
         import openai
 
@@ -145,18 +145,18 @@ class BatchService:
             ) as client:
                 yield client
         except openai.NotFoundError as error:
-            raise UnknownToService(
-                f"{self.where} answered 404: it knows no such file or batch, or offers none; "
+            raise BatchNotFound(
+                f"{self.where} answered 404: unknown file or batch, or no batch endpoints; "
                 "`darklode judge batch export` writes files for other services and for `vllm run-batch`"
             ) from error
         except openai.APIStatusError as error:
             answer = Response(error.status_code, None, error.response.content, error.response.headers.get("location"))
-            fault = fault_of_response(answer, self._key, self._endpoint.key_env, self._endpoint.section)
+            fault = response_error(answer, self._key, self._endpoint.key_env, self._endpoint.section)
             kind = type(fault) if isinstance(fault, DarklodeError) else DarklodeError
-            raise kind(f"{self.where} {fault}. The same command goes on from here") from None
-        except (openai.APIError, httpx2.HTTPError) as error:  # the latter where a download breaks off
+            raise kind(f"{self.where} {fault}. Run the same command again to continue") from None
+        except (openai.APIError, httpx2.HTTPError) as error:  # the latter if a download is interrupted
             raise DarklodeError(
-                f"{self.where} cannot be reached ({type(error).__name__}); the same command goes on from here"
+                f"{self.where} cannot be reached ({type(error).__name__}); run the same command again to continue"
             ) from None
 
 

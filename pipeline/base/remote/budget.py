@@ -1,4 +1,4 @@
-"""What calls cost: live counters, what all runs have spent, and limits that hold over runs."""
+"""Cost of calls: live counters, spending of all runs, and limits across runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote.endpoint import Endpoint
 
-_WINDOW = 10.0
+_WINDOW = 10.0  # seconds over which throughput is averaged
 
 
 class Usage(NamedTuple):
@@ -29,16 +29,16 @@ class Usage(NamedTuple):
 
 NOTHING = Usage(0, 0)
 
-_MOST_TOKENS = 2**31 - 1
+_MAX_TOKENS = 2**31 - 1
 
 
 def parse_count(value: object) -> int | None:
-    """Tokens as a server counts them; None for what cannot be the tokens of a call."""
-    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
+    """A token count in a reply; None if it is not a valid count."""
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None
 
 
 def tokens_used(reply: Mapping[str, Any], estimate: Usage) -> Usage:
-    """Tokens as the server counts them, or else as estimated."""
+    """Tokens reported by the server, else the estimate."""
     usage = reply.get("usage")
     if not isinstance(usage, dict):
         return estimate
@@ -46,26 +46,26 @@ def tokens_used(reply: Mapping[str, Any], estimate: Usage) -> Usage:
     prompt, completion, total = (parse_count(usage.get(name)) for name in names)
     if prompt is not None and completion is not None:
         return Usage(prompt, completion)
-    # Embeddings have no completion: all their tokens are the prompt's.
+    # Embeddings have no completion tokens.
     return Usage(total, 0) if not estimate.completion and total else estimate
 
 
 @dataclass
 class Counters:
-    """Live numbers, all from the beginning on; read them from any thread.
+    """Counters since the start; may be read from any thread.
 
     Attributes:
-        answered: jobs that are done, such as pairs with a verdict, null ones included.
-        nulls: those without a result.
-        truncated: those whose text was cut.
-        in_flight: calls under way now.
-        limit: most of them that the servers seem to bear now.
-        calls: sent, in whatever way they ended.
-        retries: calls that failed on the way and were sent again.
-        asked_again: replies that could not be read and were asked for again.
-        prompt_tokens, cached_tokens, completion_tokens: as the server counts them.
-        cost: money spent, in the unit of the prices.
-        paused: what is waited for, while a server is down.
+        answered: finished jobs, such as pairs with a verdict, including null verdicts.
+        nulls: jobs without a result.
+        truncated: jobs whose text was truncated.
+        in_flight: current number of concurrent calls.
+        limit: current concurrency limit of all servers together.
+        calls: calls sent, whatever their outcome.
+        retries: calls sent again after a transient failure.
+        asked_again: calls sent again because the reply was unreadable.
+        prompt_tokens, cached_tokens, completion_tokens: as reported by the server.
+        cost: money spent, in the currency of the prices.
+        paused: status text while a server is down.
     """
 
     answered: int = 0
@@ -84,7 +84,7 @@ class Counters:
     _marks: list[tuple[float, int]] = field(default_factory=list, repr=False)
 
     def answer(self, *, null: bool, truncated: bool = False) -> None:
-        """Count a job that is done."""
+        """Count a finished job."""
         self.answered += 1
         self.nulls += null
         self.truncated += truncated
@@ -93,7 +93,7 @@ class Counters:
             self._marks = [mark for mark in self._marks if now - mark[0] < _WINDOW] + [(now, self.answered)]
 
     def __str__(self) -> str:
-        """For a progress bar."""
+        """Text for a progress bar."""
         if self.paused:
             return self.paused
         spent = f"{self.cost:.2f} spent" if self.cost else f"{self.prompt_tokens + self.completion_tokens:,} tokens"
@@ -101,11 +101,11 @@ class Counters:
 
     @property
     def pairs_per_second(self) -> float:
-        """Over the last ten seconds; 0 before there is anything to count."""
-        since = [mark for mark in self._marks if time.monotonic() - mark[0] < _WINDOW]
-        if not since or self.answered == since[0][1]:
+        """Finished jobs per second over the last ten seconds; 0 at the start."""
+        recent = [mark for mark in self._marks if time.monotonic() - mark[0] < _WINDOW]
+        if not recent or self.answered == recent[0][1]:
             return 0.0
-        return (self.answered - since[0][1]) / max(time.monotonic() - since[0][0], 1e-9)
+        return (self.answered - recent[0][1]) / max(time.monotonic() - recent[0][0], 1e-9)
 
 
 SPENDING = RowKind(
@@ -120,32 +120,32 @@ SPENDING = RowKind(
         ]
     ),
 )
-"""What was spent, by account (see `Endpoint.account`); an entry has a random name, and all of them add up."""
+"""Spending by account (see `Endpoint.account`); entries have random names and are summed."""
 
 
-class SpendingBook:
-    """What all runs have spent at one account, kept beside what they got for it.
+class SpendingLedger:
+    """Spending of all runs at an account, stored beside the results in the cache.
 
-    A run adds what it spent every few seconds, so that of a killed one no more than that is forgotten.
+    A run records its spending every few seconds, so that a kill loses no more than that.
 
     Args:
         root: a folder or an s3:// prefix; null: the user's cache folder.
-        account: whose.
+        account: the account.
     """
 
     def __init__(self, root: str | None, account: str) -> None:
         self._store, self.account = KeyedStore(root, SPENDING), account
 
     @property
-    def place(self) -> str:
-        """Where it is kept, for messages."""
+    def path(self) -> str:
+        """Path of the ledger, for messages."""
         return self._store.parts.store.path(self._store.parts.folder(self.account))
 
     def add(self, usage: Usage, cost: float) -> None:
-        """Enter what was spent.
+        """Record spending.
 
         Raises:
-            ArtifactError: it cannot be written.
+            ArtifactError: the ledger cannot be written.
         """
         row = {"entry": uuid.uuid4().hex, "prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
         columns = [*SPENDING.key, *SPENDING.values.names]
@@ -153,10 +153,10 @@ class SpendingBook:
         self._store.append(self.account, pa.Table.from_pylist([row | {"cost": cost}], schema))
 
     def total(self) -> tuple[Usage, float]:
-        """Tokens and money of all entries.
+        """Sum of tokens and money over all entries.
 
         Raises:
-            ArtifactError: they cannot be read.
+            ArtifactError: the ledger cannot be read.
         """
         self._store.merge_small_parts(self.account)
         rows = self._store.open(self.account).rows(SPENDING.values.names)
@@ -165,56 +165,56 @@ class SpendingBook:
 
 
 class Budget:
-    """Calls are reserved at a high estimate before they are sent, and settled at what the server says.
+    """Reserves each call at a high estimate before it is sent, and settles it with the tokens reported by the server.
 
-    A call whose answer was lost counts at its estimate: it may have been billed. What other runs spent at the same
-    account counts, too, as far as it is in the book.
+    A call whose reply was lost counts with its estimate, because it may have been billed. Spending of other runs at the
+    same account counts as far as it is in the ledger.
 
     Args:
-        endpoint: its prices and limits.
-        counters: what this process has spent.
-        book: of the account; None: nothing is kept.
+        endpoint: prices and limits.
+        counters: counters of this process.
+        ledger: ledger of the account; None: spending is not recorded.
     """
 
-    def __init__(self, endpoint: Endpoint, counters: Counters, book: SpendingBook | None) -> None:
+    def __init__(self, endpoint: Endpoint, counters: Counters, ledger: SpendingLedger | None) -> None:
         self._endpoint, self._counters = endpoint, counters
-        priced = bool(endpoint.prompt_price or endpoint.completion_price)
-        self._book = book if priced or endpoint.token_limit is not None else None  # without either nothing is limited
-        self._reserved, self._entered = NOTHING, NOTHING
-        self._other_usage, self._others_cost = NOTHING, 0.0
+        has_price = bool(endpoint.prompt_price or endpoint.completion_price)
+        self._ledger = ledger if has_price or endpoint.token_limit is not None else None  # else there is no limit
+        self._reserved, self._recorded = NOTHING, NOTHING
+        self._other_usage, self._other_cost = NOTHING, 0.0
         self._lock = threading.Lock()
 
-    def sync_book(self) -> None:
-        """Enter into the book what was spent since the last time, and see what others have entered."""
+    def sync_ledger(self) -> None:
+        """Record spending since the last call in the ledger, and read that of other runs."""
         with self._lock:
-            if self._book is None:
+            if self._ledger is None:
                 return
             spent = self._usage
-            new = Usage(spent.prompt - self._entered.prompt, spent.completion - self._entered.completion)
+            new = Usage(spent.prompt - self._recorded.prompt, spent.completion - self._recorded.completion)
             if any(new):
-                self._book.add(new, self.cost(new))
-                self._entered = spent
+                self._ledger.add(new, self.cost(new))
+                self._recorded = spent
             if self._endpoint.has_limit:
-                every, cost = self._book.total()
-                self._other_usage = Usage(every.prompt - spent.prompt, every.completion - spent.completion)
-                self._others_cost = max(0.0, cost - self.cost(spent))
+                total, cost = self._ledger.total()
+                self._other_usage = Usage(total.prompt - spent.prompt, total.completion - spent.completion)
+                self._other_cost = max(0.0, cost - self.cost(spent))
 
     def must_wait(self, call: Usage) -> bool:
-        """Whether the call must wait: what is under way might use up the rest, but may not."""
+        """Whether the call must wait, because calls in flight may, or may not, use up the budget."""
         return bool(self._reserved.prompt) and self._exceeded_limit(call) is not None
 
     def reserve(self, call: Usage) -> None:
-        """Set tokens aside for a call.
+        """Reserve tokens for a call.
 
         Raises:
-            LimitReached: with them a limit could be exceeded.
+            LimitReached: a limit could be exceeded.
         """
-        if over := self._exceeded_limit(call):
-            raise LimitReached(f"{over}. What was answered is kept; raise the limit to go on from there")
+        if message := self._exceeded_limit(call):
+            raise LimitReached(f"{message}. Results so far are kept; raise the limit and run again to continue")
         self._reserved = _sum(self._reserved, call)
 
     def settle(self, reserved: Usage, used: Usage) -> None:
-        """Book what a call used in place of what was reserved for it."""
+        """Replace a call's reservation by its actual usage."""
         self._reserved = Usage(self._reserved.prompt - reserved.prompt, self._reserved.completion - reserved.completion)
         self._counters.prompt_tokens += used.prompt
         self._counters.completion_tokens += used.completion
@@ -225,11 +225,11 @@ class Budget:
         return Usage(self._counters.prompt_tokens, self._counters.completion_tokens)
 
     def _exceeded_limit(self, call: Usage) -> str | None:
-        """The limit that the call could exceed, in words."""
+        """The message if the call could exceed a limit, else None."""
         if not self._endpoint.has_limit:
             return None
         limits, planned = self._endpoint, _sum(_sum(self._usage, self._reserved), call)
-        tokens, cost = sum(_sum(planned, self._other_usage)), self.cost(planned) + self._others_cost
+        tokens, cost = sum(_sum(planned, self._other_usage)), self.cost(planned) + self._other_cost
         if _exceeds(limits.token_limit, tokens):
             return self._limit_message(f"token_limit {limits.token_limit:,}")
         if _exceeds(limits.spending_limit, cost):
@@ -243,20 +243,20 @@ class Budget:
     def _limit_message(self, limit: str) -> str:
         message = f"{self._endpoint.section}.{limit} would be exceeded: {sum(self._usage):,} tokens and "
         message += f"{self._counters.cost:.4f} spent so far"
-        if any(self._other_usage) and self._book:
+        if any(self._other_usage) and self._ledger:
             message += (
-                f", and {sum(self._other_usage):,} tokens and {self._others_cost:.4f} by other runs, kept in "
-                f"{self._book.place} (delete that folder to count anew)"
+                f", and {sum(self._other_usage):,} tokens and {self._other_cost:.4f} by other runs, recorded in "
+                f"{self._ledger.path} (delete that folder to reset the count)"
             )
         return message
 
     @property
     def account(self) -> str:
-        """Where it is kept what is spent; empty: nowhere."""
-        return self._book.account if self._book else ""
+        """Account of the ledger; empty if spending is not recorded."""
+        return self._ledger.account if self._ledger else ""
 
     def cost(self, usage: Usage) -> float:
-        """Money that tokens cost, by the endpoint's prices."""
+        """Cost of tokens at the endpoint's prices."""
         prices = self._endpoint
         return (usage.prompt * prices.prompt_price + usage.completion * prices.completion_price) / 1e6
 

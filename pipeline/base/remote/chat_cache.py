@@ -1,4 +1,4 @@
-"""Questions to a chat model whose replies are kept as they come: each is paid for once, over all runs."""
+"""Ask a chat model and cache its replies as they arrive, so that each is paid for only once across runs."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ import pyarrow as pa
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote.background import Background
 from darklode.pipeline.base.remote.budget import Usage
-from darklode.pipeline.base.remote.call_errors import Refused
-from darklode.pipeline.base.remote.chat import chat_call, fields, incomplete, is_cut_off, max_tokens
+from darklode.pipeline.base.remote.call_errors import RequestRejected
+from darklode.pipeline.base.remote.chat import chat_call, incomplete_reason, is_truncated, max_tokens, merge_fields
 from darklode.pipeline.base.remote.client import Client, Lane
 from darklode.pipeline.base.remote.tokens import estimate_tokens
 
 ATTEMPTS = 4
 MAX_TOKENS = 2048
-"""Of a reply, where the request does not say and a limit asks what a call under way may cost at most."""
+"""Default `max_tokens` under a spending or token limit, which needs an upper bound for each call."""
 KEEP_SECONDS = 0.5
-"""A reply waits no longer than this until it is kept: with the calls under way, what a kill may cost."""
+"""Maximum seconds until a reply is stored; a kill loses these replies and the calls in flight."""
 
 Messages = list[dict[str, str]]
 
 
 class UnreadableReply(ValueError):
-    """The reply is not what was asked for."""
+    """The reply does not have the requested form."""
 
 
 _FENCE = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.S)
 
 
-def object_in(reply: object) -> dict[str, object]:
-    """The JSON object that a reply is, in a code fence or not.
+def parse_object(reply: object) -> dict[str, object]:
+    """Parse a reply as a JSON object, with or without a code fence.
 
     Raises:
-        Unreadable: it is none.
+        UnreadableReply: it is not a JSON object.
     """
     if not isinstance(reply, str):
         raise UnreadableReply("the reply has no text")
     fenced = _FENCE.match(reply.strip())
     try:
-        read = json.loads(fenced[1] if fenced else reply)
+        value = json.loads(fenced[1] if fenced else reply)
     except (ValueError, RecursionError):
-        raise UnreadableReply("the reply is no JSON") from None
-    if not isinstance(read, dict):
-        raise UnreadableReply("the reply is no JSON object")
-    return read
+        raise UnreadableReply("the reply is not JSON") from None
+    if not isinstance(value, dict):
+        raise UnreadableReply("the reply is not a JSON object")
+    return value
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question.
+    """A question to the model.
 
     Attributes:
-        key: a content hash, 32 hex digits, that names it among its owner's.
-        name: what it is about, for messages.
-        messages: what is sent; given is the reply before, if that could not be read.
-        read: looks at a reply.
+        key: content hash, 32 hex digits, unique for its owner.
+        name: subject, for messages.
+        messages: makes the messages; the argument is the previous reply, if it was unreadable.
+        read: validates a reply.
 
             Raises:
-                Unreadable: it is not what was asked for.
+                UnreadableReply: it does not have the requested form.
     """
 
     key: str
@@ -77,16 +77,16 @@ class Question:
 
 @dataclass(frozen=True)
 class SingleFlight:
-    """Asks, and keeps each reply in a store whose kind has one key and the values `reply` and `error`.
+    """Asks questions and stores each reply; the store's kind has one key and the values `reply` and `error`.
 
-    A reply that cannot be read is asked for again, three times at most, unless it was cut off: the next would be, too.
-    Then `error` says why there is none, and so it does of what the server refuses. Neither is asked again.
+    Unreadable replies are requested again, at most three times, but not truncated ones, because the next reply would be
+    truncated, too. Then `error` has the reason, as for rejected requests. Neither is asked again in later runs.
 
     Attributes:
-        client: of the server.
-        store: where replies are kept.
-        request: what is sent with every call besides the messages: the model, and how it decodes; see `chat.fields`.
-            Under a limit of the client's endpoint, `max_tokens` is `MAX_TOKENS` by default.
+        client: client of the server.
+        store: store of the replies.
+        request: request fields besides the messages: model and decoding parameters. If the client's endpoint has a
+            limit, `max_tokens` is `MAX_TOKENS` by default.
     """
 
     client: Client
@@ -96,30 +96,30 @@ class SingleFlight:
     def ask(
         self, owner: str, questions: Iterable[Question], on_progress: Callable[[int], None] = lambda _answered: None
     ) -> None:
-        """Ask all, and keep what is said.
+        """Ask all questions and store the replies.
 
         Args:
-            owner: whose replies they are.
-            questions: none of them is kept already.
-            on_progress: is told how many were answered so far, now and then.
+            owner: owner of the replies in the store.
+            questions: questions whose replies are not stored yet.
+            on_progress: called regularly with the number of answers.
 
         Raises:
-            DarklodeError: no call can succeed, or none has for `give_up_after` seconds. What was answered is kept.
+            DarklodeError: no call can succeed, or none has for `give_up_after` seconds. Replies so far are stored.
         """
-        waiting, since, answered = list[dict[str, str | None]](), time.monotonic(), 0
+        buffered, since, answered = list[dict[str, str | None]](), time.monotonic(), 0
         with Background() as background:
             try:
                 for reply in background.iterate(self._replies(questions)):
-                    waiting.append(reply)
+                    buffered.append(reply)
                     answered += 1
                     if time.monotonic() - since >= KEEP_SECONDS:
-                        self._store_reply(owner, waiting)
+                        self._store_replies(owner, buffered)
                         on_progress(answered)
-                        waiting, since = [], time.monotonic()
+                        buffered, since = [], time.monotonic()
             finally:
-                self._store_reply(owner, waiting)
+                self._store_replies(owner, buffered)
 
-    def _store_reply(self, owner: str, replies: list[dict[str, str | None]]) -> None:
+    def _store_replies(self, owner: str, replies: list[dict[str, str | None]]) -> None:
         kind = self.store.kind
         names = [*kind.key, *kind.values.names]
         columns = {name: pa.array([reply[name] for reply in replies], pa.string()) for name in names}
@@ -130,21 +130,21 @@ class SingleFlight:
             self.client.session() as session,
             aclosing(session.results(([question] for question in questions), self._reply)) as results,
         ):
-            async for some in results:
-                for question in some:
-                    yield question
+            async for replies in results:
+                for reply in replies:
+                    yield reply
 
     @cached_property
     def _request(self) -> dict[str, Any]:
-        return fields({"max_tokens": MAX_TOKENS} if self.client.endpoint.has_limit else {}, self.request)
+        return merge_fields({"max_tokens": MAX_TOKENS} if self.client.endpoint.has_limit else {}, self.request)
 
     async def _reply(self, question: Question, lane: Lane) -> dict[str, str | None]:
-        """A row of the store."""
-        (key,), columns, error = self.store.kind.key, None, ""
+        """Ask a question; returns a row for the store."""
+        (key,), unreadable_reply, error = self.store.kind.key, None, ""
         counters = self.client.counters
         for attempt in range(ATTEMPTS):
             counters.asked_again += attempt > 0
-            messages = question.messages(columns)
+            messages = question.messages(unreadable_reply)
             prompt = sum(estimate_tokens(message["content"]) for message in messages)
             estimate = Usage(prompt, max_tokens(self._request))
             body = json.dumps({**self._request, "messages": messages}).encode()
@@ -152,18 +152,18 @@ class SingleFlight:
                 completion = await lane.call(chat_call(body, estimate, question.name))
                 choice = completion["choices"][0]
                 reply = choice["message"].get("content")
-                why = incomplete(choice)
-                if is_cut_off(choice):
-                    error = why
+                problem = incomplete_reason(choice)
+                if is_truncated(choice):
+                    error = problem
                     break
-                if why:
-                    raise UnreadableReply(why)
+                if problem:
+                    raise UnreadableReply(problem)
                 question.read(reply)
-            except Refused as refused:
-                error = f"the server refused it, {refused}"
+            except RequestRejected as refused:
+                error = f"the server rejected it, {refused}"
                 break
             except UnreadableReply as unreadable:
-                columns, error = reply if isinstance(reply, str) else "", str(unreadable)
+                unreadable_reply, error = reply if isinstance(reply, str) else "", str(unreadable)
             else:
                 counters.answer(null=False)
                 return {key: question.key, "reply": reply, "error": None}

@@ -1,11 +1,11 @@
-"""Kept connections whose replies belong to their requests.
+"""Persistent connections that cannot mix up replies.
 
-HTTP/1.1 pairs replies with requests by their order alone. If a server or a proxy sends a reply twice, aiohttp reads the
-second one as the reply to the next request on that connection. So a connection that holds bytes before a request is
-sent is closed, and a reply with the bytes of an earlier one on its connection is refused.
+HTTP/1.1 matches replies to requests by order only. If a server or a proxy sends a reply twice, aiohttp reads the second
+one as the reply to the next request on the connection, which would be a wrong label. Therefore a connection with unread
+bytes before a request is closed, and a reply with the bytes of an earlier one on its connection is rejected.
 
-Replies to different calls differ: a chat completion has an id, embeddings have their numbers. Where a server gives the
-same bytes over different connections all the same, each call gets a connection of its own.
+Replies to different calls normally differ: chat completions have an id, embeddings their values. If a server sends
+equal bytes over different connections, each call gets its own connection instead.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
-_REMEMBERED_PER_CONNECTION = 1 << 10
-_REMEMBERED = 1 << 14
+_MAX_HASHES_PER_CONNECTION = 1 << 10
+_MAX_HASHES = 1 << 14
 
 
 class OutOfStep(aiohttp.ClientError):
-    """A kept connection holds bytes that no request asked for; it is closed, and nothing was sent."""
+    """A persistent connection has unexpected bytes; it is closed, and the request was not sent."""
 
 
 @dataclass
 class _Stream:
-    """What came over a connection: hashes of the last replies, and whether one of them came twice."""
+    """State of a connection: hashes of the last replies, and whether one was repeated."""
 
     replies: dict[int, None] = field(default_factory=dict)
     broken: bool = False
@@ -39,39 +39,39 @@ _streams: WeakKeyDictionary[ResponseHandler, _Stream] = WeakKeyDictionary()
 
 
 class CheckedRequest(aiohttp.ClientRequest):
-    """A request that is not sent over a connection that is out of step."""
+    """A request that checks its connection for unexpected bytes before it is sent."""
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-        """See aiohttp.
+        """Send the request.
 
         Raises:
-            OutOfStep: send it again.
+            OutOfStep: the request must be sent again.
         """
         protocol = conn.protocol
         if protocol is not None and protocol in _streams:
             if protocol.should_close or _is_readable(conn):
                 raise OutOfStep
-        elif protocol is not None:  # new: what it may hold belongs to the TLS handshake
+        elif protocol is not None:  # new connection: bytes may belong to the TLS handshake
             _streams[protocol] = _Stream()
         return await super().send(conn)
 
 
 class CheckedResponse(aiohttp.ClientResponse):
-    """A response that knows its connection, also after that was given back."""
+    """A response that remembers its connection after that was released."""
 
     protocol: ResponseHandler | None = None
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """See aiohttp."""
+        """Send the request."""
         self.protocol = connection.protocol
         return await super().start(connection)
 
 
-class RepliesSeen:
-    """Tells replies that were sent twice from replies that are alike.
+class ReplyHistory:
+    """Distinguishes replies sent twice from equal replies.
 
     Attributes:
-        repeating: addresses whose replies to different calls have the same bytes.
+        repeating: URLs whose replies to different calls have equal bytes.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class RepliesSeen:
         self._replies: dict[tuple[str, int], None] = {}
 
     def is_repeated(self, url: str, response: aiohttp.ClientResponse, body: bytes) -> bool:
-        """Whether a reply over a kept connection may be one to an earlier call; the connection is closed then."""
+        """Whether a reply on a persistent connection may belong to an earlier call; then the connection is closed."""
         protocol: ResponseHandler | None = getattr(response, "protocol", None)
         stream, reply = None if protocol is None else _streams.get(protocol), hash(body)
         if stream is None or protocol is None:
@@ -88,10 +88,10 @@ class RepliesSeen:
             stream.broken = True
             protocol.close()
             return True
-        _remember(stream.replies, reply, _REMEMBERED_PER_CONNECTION)
+        _remember(stream.replies, reply, _MAX_HASHES_PER_CONNECTION)
         if (url, reply) in self._replies:
             self.repeating.add(url)
-        _remember(self._replies, (url, reply), _REMEMBERED)
+        _remember(self._replies, (url, reply), _MAX_HASHES)
         return False
 
 
@@ -105,7 +105,7 @@ def _remember(cache: dict[Key, None], key: Key, at_most: int) -> None:
 
 
 def _is_readable(conn: Connection) -> bool:
-    """Whether the system holds something that the event loop has not read: left-over bytes, or the connection's end."""
+    """Whether the socket has data that the event loop has not read: unexpected bytes, or the end of the connection."""
     sock = conn.transport.get_extra_info("socket") if conn.transport else None
     if sock is None or not hasattr(select, "poll"):
         return False

@@ -1,4 +1,4 @@
-"""Where a remote model is: its addresses, its key, and posting calls to it."""
+"""Address, key and HTTP connection of a remote model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass, urlopen
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
-from darklode.pipeline.base.remote.call_errors import BadReply, Response, fault_of_connection
+from darklode.pipeline.base.remote.call_errors import BadReply, Response, connection_error
 from darklode.schemas.section import holds_secret, host_and_path
 
-CONNECT_SECONDS = 2.0
+CONNECT_SECONDS = 2.0  # for checks before a run
 
 
 @dataclass(frozen=True)
 class Portion:
-    """What one of several workers may use of limits that hold for all of them.
+    """One worker's share of limits that apply to all workers together.
 
     Attributes:
-        tokens: of prompts and completions together; None: no limit.
-        money: None: no limit.
+        tokens: prompt and completion tokens; None: no limit.
+        money: cost; None: no limit.
     """
 
     tokens: int | None
@@ -33,25 +33,25 @@ class Portion:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A model behind one server or several alike, and what may be asked of them.
+    """A model on one or several equal servers, with its limits.
 
     Attributes:
-        section: of the settings, for messages: judge, planner, encoder.
-        model: its name at the servers.
-        base_urls: of the servers.
-        path: of the calls below them, such as /chat/completions.
-        key_env: environment variable with the key; empty: none is sent.
-        max_in_flight: most calls under way at once, for each server.
-        timeout: seconds for a whole call.
-        give_up_after: seconds without an answer after which work stops.
-        requests_per_minute: rate limit, for all servers together; None: none.
-        prompt_price, completion_price: of a million tokens.
-        spending_limit: money; None: no limit.
-        token_limit: of prompts and completions together; None: no limit.
-        portion: what a client may use of both, whatever others leave; None: all.
+        section: settings section, for messages: judge, encoder and others.
+        model: model name on the servers.
+        base_urls: URLs of the servers.
+        path: path of the calls, such as /chat/completions.
+        key_env: environment variable with the key; empty: no key is sent.
+        max_in_flight: maximum concurrent calls per server.
+        timeout: seconds for a call.
+        give_up_after: seconds without an answer after which the run stops.
+        requests_per_minute: rate limit of all servers together; None: no limit.
+        prompt_price, completion_price: price of a million tokens.
+        spending_limit: maximum cost; None: no limit.
+        token_limit: maximum prompt and completion tokens; None: no limit.
+        portion: this client's share of both limits; None: all.
 
     Raises:
-        SettingsError: an address that cannot be used.
+        SettingsError: an invalid URL.
     """
 
     section: str
@@ -75,21 +75,21 @@ class Endpoint:
 
     @property
     def has_limit(self) -> bool:
-        """Whether what is spent has a limit."""
+        """Whether there is a spending or token limit."""
         return self.token_limit is not None or self.spending_limit is not None
 
     @property
     def name(self) -> str:
-        """Model and addresses, for messages."""
+        """Model and servers, for messages."""
         return f"{self.model} at {', '.join(address(url, self.key_env) for url in self.base_urls)}"
 
     @property
     def account(self) -> str:
-        """Whom its use is counted for: settings that change neither model nor servers count together."""
+        """Account of its spending: section, model and servers; other settings do not matter."""
         return f"{self.section} {self.name}"
 
     def key(self) -> str:
-        """The key from the environment; empty where none is to be sent.
+        """The key from the environment; empty if none is to be sent.
 
         Raises:
             MissingPart: the variable is not set.
@@ -101,21 +101,21 @@ def address(base_url: str, key_env: str) -> str:
     """Host, port and path of a server, for ids and messages.
 
     Raises:
-        SettingsError: another scheme, no host, or a user name, password or query in it; the message doesn't show it.
+        SettingsError: another scheme, no host, or it contains a user name, password or query, which are not shown.
     """
     if holds_secret(base_url):
         raise SettingsError(
-            "base_url must not hold a user name, password or query: put the key into the environment variable that "
-            f"api_key_env names ({key_env or 'none now'})"
+            "base_url must not contain a user name, password or query: set the environment variable in api_key_env "
+            f"({key_env or 'none is set'}) to the key"
         )
     parts = host_and_path(base_url)
     if parts is None:
-        raise SettingsError(f"base_url {base_url!r} must be an address such as https://api.openai.com/v1")
+        raise SettingsError(f"base_url {base_url!r} must be a URL such as https://api.openai.com/v1")
     return parts
 
 
 def key_from(key_env: str, needed_by: str) -> str:
-    """The key from the environment; empty where none is to be sent.
+    """The key from the environment; empty if none is to be sent.
 
     Raises:
         MissingPart: the variable is not set.
@@ -126,15 +126,15 @@ def key_from(key_env: str, needed_by: str) -> str:
     return key
 
 
-def lacks_server(base_urls: Iterable[str], key_env: str, model: str) -> list[str]:
-    """What calling a model needs and does not find, a phrase each: an address, a key, a server that has the model.
+def server_problems(base_urls: Iterable[str], key_env: str, model: str) -> list[str]:
+    """Reasons why a model cannot be called: invalid URL, missing key, no server, or another model.
 
-    Servers with a key are not asked what they have: some list less than they serve.
+    Servers with a key are not asked for their models, because some list only part of them.
 
     Args:
-        base_urls: of its servers.
-        key_env: environment variable with their key; empty: none is sent.
-        model: its name there.
+        base_urls: URLs of its servers.
+        key_env: environment variable with the key; empty: no key is sent.
+        model: model name.
     """
     try:
         places = {url: address(url, key_env) for url in base_urls}
@@ -147,36 +147,36 @@ def lacks_server(base_urls: Iterable[str], key_env: str, model: str) -> list[str
 
 def _server_problem(base_url: str, setting: str, model: str | None) -> str:
     if not is_listening(base_url):
-        return f"no server answers at {setting}; start it, or correct base_url"
+        return f"no server at {setting}; start it, or correct base_url"
     served = _models(base_url) if model else []
     if not served or model in served:
         return ""
-    return f"the server at {setting} serves {', '.join(served)}, and no {model}; correct model"
+    return f"the server at {setting} serves {', '.join(served)}, not {model}; correct model"
 
 
 def _models(base_url: str) -> list[str]:
-    """What a server says that it serves; nothing where it does not say."""
+    """Models that a server lists; empty if it lists none."""
     try:
-        with urlopen(f"{base_url.rstrip('/')}/models", timeout=CONNECT_SECONDS) as answer:  # noqa: S310 (http, see address)
+        with urlopen(f"{base_url.rstrip('/')}/models", timeout=CONNECT_SECONDS) as answer:  # noqa: S310 (http or https, checked by `address`)
             return sorted(str(model["id"]) for model in json.load(answer)["data"])
     except (OSError, ValueError, LookupError, TypeError):
         return []
 
 
 def is_listening(base_url: str) -> bool:
-    """Whether anything takes a connection there, in seconds; nothing is sent. What lies behind a proxy is taken to."""
+    """Whether a server accepts connections; nothing is sent. True for URLs behind a proxy."""
     if _is_proxied(base_url):
         return True
     parts = urlsplit(base_url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     outcomes: list[bool] = []
-    thread = threading.Thread(target=lambda: outcomes.append(_connects(parts.hostname or "", port)), daemon=True)
+    thread = threading.Thread(target=lambda: outcomes.append(_can_connect(parts.hostname or "", port)), daemon=True)
     thread.start()
-    thread.join(CONNECT_SECONDS)  # to look up a name takes as long as the resolver likes
+    thread.join(CONNECT_SECONDS)  # a thread, because name resolution has no timeout
     return any(outcomes)
 
 
-def _connects(host: str, port: int) -> bool:
+def _can_connect(host: str, port: int) -> bool:
     try:
         with socket.create_connection((host, port), CONNECT_SECONDS):
             return True
@@ -185,23 +185,23 @@ def _connects(host: str, port: int) -> bool:
 
 
 class Http:
-    """Posts and gets JSON, as often at once as it is called; used in one event loop and closed there.
+    """HTTP connections for concurrent calls in one event loop.
 
-    It takes the environment's proxies, and follows no redirects, which could carry the key away.
+    Proxies of the environment are used. Redirects are not followed, because they could leak the key.
 
     Args:
-        urls: calls go there.
-        headers: sent with every call.
-        timeout: seconds for a whole call.
-        section: of the settings, for messages.
+        urls: URLs of the servers.
+        headers: headers of every call.
+        timeout: seconds for a call.
+        section: settings section, for messages.
     """
 
     def __init__(self, urls: tuple[str, ...], headers: Mapping[str, str], timeout: float, section: str) -> None:
         import aiohttp
 
-        from darklode.pipeline.base.remote.connections import CheckedRequest, CheckedResponse, RepliesSeen
+        from darklode.pipeline.base.remote.connections import CheckedRequest, CheckedResponse, ReplyHistory
 
-        self._timeout, self._section, self._replies_seen = timeout, section, RepliesSeen()
+        self._timeout, self._section, self._reply_history = timeout, section, ReplyHistory()
 
         def session(*, keep_alive: bool) -> aiohttp.ClientSession:
             return aiohttp.ClientSession(
@@ -209,7 +209,7 @@ class Http:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"Content-Type": "application/json", **headers},
                 timeout=aiohttp.ClientTimeout(total=timeout),
-                trust_env=any(map(_is_proxied, urls)),  # it looks at the environment with every call
+                trust_env=any(map(_is_proxied, urls)),  # reads the environment for each call, which is slow
                 request_class=CheckedRequest,
                 response_class=CheckedResponse,
             )
@@ -217,15 +217,15 @@ class Http:
         self._pooled, self._single = session(keep_alive=True), session(keep_alive=False)
 
     async def post_json(self, url: str, content: bytes) -> Response:
-        """Send one call; see `get`."""
+        """POST a JSON body; raises the same errors as `get`."""
         return await self._send("POST", url, content)
 
     async def get(self, url: str) -> Response:
-        """What an address shows.
+        """GET a URL.
 
         Raises:
-            Passing: there was no whole answer.
-            DarklodeError: there never will be one.
+            TransientError: there was no complete response.
+            DarklodeError: no call can succeed.
         """
         return await self._send("GET", url, None)
 
@@ -237,23 +237,23 @@ class Http:
         while True:
             try:
                 return await self._exchange(method, url, content)
-            except OutOfStep:  # nothing was sent, and the connection is gone
+            except OutOfStep:  # the request was not sent, and the connection is closed
                 continue
             except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
-                raise fault_of_connection(error, self._timeout, self._section) from None
+                raise connection_error(error, self._timeout, self._section) from None
 
     async def _exchange(self, method: str, url: str, content: bytes | None) -> Response:
-        single = url in self._replies_seen.repeating
+        single = url in self._reply_history.repeating
         session = self._single if single else self._pooled
         async with session.request(method, url, data=content, allow_redirects=False) as answer:
             head, body = answer.headers, await answer.read()
-        judged = method == "POST" and answer.status == 200 and not single
-        if judged and self._replies_seen.is_repeated(url, answer, body):
-            raise BadReply("has the bytes of an earlier one on its connection: it may have been sent twice")
+        is_checked = method == "POST" and answer.status == 200 and not single
+        if is_checked and self._reply_history.is_repeated(url, answer, body):
+            raise BadReply("has the bytes of an earlier reply on its connection: it may have been sent twice")
         return Response(answer.status, head.get("retry-after"), body, head.get("location"))
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
         await self._pooled.close()
         await self._single.close()
 

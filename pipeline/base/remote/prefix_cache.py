@@ -1,4 +1,4 @@
-"""The hit rate of a server's prefix cache, as vLLM counts it."""
+"""Hit rate of a server's prefix cache, from vLLM's metrics."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 _COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)_total(?:\{[^}]*\})?\s+([0-9.eE+]+)\s*$", re.M)
-_LONGEST = 1 << 22
+_MAX_BYTES = 1 << 22
 _SECONDS = 2.0
-_LOOK_SECONDS = 5.0
+_REFRESH_SECONDS = 5.0
 
 
 class PrefixCache:
-    """Counts from now on; servers that show no such metrics now are not asked again.
+    """Measures the hit rate since its creation; servers without these metrics are ignored.
 
     Args:
-        base_urls: of the judge's servers.
+        base_urls: URLs of the servers.
     """
 
     def __init__(self, base_urls: Sequence[str]) -> None:
@@ -31,9 +31,9 @@ class PrefixCache:
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of the prompt tokens since then that came from the cache, on all servers; None while none is known.
+        """Share of prompt tokens served from the cache, over all servers; None if unknown.
 
-        It asks the servers, which takes a moment.
+        Queries the servers.
         """
         now = _sum(_counts(url) or (0.0, 0.0) for url in self._urls)
         n_queries, served = now[0] - self._start[0], now[1] - self._start[1]
@@ -41,14 +41,14 @@ class PrefixCache:
 
     @property
     def recent_rate(self) -> float | None:
-        """`hit_rate` as it was at most five seconds ago; the servers are not asked more often."""
-        if time.monotonic() - self._read_at > _LOOK_SECONDS:
+        """`hit_rate`, cached for five seconds."""
+        if time.monotonic() - self._read_at > _REFRESH_SECONDS:
             self._rate, self._read_at = self.hit_rate, time.monotonic()
         return self._rate
 
 
 def _counts(url: str) -> tuple[float, float] | None:
-    """Tokens looked up and tokens found, so far; None where the server shows no such metrics."""
+    """Tokens looked up and tokens found; None if the server has no such metrics."""
     shown = _COUNTER.findall(_text(url))
     if not shown:
         return None
@@ -63,8 +63,8 @@ def _sum(counts: Iterable[tuple[float, float]]) -> tuple[float, float]:
 
 def _text(url: str) -> str:
     try:
-        with urlopen(Request(url), timeout=_SECONDS) as answer:  # noqa: S310 (an address of the settings, http or https)
-            content: bytes = answer.read(_LONGEST)
+        with urlopen(Request(url), timeout=_SECONDS) as answer:  # noqa: S310 (a URL of the settings, http or https)
+            content: bytes = answer.read(_MAX_BYTES)
             return content.decode("utf-8", "replace")
     except (OSError, HTTPException, ValueError):
         return ""

@@ -1,4 +1,4 @@
-"""How long a text is in tokens, guessed without its tokenizer, and which texts fit into one request."""
+"""Estimate token counts without a tokenizer, and fill_batches requests with texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ESTIMATE = 1
-"""Revision of the estimate: it decides where a long text is cut, so it is part of the encoder's id."""
+"""Revision of the estimate. Part of the encoder's id, because the estimate decides where texts are truncated."""
 
 _WORDS = (string.ascii_letters + string.whitespace).encode()
 _BEYOND_ASCII = bytes(range(128, 256))
@@ -23,7 +23,7 @@ _SPECIAL_TOKENS = 2
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Texts of one request, where they stand among all texts, and their estimated tokens together."""
+    """Texts of one request, their indices among all texts, and their estimated tokens in total."""
 
     places: NDArray[np.int64]
     texts: list[str]
@@ -31,10 +31,10 @@ class TokenBatch:
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of a text, guessed high: English prose has about a third fewer under WordPiece and byte-pair encoding.
+    """Upper estimate of a text's tokens: English prose has about a third fewer with WordPiece and byte-pair encoding.
 
-    Three ASCII letters or blanks to a token, a digit or punctuation mark one token each, two bytes of UTF-8 beyond
-    ASCII to a token (so 1.5 for a Chinese character), and two special tokens. Random letters can still take more.
+    Three ASCII letters or spaces per token, one token per digit or punctuation mark, two bytes of non-ASCII UTF-8 per
+    token (1.5 tokens per Chinese character), and two special tokens. Random letters can have more.
     """
     data = text.encode("utf-8", "replace")
     beyond = len(data) - len(data.translate(None, _BEYOND_ASCII))
@@ -43,18 +43,20 @@ def estimate_tokens(text: str) -> int:
     return ceil(words / _LETTERS_PER_TOKEN) + marks + ceil(beyond / _BYTES_PER_TOKEN) + _SPECIAL_TOKENS
 
 
-def cut(text: str, max_tokens: int) -> str:
-    """The longest beginning of a text whose estimate is at most `max_tokens` (at least one character)."""
+def truncate(text: str, max_tokens: int) -> str:
+    """The longest prefix of a text with an estimate of at most `max_tokens` (at least one character)."""
     if estimate_tokens(text) <= max_tokens:
         return text
     lengths = range(1, len(text))
     return text[: max(1, bisect_right(lengths, max_tokens, key=lambda length: estimate_tokens(text[:length])))]
 
 
-def fill(texts: Sequence[str], prompt: str, max_tokens: int, most_texts: int, most_tokens: int) -> Iterator[TokenBatch]:
-    """Batches of prompted and cut texts in their order, none over a limit unless one text alone is.
+def fill_batches(
+    texts: Sequence[str], prompt: str, max_tokens: int, max_texts: int, max_batch_tokens: int
+) -> Iterator[TokenBatch]:
+    """Batches of prompted and truncated texts, in order; a batch exceeds a limit only if a single text does.
 
-    Blank texts are left out: endpoints refuse them.
+    Blank texts are omitted: endpoints reject them.
     """
     places: list[int] = []
     batch: list[str] = []
@@ -62,9 +64,9 @@ def fill(texts: Sequence[str], prompt: str, max_tokens: int, most_texts: int, mo
     for position, text in enumerate(texts):
         if not text.strip():
             continue
-        sent = cut(prompt + text, max_tokens)
+        sent = truncate(prompt + text, max_tokens)
         size = estimate_tokens(sent)
-        if batch and (len(batch) == most_texts or tokens + size > most_tokens):
+        if batch and (len(batch) == max_texts or tokens + size > max_batch_tokens):
             yield TokenBatch(np.array(places, np.int64), batch, tokens)
             places, batch, tokens = [], [], 0
         places.append(position)

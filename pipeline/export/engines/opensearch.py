@@ -5,11 +5,11 @@ Source: OpenSearch's documentation of the field type `knn_vector`, and of the bu
 
 from __future__ import annotations
 
-from darklode.pipeline.export.engines import Definition, Engine
+from darklode.pipeline.export.vector_engine import Definition, Engine
 
 
 def definition(dimensions: int) -> tuple[str, Definition]:
-    """Settings and mapping. Vectors have length 1: the inner product is the cosine."""
+    """Index settings and mapping. Vectors have length 1, so the inner product is the cosine."""
     method = {"name": "hnsw", "engine": "faiss", "space_type": "innerproduct"}
     keyword, words = {"type": "keyword"}, {"type": "text"}
     properties: Definition = {
@@ -33,8 +33,8 @@ for file in points-*.ndjson; do
 done
 ```
 
-Each reply of `_bulk` says `"errors": false`. A query's vector has to have length 1. `_id` is made of the id of a text,
-as a UUID: loading again replaces. `text_id` is the id itself.
+Each reply of `_bulk` must have `"errors": false`. Query vectors must have length 1. `_id` is a UUID made of the text
+id, so loading again replaces texts. `text_id` is the original id.
 """
 
 OPENSEARCH = Engine(

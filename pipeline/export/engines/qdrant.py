@@ -5,11 +5,11 @@ Source: Qdrant's REST interface, `PUT /collections/{name}` and `PUT /collections
 
 from __future__ import annotations
 
-from darklode.pipeline.export.engines import Definition, Engine
+from darklode.pipeline.export.vector_engine import Definition, Engine
 
 
 def definition(dimensions: int) -> tuple[str, Definition]:
-    """The collection. Vectors have length 1: `Dot` is the cosine, and leaves them as they are."""
+    """Collection parameters. Vectors have length 1: `Dot` is the cosine, without normalizing them again."""
     return "collection.json", {"vectors": {"size": dimensions, "distance": "Dot"}}
 
 
@@ -36,8 +36,8 @@ for file in sorted(Path().glob("points-*.json")):
     client.upsert("texts", PointsList.model_validate_json(file.read_bytes()).points)
 ```
 
-A query's vector has to have length 1. A point's id is made of that of its text, as a UUID: Qdrant takes nothing else
-but numbers. Loading again replaces. `text_id` in its payload is the id itself.
+Query vectors must have length 1. A point's id is a UUID made of the text id, because Qdrant accepts only UUIDs and
+numbers; loading again replaces points. `text_id` in the payload is the original id.
 """
 
 QDRANT = Engine(

@@ -1,4 +1,4 @@
-"""Formats of other tools, a file each: what a format is made of, and the function that writes it."""
+"""Export formats, one file each: the required tables and the function that writes the format."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from darklode.pipeline.base.artifacts import Tables
 
 @dataclass(frozen=True)
 class Format:
-    """One format.
+    """An export format.
 
     Attributes:
-        tables: what it is made of; it sees no others.
-        write: writes it into an empty folder; raises ExportError where the tables give nothing to write.
-        test_labels: whether it holds labels of the test split, so that these can be withheld.
+        tables: required tables; it cannot read others.
+        write: writes the format into an empty folder; raises ExportError if there is nothing to write.
+        test_labels: whether it contains labels of the test split, which can be withheld.
     """
 
     tables: tuple[str, ...]

@@ -7,7 +7,14 @@ import duckdb
 from darklode.pipeline.base.artifacts import Tables
 from darklode.pipeline.export.kinds import Format
 from darklode.pipeline.export.kinds.beir import TITLE
-from darklode.pipeline.export.writers import copy_parquet, define_ids, require, whose_labels, write_card, write_id_map
+from darklode.pipeline.export.writers import (
+    copy_parquet,
+    define_ids,
+    human_labels_note,
+    require,
+    write_card,
+    write_id_map,
+)
 
 FILES = {
     "annotated_queries": {"train": "annotated_queries.parquet"},
@@ -50,7 +57,7 @@ README = """\
 - `knowledge_base` (corpus): id, text, title of every chunk.
 - `test_queries` (test): query_id, query; their labels are withheld.
 
-{bare} queries without a golden chunk are left out.
+{bare} queries without a golden chunk are omitted.
 
 ```python
 from datasets import load_dataset
@@ -63,15 +70,15 @@ knowledge_base = load_dataset(".", "knowledge_base", split="corpus")
 def devrev(tables: Tables, folder: Path) -> None:
     """Write the annotated queries (train and validation), the chunks, the test queries without labels, and a README.md.
 
-    The README counts the queries that are left out because no chunk is relevant to them. Source: DevRev-Search, A.1,
+    The README counts the queries that are omitted because no chunk is relevant to them. Source: DevRev-Search, A.1,
     and the files and columns of the dataset `devrev/search`.
 
     Raises:
         ExportError: no chunk is relevant to a query of the train or validation split.
     """
-    lack = "the run has no positive outside its test split, so no query can be shown with labels; look at `qrels`"
+    message = "the run has no positives outside its test split; check the table `qrels`"
     labelled = "relevance > 0 AND (tenant, query_id) IN (SELECT (tenant, query_id) FROM queries WHERE split <> 'test')"
-    require(tables, "qrels", labelled, lack)
+    require(tables, "qrels", labelled, message)
     with tables.connect() as connection:
         define_ids(connection)
         connection.execute(POSITIVES)
@@ -79,7 +86,7 @@ def devrev(tables: Tables, folder: Path) -> None:
         copy_parquet(connection, KNOWLEDGE_BASE, folder / "knowledge_base.parquet")
         copy_parquet(connection, TEST, folder / "test_queries.parquet")
         write_id_map(connection, folder)
-        text = README.format(bare=_count(connection, BARE)) + whose_labels(connection)
+        text = README.format(bare=_count(connection, BARE)) + human_labels_note(connection)
         write_card(folder, FILES, text, {"task_categories": ["text-retrieval"]})
 
 

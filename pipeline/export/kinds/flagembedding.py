@@ -30,7 +30,7 @@ UNSCORED = """
 README = """\
 # Training rows for FlagEmbedding
 
-One row per query: `--train_data train.jsonl`. {bare} queries have no negative and are left out.
+One row per query: `--train_data train.jsonl`. {bare} queries have no negative and are omitted.
 {scores}
 `prompt` takes the place of `--query_instruction_for_retrieval` where that is given.
 """
@@ -46,7 +46,7 @@ NOT_SCORED = "There are no `pos_scores` and `neg_scores`: clicks give none.\n"
 def flagembedding(tables: Tables, folder: Path) -> None:
     """Write `<split>.jsonl` {query, pos, neg, pos_scores, neg_scores, prompt, type} and a README.md.
 
-    The README counts the queries that are left out because they have no negative. Where a score is missing, no row has
+    The README counts the queries that are omitted because they have no negative. Where a score is missing, no row has
     scores: a column that is null in one part of a file and a number in another cannot be loaded. Source: the rows that
     `FlagEmbedding.abc.finetune.embedder.AbsDataset` reads.
 

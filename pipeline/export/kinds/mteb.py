@@ -8,8 +8,8 @@ from darklode.pipeline.export.kinds.beir import TITLE
 from darklode.pipeline.export.writers import (
     copy_parquet,
     define_ids,
+    human_labels_note,
     require_positives,
-    whose_labels,
     write_card,
     write_id_map,
 )
@@ -63,7 +63,7 @@ def mteb(tables: Tables, folder: Path) -> None:
                 copy_parquet(connection, query.format(split=split), folder / config / f"{split}.parquet")
                 configs[config][split] = f"{config}/{split}.parquet"
         write_id_map(connection, folder)
-        text = README + whose_labels(connection)
+        text = README + human_labels_note(connection)
     write_card(folder, configs, text, {"task_categories": ["text-retrieval"], "tags": ["mteb"]})
 
 

@@ -1,4 +1,4 @@
-"""Parquet that sentence-transformers takes as it is: columns are inputs by their order, so there is none besides."""
+"""Parquet for sentence-transformers, which uses columns as inputs by their order: there are no other columns."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ TUPLE = """
     ORDER BY tenant, query_id, triplet_id
 """
 
-# The count of the row that has a tenth of all rows before it, fewest negatives first: 90 % or more have as many.
+# The 10th percentile of the number of negatives: at least 90 % of the rows have as many.
 WIDTH = """
     WITH counts AS (SELECT len(negatives) AS n FROM triplets WHERE len(negatives) > 0)
     SELECT n, (SELECT count(*) FROM counts) AS rows FROM counts

@@ -55,7 +55,7 @@ README = """\
 - `v2/<split>.jsonl`: query_id, query_text, positive_document_ids, negative_document_ids; `v2/corpus.jsonl`: docid, text
   of every passage of the triplets.
 
-One row per query; {bare} queries have no negative and are left out.
+One row per query; {bare} queries have no negative and are omitted.
 """
 
 
@@ -63,7 +63,7 @@ def tevatron(tables: Tables, folder: Path) -> None:
     """Write `v1/<split>.jsonl`, `v2/<split>.jsonl`, `v2/corpus.jsonl` and a README.md.
 
     Titles are "", for a triplet's text is all that the trainer is to read. The corpus has the passages of the triplets
-    alone. The README counts the queries that are left out because they have no negative. Source: the rows that
+    alone. The README counts the queries that are omitted because they have no negative. Source: the rows that
     `tevatron.retriever.dataset.TrainDataset` reads, those of its legacy format (v1) and of its new one (v2).
 
     Raises:

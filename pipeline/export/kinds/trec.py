@@ -27,7 +27,7 @@ RUN = """
 
 
 def trec(tables: Tables, folder: Path) -> None:
-    """Write judgments (0s too: judged is not the same as unjudged), each retriever's full lists, and the queries.
+    """Write judgments (including 0: judged is not unjudged), each retriever's full rankings, and the queries.
 
     White space in a query's text becomes single spaces, so that each query is one line. A run file's name is its
     retriever's, with `%XX` for what a file name cannot hold. trec_eval orders by score and breaks ties by id, not by

@@ -1,4 +1,4 @@
-"""Indexes, a file each: a kind's settings, how it is fitted, how hard it can search and how vectors leave it."""
+"""Index kinds, one file each: settings, training, search effort, and removal of vectors."""
 
 from __future__ import annotations
 
@@ -17,99 +17,99 @@ from darklode.schemas.serving import IndexSettings
 
 
 class IndexKind(IndexSettings):
-    """Settings of one kind of index, and what faiss makes of them. Vectors have length 1; scores are inner products.
+    """Settings of an index kind and its faiss implementation. Vectors have length 1; scores are inner products.
 
     Attributes:
-        FORGETS: whether vectors can be taken out; where they cannot, a search leaves them out.
-        LOSSY: whether it has codes in the place of vectors.
-        APART: whether codes can be made apart from the index that they are added to.
-        LEAST: vectors that the kind is for; fewer are searched one by one, as `flat` does.
+        SUPPORTS_REMOVAL: whether vectors can be removed; if not, searches skip removed ones.
+        LOSSY: whether it stores codes instead of vectors.
+        ENCODES_STANDALONE: whether codes can be computed outside the index and added later.
+        MIN_VECTORS: minimum number of vectors; with fewer, `flat` is built instead.
     """
 
-    FORGETS: ClassVar[bool] = True
+    SUPPORTS_REMOVAL: ClassVar[bool] = True
     LOSSY: ClassVar[bool] = False
-    APART: ClassVar[bool] = False
-    LEAST: ClassVar[int] = 0
+    ENCODES_STANDALONE: ClassVar[bool] = False
+    MIN_VECTORS: ClassVar[int] = 0
 
     @abstractmethod
     def train(self, sample: Floats, total: int) -> Any:
-        """An empty index that takes vectors under numbers of their own, its cells and codes fitted.
+        """An empty, trained index that accepts vectors with ids.
 
         Args:
             sample: shape (n, dimensions).
-            total: how many vectors it will hold.
+            total: number of vectors to be added.
 
         Raises:
-            SettingsError: the vectors' length does not go with the kind's settings.
+            SettingsError: the settings do not fit the dimensions of the vectors.
         """
 
     def add_codes(self, _index: Any, _pieces: Iterable[tuple[Bytes, Ints]]) -> None:
-        """Add codes that were made apart, which is to make of it what vectors in the same order make, to the byte.
+        """Add codes computed elsewhere; the index must be byte-identical to one filled with the vectors.
 
         Args:
-            _index: that `train` gave, empty.
-            _pieces: codes by `index.sa_encode`, shape (n, bytes), and the vectors' numbers.
+            _index: empty index from `train`.
+            _pieces: codes by `index.sa_encode`, shape (n, bytes), and ids of the vectors.
         """
         raise NotImplementedError
 
     def search_efforts(self, _index: Any) -> list[int]:
-        """How hard it may search, the least first; 0 where there is no choice."""
+        """Values of the search parameter (nprobe, efSearch), ascending; 0 if the kind has none."""
         return [0]
 
-    def try_hard(self, _index: Any, _effort: int) -> None:
-        """Have it search as hard from now on."""
+    def set_effort(self, _index: Any, _effort: int) -> None:
+        """Set the search parameter."""
 
     def cost(self, _index: Any, effort: int) -> float:
-        """How long a search takes, as so many candidates scored again do."""
+        """Cost of a search, in candidates that could be rescored in the same time."""
         return float(effort)
 
-    def search(self, index: Any, queries: Floats, depth: int, _gone: Ints) -> tuple[Floats, Ints]:
-        """Scores and numbers of the best, shape (n_queries, depth) each; -1 for none.
+    def search(self, index: Any, queries: Floats, depth: int, _removed: Ints) -> tuple[Floats, Ints]:
+        """Scores and ids of the best vectors, shape (n_queries, depth) each; id -1: none.
 
         Args:
-            index: that `train` gave, filled.
+            index: from `train`, with vectors.
             queries: shape (n_queries, dimensions).
-            depth: of the lists.
-            _gone: numbers that are in an index that forgets none, and are not to be found.
+            depth: length of the lists.
+            _removed: ids to skip, in an index without removal.
         """
         scores, numbers = index.search(queries, depth)
         return np.asarray(scores, np.float32), np.asarray(numbers, np.int64)
 
     def code_bytes(self, index: Any) -> int:
-        """What a vector takes besides its number and its links."""
+        """Bytes per vector, without its id and graph links."""
         return int(index.d) * 4
 
 
 class IvfKind(IndexKind):
-    """Cells, and product codes of what a vector differs from its cell's centre in, fitted in fewer dimensions.
+    """Inverted file (IVF) with product quantization of residuals, in a space of reduced dimensions.
 
-    Vectors are projected on the directions that hold most of their length and turned at random, so that all parts of a
-    code have as much to tell. The directions are those of the second moment: centred ones (PCA) change the order of
-    inner products. Scores are those of the projected vectors.
+    Vectors are projected on their principal directions and rotated at random, which spreads the variance evenly over
+    the subquantizers. Directions are eigenvectors of the uncentered second moment: centering (PCA) would change the
+    order of inner products. Scores are those of the projected vectors.
 
     Attributes:
-        BITS: of a part of a code.
-        QUICKER: codes that are looked at in the time that a candidate is scored again in (measured, one thread).
+        BITS: bits of a subquantizer.
+        CODES_PER_RESCORE: codes scanned in the time of rescoring one candidate (measured on one thread).
     """
 
     LOSSY: ClassVar[bool] = True
-    APART: ClassVar[bool] = True
-    LEAST: ClassVar[int] = POINTS * 16
+    ENCODES_STANDALONE: ClassVar[bool] = True
+    MIN_VECTORS: ClassVar[int] = POINTS * 16
     BITS: ClassVar[int]
-    QUICKER: ClassVar[int]
+    CODES_PER_RESCORE: ClassVar[int]
 
     code_size: int = Field(16, gt=0, description="Bytes of a vector's product-quantiser code (faiss: code_size).")
     projection_dim: int = Field(128, gt=0, description="Dimensions that vectors are projected to before quantisation.")
 
     @abstractmethod
     def codes(self, sample: int) -> str:
-        """The part of faiss' factory string that says what the codes are."""
+        """The part of faiss's factory string that describes the codes."""
 
     def train(self, sample: Floats, total: int) -> Any:
         library, width, parts = faiss(), sample.shape[1], self.code_size * 8 // self.BITS
         if width < parts:
             raise SettingsError(
-                f"index.code_size {self.code_size}: vectors of {width} numbers cannot have codes of {parts} parts"
+                f"index.code_size {self.code_size}: {width} dimensions cannot be split into {parts} subquantizers"
             )
         output_dim = min(width, self.projection_dim) // parts * parts or parts
         turn = library.LinearTransform(width, output_dim, False)
@@ -123,30 +123,30 @@ class IvfKind(IndexKind):
         return library.IndexPreTransform(turn, inner)
 
     def search_efforts(self, index: Any) -> list[int]:
-        """See `IndexKind`: cells looked into."""
+        """Values of nprobe: powers of two up to 256 or the number of cells."""
         max_nprobe = min(256, faiss().extract_index_ivf(index).nlist)
         return sorted({*(2**power for power in range(max_nprobe.bit_length()) if 2**power <= max_nprobe), max_nprobe})
 
-    def try_hard(self, index: Any, effort: int) -> None:
+    def set_effort(self, index: Any, effort: int) -> None:
         faiss().extract_index_ivf(index).nprobe = effort
 
     def cost(self, index: Any, effort: int) -> float:
-        return float(effort * index.ntotal / faiss().extract_index_ivf(index).nlist / self.QUICKER)
+        return float(effort * index.ntotal / faiss().extract_index_ivf(index).nlist / self.CODES_PER_RESCORE)
 
     def code_bytes(self, index: Any) -> int:
         return int(faiss().extract_index_ivf(index).code_size)
 
 
 def _directions(sample: Floats, n_directions: int) -> Floats:
-    """Orthonormal rows, shape (kept, dimensions)."""
+    """Orthonormal rows, shape (n_directions, dimensions)."""
     _, vectors = np.linalg.eigh(sample.T.astype(np.float64) @ sample)
-    turned = np.linalg.qr(np.random.default_rng(_TURN).standard_normal((n_directions, n_directions)))[0]
+    turned = np.linalg.qr(np.random.default_rng(_ROTATION_SEED).standard_normal((n_directions, n_directions)))[0]
     return np.ascontiguousarray(turned @ vectors[:, ::-1][:, :n_directions].T, np.float32)
 
 
-_TURN = 20190601
+_ROTATION_SEED = 20190601
 
 
 def cells_for(total: int, sample: int) -> int:
-    """Cells of an inverted index: four times the root of the vectors, and not fewer than 39 of the sample in each."""
+    """Number of IVF cells: 4 · sqrt(total), but at least 39 sample vectors per cell."""
     return max(1, min(round(4 * sqrt(total)), sample // POINTS))

@@ -1,4 +1,4 @@
-"""All vectors as they are, each looked at: exact, and the slowest."""
+"""Brute-force index: exact, slowest."""
 
 from __future__ import annotations
 

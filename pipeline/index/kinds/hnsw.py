@@ -1,4 +1,4 @@
-"""A graph of near vectors (Malkov and Yashunin 2016): the quickest near exact, with whole vectors in memory."""
+"""HNSW graph (Malkov and Yashunin 2016): fastest at high recall, with full vectors in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from darklode.pipeline.index.kinds import IndexKind
 class Hnsw(IndexKind):
     """An HNSW graph. Deleted vectors stay in the graph and are filtered from results."""
 
-    FORGETS: ClassVar[bool] = False
+    SUPPORTS_REMOVAL: ClassVar[bool] = False
 
     kind: Literal["hnsw"] = "hnsw"
     hnsw_m: int = Field(32, ge=2, le=128, description="M, links per vector (Malkov and Yashunin: 5 to 48).")
@@ -30,15 +30,15 @@ class Hnsw(IndexKind):
     def search_efforts(self, _index: Any) -> list[int]:
         return [128, 256, 512, 1024, 2048]
 
-    def try_hard(self, index: Any, effort: int) -> None:
+    def set_effort(self, index: Any, effort: int) -> None:
         _graph(index).efSearch = effort
 
-    def search(self, index: Any, queries: Floats, depth: int, gone: Ints) -> tuple[Floats, Ints]:
-        """See `IndexKind`. Parameters of a search have an efSearch of their own, of 16."""
-        if not len(gone):
-            return super().search(index, queries, depth, gone)
+    def search(self, index: Any, queries: Floats, depth: int, removed: Ints) -> tuple[Floats, Ints]:
+        # Explicit search parameters replace the index's efSearch by their own default of 16: pass it again.
+        if not len(removed):
+            return super().search(index, queries, depth, removed)
         library = faiss()
-        removed_selector = library.IDSelectorBatch(gone)
+        removed_selector = library.IDSelectorBatch(removed)
         search_parameters = library.SearchParametersHNSW(
             sel=library.IDSelectorNot(removed_selector), efSearch=_graph(index).efSearch
         )

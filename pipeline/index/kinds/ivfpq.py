@@ -1,4 +1,4 @@
-"""Cells and product codes (Jégou, Douze and Schmid 2011): some bytes a vector."""
+"""IVF with product quantization (Jégou, Douze and Schmid 2011)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Ivfpq(IvfKind):
     """Inverted file with product-quantised residuals, 8 bits per sub-quantiser."""
 
     BITS: ClassVar[int] = 8
-    QUICKER: ClassVar[int] = 30
+    CODES_PER_RESCORE: ClassVar[int] = 30
 
     kind: Literal["ivfpq"] = "ivfpq"
 
     def codes(self, sample: int) -> str:
-        """See `CelledKind`. 8 bits where the sample has 39 vectors for each of 256 centres, else fewer.
+        """8 bits if the sample has 39 vectors for each of 256 centroids, else fewer.
 
-        No polysemous training: faiss does it unless told not to, for minutes, and it is for another way to search.
+        `np` disables polysemous training, which takes minutes and is not used by this search.
         """
         return f"PQ{self.code_size}x{min(self.BITS, (sample // POINTS).bit_length() - 1)}np"
 

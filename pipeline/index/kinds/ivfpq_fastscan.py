@@ -1,4 +1,4 @@
-"""Cells and product codes of 4 bits, looked up 32 at a time (André, Kermarrec and Le Scouarnec 2015)."""
+"""IVFPQ with 4-bit codes, scanned 32 at a time by SIMD (André, Kermarrec and Le Scouarnec 2015)."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ class IvfpqFastscan(IvfKind):
     Deleted vectors are filtered from results, because faiss 1.15 corrupts the codes of vectors added after a removal.
     """
 
-    FORGETS: ClassVar[bool] = False
+    SUPPORTS_REMOVAL: ClassVar[bool] = False
     BITS: ClassVar[int] = 4
-    QUICKER: ClassVar[int] = 300
+    CODES_PER_RESCORE: ClassVar[int] = 300
 
     kind: Literal["ivfpq_fastscan"] = "ivfpq_fastscan"
 
-    def codes(self, sample: int) -> str:  # noqa: ARG002 (16 centres never lack vectors here)
-        """See `CelledKind`. Without `r` faiss would code whole vectors, and find less."""
+    def codes(self, sample: int) -> str:  # noqa: ARG002 (16 centroids always have enough vectors)
+        """`r` encodes residuals; without it recall is lower."""
         return f"PQ{2 * self.code_size}x4fsr"
 
     def add_codes(self, index: Any, pieces: Iterable[tuple[Bytes, Ints]]) -> None:
-        """See `IndexKind`: lists of plain codes are laid out in blocks of 32 when all are there."""
+        # Plain IVFPQ lists are filled first, then repacked into fast-scan blocks of 32.
         library = faiss()
         cells = library.downcast_index(library.extract_index_ivf(index))
         plain = library.IndexIVFPQ(cells.quantizer, cells.d, cells.nlist, cells.M, self.BITS, cells.metric_type)
         plain.pq, plain.by_residual, plain.is_trained = cells.pq, cells.by_residual, True
         for codes, numbers in pieces:
             plain.add_sa_codes(codes, numbers)
-        laid = library.IndexIVFPQFastScan(plain, cells.bbs)
-        laid.own_invlists = False
-        cells.replace_invlists(laid.invlists, True)
+        packed = library.IndexIVFPQFastScan(plain, cells.bbs)
+        packed.own_invlists = False
+        cells.replace_invlists(packed.invlists, True)
         cells.ntotal = index.ntotal = plain.ntotal
 
-    def search(self, index: Any, queries: Floats, depth: int, gone: Ints) -> tuple[Floats, Ints]:
-        if not len(gone):
-            return super().search(index, queries, depth, gone)
+    def search(self, index: Any, queries: Floats, depth: int, removed: Ints) -> tuple[Floats, Ints]:
+        if not len(removed):
+            return super().search(index, queries, depth, removed)
         library = faiss()
-        removed_selector = library.IDSelectorBatch(gone)
+        removed_selector = library.IDSelectorBatch(removed)
         inner = library.SearchParametersIVF(
             sel=library.IDSelectorNot(removed_selector), nprobe=library.extract_index_ivf(index).nprobe
         )

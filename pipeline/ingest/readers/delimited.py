@@ -1,4 +1,4 @@
-"""CSV and TSV with a header line: Arrow reads whole blocks and names the rows with a wrong number of fields."""
+"""Read CSV and TSV with a header line: Arrow parses whole blocks and reports rows with a wrong number of fields."""
 
 import csv
 import io
@@ -23,38 +23,38 @@ WRONG_COUNT = "wrong number of fields"
 
 @dataclass(frozen=True)
 class CsvHeader:
-    """A file's columns: how many there are, what separates them, and which one plays which role."""
+    """Columns of a file: their number, their delimiter, and the column index of each role."""
 
     width: int
     delimiter: str
-    places: dict[str, int]
+    indices: dict[str, int]
 
 
 def read_csv(file: InputFile, columns: ColumnMapping, intake: Intake, limit: int) -> Iterator[RowBlock]:
-    """Read a CSV (RFC 4180) or TSV file with a header; a row longer than `limit` bytes is rejected.
+    """Read a CSV (RFC 4180) or TSV file with a header; rows longer than `limit` bytes are rejected.
 
-    Where the header has no columns that are wanted, but would have them if other characters were the delimiter
-    (semicolons, tabs, bars), they are.
+    The delimiter is the usual one of the extension, unless required columns are found only with another one
+    (semicolon, tab, bar).
 
     Raises:
-        InputError: the file cannot be read, its header is no header, or it lacks a column.
+        InputError: the file is unreadable, has no valid header, or a column is missing.
     """
     header = None
     usual = "\t" if file.ending == ".tsv" else ","
     delimiter = _delimiter(head_of(file), usual, columns)
     if delimiter != usual:
-        intake.add_remark(f"{file.path}: its columns are separated by {DELIMITERS[delimiter]}")
-    for some in records_of(file, intake.set_position, limit, delimiter):
-        records = some
+        intake.add_remark(f"{file.path}: columns are separated by {DELIMITERS[delimiter]}")
+    for records in records_of(file, intake.set_position, limit, delimiter):
+        rows = records
         if header is None and len(records):
             header = _header(records, file, delimiter, columns)
-            records = records.span(1, len(records))
+            rows = records.span(1, len(records))
         if header is not None:
-            yield from _blocks(valid_records(records, file, intake), header, file, intake)
+            yield from _blocks(valid_records(rows, file, intake), header, file, intake)
 
 
 def _delimiter(head: bytes, usual: str, columns: ColumnMapping) -> str:
-    """What separates the columns: what is usual, unless the header fits with something else alone."""
+    """Detect the delimiter: the usual one, unless required columns are found only with another."""
     line = head.partition(b"\n")[0].decode(errors="replace")
     names_by_delimiter = {delimiter: _names(line, delimiter) for delimiter in dict.fromkeys((usual, *DELIMITERS))}
     if fitting := [delimiter for delimiter, names in names_by_delimiter.items() if columns.fits(names)]:
@@ -67,7 +67,7 @@ def _delimiter(head: bytes, usual: str, columns: ColumnMapping) -> str:
 
 
 def header_in(head: bytes, columns: ColumnMapping) -> list[str]:
-    """The names in the first line of a file that begins so, were it CSV."""
+    """Column names in the first line of a file, read as CSV."""
     line = head.partition(b"\n")[0].decode(errors="replace")
     return _names(line, _delimiter(head, ",", columns))
 
@@ -87,7 +87,7 @@ def _header(records: LineRecords, file: InputFile, delimiter: str, columns: Colu
         how = recoding(file.path.name, LATIN)
         raise InputError(f"{file.path} is not UTF-8 in its header; if it is Latin-1: {how}") from error
     if 0 in records.faults or "\0" in line:
-        raise InputError(f"{file.path} has no header that can be read; its first line must name the columns")
+        raise InputError(f"{file.path} has no readable header; its first line must contain the column names")
     names = _names(line, delimiter)
     columns_by_role = columns.find(str(file.path), names)
     return CsvHeader(len(names), delimiter, {role: names.index(name) for role, name in columns_by_role.items()})
@@ -99,9 +99,9 @@ def _blocks(records: LineRecords, header: CsvHeader, file: InputFile, intake: In
     bad: list[int] = []
     table = _table(records, header, bad)
     if table is not None:
-        for at in bad:
-            intake.reject(WRONG_COUNT, file.name, int(records.lines[at]), records.preview(at))
-        columns = {role: table[str(column)].combine_chunks() for role, column in header.places.items()}
+        for index in bad:
+            intake.reject(WRONG_COUNT, file.name, int(records.lines[index]), records.preview(index))
+        columns = {role: table[str(column)].combine_chunks() for role, column in header.indices.items()}
         lines = lines_of(records).take(pa.array(np.delete(np.arange(len(records)), bad)))
         yield from_file(file.name, columns, lines)
     elif len(records) == 1:
@@ -113,14 +113,14 @@ def _blocks(records: LineRecords, header: CsvHeader, file: InputFile, intake: In
 
 
 def _table(records: LineRecords, header: CsvHeader, bad: list[int]) -> pa.Table | None:
-    """Parse a block; rows with a wrong number of fields go to `bad`. None: Arrow sees other rows than we do."""
+    """Parse a block; rows with a wrong number of fields go to `bad`. None: Arrow splits rows differently than we do."""
 
     def skip(row: pc.InvalidRow) -> str:
         bad.append(row.number - 1)
         return "skip"
 
     names = [str(column) for column in range(header.width)]
-    selected = sorted({str(column) for column in header.places.values()})
+    selected = sorted({str(column) for column in header.indices.values()})
     read = pc.ReadOptions(use_threads=False, block_size=len(records.data) + 1, column_names=names)
     parse = pc.ParseOptions(delimiter=header.delimiter, newlines_in_values=True, invalid_row_handler=skip)
     convert = pc.ConvertOptions(include_columns=selected, column_types=dict.fromkeys(selected, pa.string()))

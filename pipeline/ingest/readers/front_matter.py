@@ -1,4 +1,8 @@
-"""Front matter: YAML, TOML or JSON at the top of a Markdown or HTML file, read in time that grows with its length."""
+"""Front matter: YAML, TOML or JSON at the top of a Markdown or HTML file, parsed in linear time.
+
+Not python-frontmatter: it parses without bounds. 100,000 nested maps end the process with a segmentation fault, YAML
+merge keys take exponential time, and integers of 5,000 digits raise. Here length and depth are bounded before parsing.
+"""
 
 import json
 import re
@@ -9,8 +13,8 @@ from typing import Any
 
 import yaml
 
-MOST_CHARACTERS = 65_536
-MOST_DEPTH = 20
+MAX_CHARACTERS = 65_536
+MAX_DEPTH = 20
 
 _OPENING = re.compile(
     r"\s*^(?:(?P<rule>-{3,})(?P<language>[A-Za-z]*)|(?P<plus>\+{3})|(?P<semicolon>;{3}))[ \t]*\n", re.M
@@ -20,36 +24,36 @@ _CLOSINGS = {
     "+": re.compile(r"^\+{3}[ \t]*$", re.M),
     ";": re.compile(r"^;{3}[ \t]*$", re.M),
 }
-# A first line that no text begins with: `key:` in YAML, `key =` or `[table]` in TOML, `"key":` in JSON.
-_MEANT = {
+# First lines that show that front matter is intended: `key:` in YAML, `key =` or `[table]` in TOML, `"key":` in JSON.
+_INTENDED = {
     "yaml": re.compile(r"\s*[\"']?[A-Za-z_][\w -]*[\"']?:(?:\s|$)"),
     "toml": re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:\[|[\"']?\w[\w.\"' -]*=)"),
     "json": re.compile(r"\s*\{?\s*\"[^\"\n]*\"\s*:"),
 }
 _JSON_OBJECT = re.compile(r"\s*(?=\{\s*\"[^\"\n]*\"\s*:)")
-_DOTTED = re.compile(rf"(?<![\w\"'-])[\w\"'-]++(?:[ \t]*+\.[ \t]*+[\w\"'-]++){{{MOST_DEPTH}}}")
+_DOTTED = re.compile(rf"(?<![\w\"'-])[\w\"'-]++(?:[ \t]*+\.[ \t]*+[\w\"'-]++){{{MAX_DEPTH}}}")
 _LINE_END = re.compile(r"[ \t]*(?:\n|\Z)")
 _NOTHING = {"", "~", "null", "Null", "NULL"}
 _NESTED = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
-_LEFT = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+_CLOSED = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 Head = dict[str, str | None]
-"""Values by key as they are written; null where a key has none, or one that is no plain value."""
+"""Values by key, as written; None for empty and for structured values."""
 
 
 class BadHeadError(Exception):
-    """Front matter that looks meant and cannot be read; the message is the reason."""
+    """Intended front matter that cannot be parsed; the message is the reject reason."""
 
 
 def front_matter(text: str) -> tuple[Head, str]:
-    """Split front matter off: YAML between `---`, TOML between `+++`, JSON between `;;;` or as an object in braces.
+    """Split off front matter: YAML between `---`, TOML between `+++`, JSON between `;;;` or as an object in braces.
 
-    A language may follow the first rule (`---toml`). What stands between two rules and is no mapping is text like any
-    other. Every value is text as it is written; TOML's whole numbers and dates are written in their usual form.
+    A language may follow the first rule (`---toml`). Content between rules that is not a mapping is ordinary text.
+    Values are texts as written; TOML integers and dates are written in their usual form.
 
     Raises:
-        BadHeadError: a head that begins with a key is not closed, too long or nested too deeply, cannot be parsed,
-            repeats a key, is a list with keys in it, or is in another language.
+        BadHeadError: front matter that begins with a key is not closed, too long, nested too deeply, invalid, repeats
+            a key, is a list of mappings, or is in another language.
     """
     opening = _OPENING.match(text)
     if not opening:
@@ -61,17 +65,17 @@ def front_matter(text: str) -> tuple[Head, str]:
         if closing:
             raise BadHeadError(f"front matter in {language} cannot be read")
         return {}, text
-    meant = _MEANT[language].match(text, opening.end()) is not None
+    is_intended = _INTENDED[language].match(text, opening.end()) is not None
     if not closing:
-        if meant:
+        if is_intended:
             raise BadHeadError("front matter is never closed")
         return {}, text
     matter = text[opening.end() : closing.start()]
-    if len(matter) > MOST_CHARACTERS:
-        if meant:
-            raise BadHeadError(f"front matter is longer than {MOST_CHARACTERS} characters")
+    if len(matter) > MAX_CHARACTERS:
+        if is_intended:
+            raise BadHeadError(f"front matter is longer than {MAX_CHARACTERS} characters")
         return {}, text
-    values = _load(language, matter, meant=meant)
+    values = _load(language, matter, is_intended=is_intended)
     if isinstance(values, list) and any(isinstance(value, dict) for value in values):
         raise BadHeadError("front matter is a list")
     if not isinstance(values, dict | None):
@@ -87,18 +91,18 @@ def _language(opening: re.Match[str]) -> str:
 
 
 def _json_object(text: str) -> tuple[Head, str]:
-    """Split off an object that the text begins with and that ends a line."""
+    """Split off a JSON object at the beginning of the text that ends with a line."""
     start = _JSON_OBJECT.match(text)
     if not start:
         return {}, text
-    piece = text[start.end() : start.end() + MOST_CHARACTERS]
+    piece = text[start.end() : start.end() + MAX_CHARACTERS]
     try:
         values, end = _JSON.raw_decode(piece)
     except RecursionError as error:
         raise BadHeadError("front matter is nested too deeply") from error
     except ValueError as error:
-        if len(text) - start.end() > MOST_CHARACTERS:
-            raise BadHeadError(f"front matter is longer than {MOST_CHARACTERS} characters") from error
+        if len(text) - start.end() > MAX_CHARACTERS:
+            raise BadHeadError(f"front matter is longer than {MAX_CHARACTERS} characters") from error
         raise BadHeadError("broken front matter") from error
     if not _LINE_END.match(piece, end):
         return {}, text
@@ -106,11 +110,11 @@ def _json_object(text: str) -> tuple[Head, str]:
 
 
 def _head(values: dict[Any, Any]) -> Head:
-    return {str(key): _plain(value) for key, value in values.items()}
+    return {str(key): _scalar_text(value) for key, value in values.items()}
 
 
-def _plain(value: object) -> str | None:
-    """A value as text; None where it is none or no plain one."""
+def _scalar_text(value: object) -> str | None:
+    """A scalar as text; None for empty and structured values."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, date | time):  # a datetime is a date
@@ -118,19 +122,19 @@ def _plain(value: object) -> str | None:
     return str(value) if isinstance(value, str | int) and value not in _NOTHING else None
 
 
-def _load(language: str, matter: str, *, meant: bool) -> Any:
+def _load(language: str, matter: str, *, is_intended: bool) -> Any:
     try:
         return _LOADERS[language](matter)
     except RecursionError as error:
         raise BadHeadError("front matter is nested too deeply") from error
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        if language == "yaml" or meant:
+        if language == "yaml" or is_intended:
             raise BadHeadError("broken front matter") from error
         return None if not matter.strip() else matter
 
 
 def _yaml(matter: str) -> Any:
-    """Texts, lists and mappings, nothing else: no dates, no numbers, no merged keys."""
+    """Parse YAML with the base loader: texts, lists and mappings only; no dates, numbers or merge keys."""
     _check_depth(matter)
     loader = yaml.CBaseLoader(matter)
     node = loader.get_single_node()
@@ -140,7 +144,7 @@ def _yaml(matter: str) -> Any:
 
 
 def _toml(matter: str) -> Any:
-    if _DOTTED.search(matter):  # the time for these grows with the square of their number
+    if _DOTTED.search(matter):  # tomllib takes quadratic time for dotted keys
         raise BadHeadError("front matter is nested too deeply")
     return tomllib.loads(matter, parse_float=str)
 
@@ -162,7 +166,7 @@ _JSON = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, obj
 
 
 def _check_keys(keys: Iterable[str]) -> None:
-    """Of two values of one key, such as two tenants, none is the right one."""
+    """Raise if a key is repeated: it would be unclear which value, such as the tenant, is valid."""
     seen_keys: set[str] = set()
     for key in keys:
         if key in seen_keys:
@@ -171,9 +175,9 @@ def _check_keys(keys: Iterable[str]) -> None:
 
 
 def _check_depth(matter: str) -> None:
-    """Nested mappings are built by recursion in C, which ends the process; events come one after another."""
+    """Check the depth by parser events: the loader recurses in C and would end the process."""
     depth = 0
     for event in yaml.parse(matter, yaml.CBaseLoader):
-        depth += isinstance(event, _NESTED) - isinstance(event, _LEFT)
-        if depth > MOST_DEPTH:
+        depth += isinstance(event, _NESTED) - isinstance(event, _CLOSED)
+        if depth > MAX_DEPTH:
             raise BadHeadError("front matter is nested too deeply")

@@ -1,4 +1,4 @@
-"""The content of an HTML page as Markdown, and what is left out of it: page navigation, text outside `<main>`."""
+"""Convert an HTML page to Markdown; navigation and text outside `<main>` are removed and reported."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NAVIGATION = "navigation of an HTML page"
 OUTSIDE_MAIN = "outside the main element of an HTML page"
 OPTIONS = "options of an HTML form"
 
-MAX_DEPTH = 2000
+MAX_DEPTH = 2000  # parsing takes quadratic time in depth
 LINK_SHARE = 0.5
-"""From this share of its text within links on, an `<aside>`, `<nav>` or block named as navigation is navigation."""
+"""Minimum share of link text for an `<aside>`, `<nav>` or block named as navigation to count as navigation."""
 
 _ROLES = {
     "main": "main",
@@ -31,17 +31,17 @@ _ROLES = {
     "region": "section",
 }
 _SECTIONING = {"article", "aside", "main", "nav", "section"}
-"""A header or footer within one of these belongs to it, as in HTML's mapping to ARIA; any other is the page's."""
+"""A header or footer inside one of these belongs to it, as in HTML-ARIA; otherwise it is the page's."""
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
 _CONTENT = {"main", "article", "h1"}
-"""A block that holds one of these is no navigation, whatever its name: `has-sidebar` names the layout around both."""
+"""A block with one of these is not navigation, whatever its name: `has-sidebar` names the layout around both."""
 _LANDMARKS = _CONTENT | _HEADINGS
 _BLOCKS = {"div", "ul", "ol", "table", "td", "p"}
 _NAVIGATION_NAME = re.compile(
     r"(?:^|[\W_])(?:nav|navbar|navigation|menu|menubar|breadcrumbs?|pagination|pager|sidebar|topbar|footer)(?:$|[\W_])",
     re.I,
 )
-# Elements that nest without end; others close one another, or have no content.
+# Elements that can nest without limit; others close one another or are empty.
 _OPENED = re.compile(r"<(/?)(?!(?:p|li|dt|dd|t[dhr]|option|br|hr|img|input|meta|link|wbr|col|area|base)\b)[a-z]", re.I)
 
 
@@ -51,13 +51,13 @@ class TooDeepError(Exception):
 
 @dataclass(frozen=True)
 class HtmlPage:
-    """What an HTML page holds.
+    """Content of an HTML page.
 
     Attributes:
         title: from `<title>`, else the first `<h1>`.
-        text: the content as Markdown.
-        meta: `content` of the meta elements, by name.
-        removed: text that was left out, by reason.
+        text: content as Markdown.
+        meta: `content` of the meta elements by name.
+        removed: removed text by reason.
     """
 
     title: str | None
@@ -67,14 +67,13 @@ class HtmlPage:
 
 
 def read_html(text: str) -> HtmlPage:
-    """Read a page.
+    """Parse a page.
 
-    All text of the body is kept, headers, asides and forms included, except: navigation (`<nav>`, the page's own
-    `<header>` without a heading, its `<footer>`, blocks of links named as navigation), options of forms, and, on a
-    page with `<main>`, what stands outside it.
+    All text of the body is kept, except navigation (`<nav>`, the page's own `<header>` without a heading, its
+    `<footer>`, blocks of links named as navigation), options of forms, and, if there is a `<main>`, text outside it.
 
     Raises:
-        TooDeepError: it is nested more than MAX_DEPTH deep.
+        TooDeepError: elements are nested more than MAX_DEPTH deep.
     """
     from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWarning
     from selectolax.lexbor import LexborHTMLParser
@@ -82,9 +81,9 @@ def read_html(text: str) -> HtmlPage:
     depth = 0
     for match in _OPENED.finditer(text):
         depth += -1 if match[1] else 1
-        if depth > MAX_DEPTH:  # the time for deeper ones grows with the square of the depth
+        if depth > MAX_DEPTH:
             raise TooDeepError
-    well_formed = LexborHTMLParser(text).html or ""  # of any other, html.parser's time may grow quadratically
+    well_formed = LexborHTMLParser(text).html or ""  # html.parser takes quadratic time on malformed HTML
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
         warnings.simplefilter("ignore", XMLParsedAsHTMLWarning)
@@ -103,10 +102,10 @@ def _page(soup: BeautifulSoup) -> HtmlPage:
         element.decompose()
     root = soup.body or soup
     removed = {OPTIONS: [element.extract() for element in root.find_all(["select", "datalist"])]}
-    cut = list(_navigation(root))
-    if _text_length(root) == sum(_text_length(element) for element in cut):
-        cut = []  # a page of links is all content
-    removed[NAVIGATION] = [element.extract() for element in cut]
+    navigation = list(_navigation(root))
+    if _text_length(root) == sum(_text_length(element) for element in navigation):
+        navigation = []  # a page of only links is content
+    removed[NAVIGATION] = [element.extract() for element in navigation]
     mains = _mains(root)
     if mains:
         contents = [element.extract() for element in mains]
@@ -131,18 +130,18 @@ def _to_markdown(root: Tag) -> str:
 
     for items in root.find_all("ol"):
         for number, item in enumerate(items.find_all("li", recursive=False)):
-            # MarkdownConverter counts the items before each, which takes the square of their number
+            # MarkdownConverter counts the previous siblings of each item: quadratic
             vars(item)["find_previous_siblings"] = lambda *_, before=number: range(before)
     return str(MarkdownConverter(heading_style=ATX).convert_soup(root)).strip()
 
 
 def _role(tag: Tag) -> str:
-    """The element's name, or that of the element that its `role` stands for."""
+    """The element's name, or the one that corresponds to its ARIA role."""
     return _ROLES.get(str(tag.get("role", "")).strip().lower(), tag.name)
 
 
 def _mains(root: Tag) -> list[Tag]:
-    """The outermost main elements; none where they hold less than a third of the text that is not a link."""
+    """The outermost main elements; empty if they contain less than a third of the non-link text."""
     mains = list(root.find_all(lambda tag: _role(tag) == "main"))
     ids = {id(tag) for tag in mains}
     mains = [tag for tag in mains if not any(id(parent) in ids for parent in tag.parents)]
@@ -153,24 +152,24 @@ def _mains(root: Tag) -> list[Tag]:
 
 
 def _navigation(root: Tag) -> Iterator[Tag]:
-    """The outermost elements that are navigation, in the order of the page."""
+    """Yield the outermost navigation elements in document order."""
     from bs4 import Tag
 
     sizes = _TextSizes(root)
-    waiting: list[tuple[PageElement, bool]] = [(child, False) for child in reversed(root.contents)]
-    while waiting:
-        element, sectioned = waiting.pop()
+    stack: list[tuple[PageElement, bool]] = [(child, False) for child in reversed(root.contents)]
+    while stack:
+        element, sectioned = stack.pop()
         if not isinstance(element, Tag):
             continue
         if _is_navigation(element, sizes, sectioned=sectioned):
             yield element
             continue
         inside = sectioned or _role(element) in _SECTIONING
-        waiting += [(child, inside) for child in reversed(element.contents)]
+        stack += [(child, inside) for child in reversed(element.contents)]
 
 
 def _is_navigation(tag: Tag, sizes: _TextSizes, *, sectioned: bool) -> bool:
-    """Whether an element is navigation; `sectioned`: it lies within main, an article or a section."""
+    """Whether an element is navigation; `sectioned`: it is inside main, an article or a section."""
     role, (text, links) = _role(tag), sizes.measure(tag)
     mostly_links = links >= LINK_SHARE * text
     if not text or sizes.contains_landmark(tag, {"main"}) or (sectioned and role != "nav"):
@@ -198,10 +197,10 @@ def _names(tag: Tag) -> str:
 
 
 class _TextSizes:
-    """Characters of text in each element below a root, how many of them stand in links, and its landmarks.
+    """Text length, link text length and landmarks of each element below a root.
 
     Attributes:
-        prose: characters below the root that do not stand in links.
+        prose: characters of the root outside links.
     """
 
     def __init__(self, root: Tag) -> None:
@@ -230,9 +229,9 @@ class _TextSizes:
         self.prose = text - links
 
     def measure(self, element: PageElement) -> tuple[int, int]:
-        """Characters of text, and characters of text within links."""
+        """Characters of text, and of link text."""
         return self._sizes.get(id(element), (0, 0))
 
     def contains_landmark(self, element: PageElement, landmarks: set[str]) -> bool:
-        """Whether an element is one of these landmarks, or holds one."""
+        """Whether an element is or contains one of these landmarks."""
         return not landmarks.isdisjoint(self._landmarks.get(id(element), ()))

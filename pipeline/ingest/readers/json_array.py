@@ -1,4 +1,4 @@
-"""A JSON array or pretty-printed objects as lines: an object a line, piece by piece, to be read as JSON lines are."""
+"""Convert a JSON array or pretty-printed objects to JSON lines, piece by piece."""
 
 import json
 import re
@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.types import Bytes
 
-OPENING, CLOSING, WHITE = (np.frombuffer(some, np.uint8) for some in (b"[{", b"]}", b" \t\r\n"))
+OPENING, CLOSING, WHITE = (np.frombuffer(signs, np.uint8) for signs in (b"[{", b"]}", b" \t\r\n"))
 QUOTE, BACKSLASH, COMMA, LINE_END, BRACKET = b'"\\,\n['
 _BEGINNING = re.compile(r"[\w\\.+-]*")
-"""Of a number, a name or an escape, as the end of a head may leave it."""
+"""An incomplete number, name or escape at the end of a head."""
 
 
 def is_array(head: bytes) -> bool:
-    """Whether a file that begins so is a JSON array."""
+    """Whether a file with this head is a JSON array."""
     return head.lstrip().startswith(b"[")
 
 
 def is_pretty_printed(head: bytes) -> bool:
-    """Whether a file that begins so holds an object over several lines: JSON lines hold each on one.
+    """Whether a file with this head has an object over several lines, unlike JSON lines.
 
-    So does one whose first object goes on past the head, if nothing before is wrong and it already has several lines.
+    This includes a first object that is incomplete in the head, if it is valid so far and has several lines.
     """
     text = head.decode(errors="replace").strip()
     if not text.startswith("{"):
@@ -39,9 +39,9 @@ def is_pretty_printed(head: bytes) -> bool:
 
 
 def objects(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes of objects that follow one another, each over any number of lines, as one line each.
+    """Put each of the concatenated objects on one line.
 
-    White space within an object is left out. Nothing else is checked, as in `elements`.
+    White space within objects is removed. Syntax is not checked, as in `elements`.
     """
     depth, inside, buffer = 0, False, b""
     for piece in pieces:
@@ -57,15 +57,14 @@ def objects(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def elements(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes of an array without its brackets, and a line end in the place of each comma between its elements.
+    """Put each element of an array on one line: brackets are removed, commas between elements become line ends.
 
-    White space between values is left out, so that an element lies on one line. Nothing else is checked: what is no
-    JSON is for whoever reads the lines.
+    White space between values is removed. Syntax is not checked: the reader of the lines reports errors.
     """
     depth, inside, buffer = 0, False, b""
     for piece in pieces:
         data = buffer + piece
-        unescaped = data.rstrip(b"\\")  # whether a quote ends a text depends on all backslashes before it
+        unescaped = data.rstrip(b"\\")  # whether a quote ends a string depends on all backslashes before it
         buffer = data[len(unescaped) :]
         if unescaped:
             lines, depth, inside = _lines(np.frombuffer(unescaped, np.uint8), depth, inside=inside)
@@ -74,7 +73,7 @@ def elements(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _lines(text: Bytes, depth: int, *, inside: bool) -> tuple[bytes, int, bool]:
-    """The lines of a piece; how many brackets are open after it, and whether a text is."""
+    """The lines of a piece, the bracket depth after it, and whether it ends inside a string."""
     within, level = _nesting(text, depth, inside=inside)
     ends = ~within & ((text == COMMA) & (level == 1) | np.isin(text, CLOSING) & (level == 0))
     dropped = ~within & (np.isin(text, WHITE) | (level == 1) & (text == BRACKET))
@@ -82,15 +81,15 @@ def _lines(text: Bytes, depth: int, *, inside: bool) -> tuple[bytes, int, bool]:
 
 
 def _nesting(text: Bytes, depth: int, *, inside: bool) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """For each byte whether it is within a string, and how many brackets are open after it."""
+    """For each byte, whether it is inside a string, and the bracket depth after it."""
     within = (np.cumsum((text == QUOTE) & ~_is_escaped(text)) + inside) % 2 == 1
-    opening, closing = (~within & np.isin(text, some) for some in (OPENING, CLOSING))
+    opening, closing = (~within & np.isin(text, signs) for signs in (OPENING, CLOSING))
     return within, depth + np.cumsum(opening.astype(np.int64) - closing)
 
 
 def _is_escaped(text: Bytes) -> NDArray[np.bool_]:
-    """Where an odd number of backslashes stands before a byte."""
-    places = np.arange(len(text))
-    last_other = np.maximum.accumulate(np.where(text == BACKSLASH, -1, places))
-    escaped: NDArray[np.bool_] = np.concatenate([[0], (places - last_other)[:-1]]) % 2 == 1
+    """Mask of bytes preceded by an odd number of backslashes."""
+    positions = np.arange(len(text))
+    last_other = np.maximum.accumulate(np.where(text == BACKSLASH, -1, positions))
+    escaped: NDArray[np.bool_] = np.concatenate([[0], (positions - last_other)[:-1]]) % 2 == 1
     return escaped

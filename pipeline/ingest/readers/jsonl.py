@@ -1,4 +1,4 @@
-"""JSON lines: Arrow reads whole blocks; only the lines around a bad one are read one by one."""
+"""Read JSON lines: Arrow parses whole blocks; only the lines around an invalid one are parsed one by one."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from darklode.pipeline.ingest.columns import (
     ColumnMapping,
     Values,
-    at_path,
     column_at,
     join_lists,
     kind_of,
     names_in,
     schema_of,
+    value_at,
 )
 from darklode.pipeline.ingest.files import InputFile
 from darklode.pipeline.ingest.readers.json_array import elements, is_array, is_pretty_printed, objects
@@ -26,32 +26,33 @@ from darklode.pipeline.ingest.readers.text import LineRecords, head_of, lines_of
 from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import RowBlock, concat_blocks, from_file
 
-FEW_LINES = 64
+MIN_BLOCK_LINES = 64  # smaller blocks are parsed line by line instead of being split further
 BULK = [begin % action for action in (b"index", b"create") for begin in (b'{"%s":', b'{"%s" :', b'{ "%s"')]
-"""What the action lines of bulk files begin with."""
+"""Beginnings of the action lines in bulk files of search engines."""
 Row = dict[str, str | None]
 Names = dict[str, tuple[str, ...]]
-"""The names of each role's fields; of those that a line has, the first one counts."""
+"""Field names of each role; the first one present in a line is used."""
 
 
 class BadLineError(Exception):
-    """A line that is no row; the message is the reason."""
+    """An invalid line; the message is the reject reason."""
 
 
 def read_jsonl(file: InputFile, columns: ColumnMapping, intake: Intake, limit: int) -> Iterator[RowBlock]:
-    """Read a file of JSON objects, one a line, or an array of them; one longer than `limit` bytes is rejected.
+    """Read JSON objects, one per line, or in an array; objects longer than `limit` bytes are rejected.
 
-    An object may also be printed over several lines. Of these and of an array, the objects are counted as lines. A line
-    may omit what others have. A column that the settings name has to be there in the first megabyte.
+    Objects may also be pretty-printed; then, and in arrays, line numbers count objects. Lines may omit fields. A column
+    from the settings must occur in the first megabyte.
 
     Raises:
-        InputError: the file cannot be read, or lacks a column.
+        InputError: the file is unreadable, or a column is missing.
     """
     columns_by_role: Names = {}
     kinds = pa.schema([])
     source = pieces(file, intake.set_position)
-    for some in records_in(_as_lines(source, head_of(file)), limit):
-        records = valid_records(some.select(~_actions(some)) if columns.events else some, file, intake)
+    for all_records in records_in(_as_lines(source, head_of(file)), limit):
+        rows = all_records.select(~_actions(all_records)) if columns.events else all_records
+        records = valid_records(rows, file, intake)
         if not columns_by_role and (good := _probe(records)):
             columns_by_role = columns.optional_columns(
                 columns.find(str(file.path), names_in(good, nested=columns.events))
@@ -68,7 +69,7 @@ def _as_lines(source: Iterator[bytes], head: bytes) -> Iterator[bytes]:
 
 
 def _actions(records: LineRecords) -> NDArray[np.bool_]:
-    """Which records are action lines of a bulk file: they say where the next line goes, and are no rows."""
+    """Mask of the action lines in a bulk file; they are not rows."""
     data = np.frombuffer(records.data, np.uint8)
     is_action = np.zeros(len(records), dtype=bool)
     for begin in BULK:
@@ -78,7 +79,7 @@ def _actions(records: LineRecords) -> NDArray[np.bool_]:
 
 
 def _probe(records: LineRecords) -> list[Values]:
-    """The good lines of some."""
+    """Parse the valid lines."""
     good: list[Values] = []
     for at in range(len(records)):
         with suppress(BadLineError):
@@ -87,10 +88,10 @@ def _probe(records: LineRecords) -> list[Values]:
 
 
 def _kinds(rows: list[Values], columns_by_role: Names, columns: ColumnMapping) -> pa.Schema:
-    """Whole numbers stay numbers until they are read, in events all numbers; whatever else is expected to be text."""
+    """Arrow types of the fields: integers (in events, all numbers) stay numbers; everything else is text."""
     kinds = {}
     for role, name in ((role, name) for role, names in columns_by_role.items() for name in names):
-        values = [value for row in rows if (value := at_path(row, name)) is not None]
+        values = [value for row in rows if (value := value_at(row, name)) is not None]
         is_integer = bool(values) and isinstance(values[0], int) and not isinstance(values[0], bool)
         if columns.events and role != columns.text:
             kinds[name] = kind_of(values, role)
@@ -113,7 +114,7 @@ def _blocks(
     if table is not None:
         texts = {role: _first_of(table, names) for role, names in columns_by_role.items()}
         yield from_file(file.name, texts, lines_of(records))
-    elif len(records) <= FEW_LINES:
+    elif len(records) <= MIN_BLOCK_LINES:
         yield from _read_row_by_row(records, columns_by_role, columns, file, intake)
     else:
         middle = len(records) // 2
@@ -122,13 +123,13 @@ def _blocks(
 
 
 def _first_of(table: pa.Table, names: Sequence[str]) -> pa.Array:
-    """Of each row the first value under some names."""
+    """The first non-null value of some columns in each row."""
     columns_as_text = [join_lists(column_at(table, name)).cast(pa.string()) for name in names]
     return pc.coalesce(*columns_as_text) if len(columns_as_text) > 1 else columns_as_text[0]
 
 
 def _table(records: LineRecords, kinds: pa.Schema) -> pa.Table | None:
-    # pyarrow 26 takes a line that is only `null` for a row of nulls, and crashes the process when it comes first.
+    # pyarrow 26 reads a line `null` as a row of nulls, and crashes the process if it is the first line.
     if not len(kinds) or any(records.data[start] != ord("{") for start in records.starts.tolist()):
         return None
     size = len(records.data) + 1
@@ -150,15 +151,15 @@ def _read_row_by_row(
         try:
             rows.append(_row(_object(records.raw(at)), columns_by_role, columns))
             lines.append(line)
-        except BadLineError as reason:
-            intake.reject(str(reason), file.name, line, records.preview(at))
+        except BadLineError as error:
+            intake.reject(str(error), file.name, line, records.preview(at))
     if rows:
         texts = {role: pa.array([row[role] for row in rows], pa.string()) for role in columns_by_role}
         yield from_file(file.name, texts, pa.array(lines, pa.int64()))
 
 
 def _object(line: bytes) -> Values:
-    if line[:1] in b"]},:":  # no JSON begins so; an exception of the parser's takes the time of many such lines
+    if line[:1] in b"]},:":  # never valid JSON; faster than an exception of the parser
         raise BadLineError("JSON syntax error")
     try:
         value = json.loads(line)
@@ -171,7 +172,7 @@ def _object(line: bytes) -> Values:
 
 def _row(value: Values, columns_by_role: Names, columns: ColumnMapping) -> Row:
     values = {
-        role: next((v for name in names if (v := at_path(value, name)) is not None), None)
+        role: next((v for name in names if (v := value_at(value, name)) is not None), None)
         for role, names in columns_by_role.items()
     }
     row = {role: _text(item, role, columns) for role, item in values.items()}

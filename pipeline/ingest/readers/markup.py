@@ -1,4 +1,4 @@
-"""Markdown, HTML and plain text as documents: a title, a text and the values of their head."""
+"""Parse Markdown, HTML and plain text into title, text and front matter."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _HEADING = re.compile(r"^ {0,3}(?:(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>.*)
 
 
 class BadDocumentError(Exception):
-    """A file that is no document; the message is the reason."""
+    """An invalid document file; the message is the reject reason."""
 
 
 @dataclass(frozen=True)
 class Prose:
-    """A document as its file gives it.
+    """A parsed document file.
 
     Attributes:
-        title: the title, where the text has one.
-        text: the text.
-        head: values of front matter, or of meta elements.
-        removed: text of the file that is no part of the document, by reason.
+        title: title, if there is one.
+        text: body.
+        head: values of front matter or of meta elements.
+        removed: removed text by reason.
     """
 
     title: str | None
@@ -33,10 +33,10 @@ class Prose:
 
 
 def read_prose(text: str, kind: str) -> Prose:
-    """Read a document of kind `markdown`, `html` or `text`; line ends become \\n.
+    """Parse a document of kind `markdown`, `html` or `text`; line ends become \\n.
 
     Raises:
-        BadDocumentError: the front matter cannot be read, or the HTML is nested too deeply.
+        BadDocumentError: invalid front matter, or HTML nested too deeply.
     """
     unix = text.replace("\r\n", "\n").replace("\r", "\n")
     if kind == "markdown":
@@ -76,14 +76,14 @@ def _first_heading(text: str) -> str | None:
 
 
 def _heading_text(heading: str) -> str:
-    """A heading without the white space around it and the # that may close it."""
+    """A heading without surrounding white space and closing #."""
     text = heading.strip()
     bare = text.rstrip("#")
     return bare.rstrip() if bare.endswith((" ", "\t")) or not bare else text
 
 
 def _fence(opened: str, mark: str, info: str) -> str:
-    """The fence that is open after a fence line: a closing one is as long as the opening one, and bare."""
+    """The open code fence after a fence line. A closing fence is at least as long as the opening one, without info."""
     if not opened:
         return mark
     closes = mark.startswith(opened) and not info.strip()

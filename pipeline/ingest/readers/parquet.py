@@ -1,4 +1,4 @@
-"""Parquet files, a batch of rows at a time."""
+"""Read Parquet files in batches of rows."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,20 +15,20 @@ from darklode.pipeline.ingest.rejects import Intake
 from darklode.pipeline.ingest.rows import RowBlock, from_file
 
 BATCH_BYTES = 4 << 20
-MOST_ROWS = 1 << 16
+MAX_BATCH_ROWS = 1 << 16
 
 
 def read_parquet(file: InputFile, columns: ColumnMapping, intake: Intake) -> Iterator[RowBlock]:
-    """Read a Parquet file; the lines of its rows are their numbers, from 1.
+    """Read a Parquet file; line numbers are row numbers, from 1.
 
     Raises:
-        InputError: the file cannot be read, lacks a column, or has one of a kind that is no text or number.
+        InputError: the file is unreadable, a column is missing, or has neither text nor numbers.
     """
     try:
         with pq.ParquetFile(file.path) as source:
             leaves = leaves_of(source.schema_arrow, nested=columns.events)
-            twice = [name for name, times in Counter(source.schema_arrow.names).items() if times > 1]
-            columns_by_role = columns.find(str(file.path), [*leaves, *twice])
+            repeated = [name for name, times in Counter(source.schema_arrow.names).items() if times > 1]
+            columns_by_role = columns.find(str(file.path), [*leaves, *repeated])
             _check(file, leaves, columns_by_role, columns)
             rows_before = 0
             for batch in source.iter_batches(_rows(source.metadata), columns=sorted(set(columns_by_role.values()))):
@@ -36,26 +36,26 @@ def read_parquet(file: InputFile, columns: ColumnMapping, intake: Intake) -> Ite
                 rows_before += batch.num_rows
                 intake.set_position(file.size * rows_before // source.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file.path} is not a Parquet file that can be read ({error}); write it again") from error
+        raise InputError(f"{file.path} is not a valid Parquet file ({error}); write it again") from error
 
 
 def _rows(metadata: pq.FileMetaData) -> int:
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     size = sum(group.total_byte_size for group in groups) // max(metadata.num_rows, 1)
-    return max(1, min(MOST_ROWS, BATCH_BYTES // max(int(size), 1)))
+    return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // max(int(size), 1)))
 
 
 def _check(
     file: InputFile, leaves: dict[str, pa.DataType], columns_by_role: dict[str, str], columns: ColumnMapping
 ) -> None:
     for role, name in columns_by_role.items():
-        kind = _plain(leaves[name])
-        listed = role == "hits" and pa.types.is_list(kind)
-        if (pa.types.is_nested(kind) and not listed) or (role == columns.text and not _is_text(kind)):
-            raise InputError(f"{file.path}: column {name!r} holds {kind}, not text; name another for {role}")
+        kind = _value_type(leaves[name])
+        is_hit_list = role == "hits" and pa.types.is_list(kind)
+        if (pa.types.is_nested(kind) and not is_hit_list) or (role == columns.text and not _is_text(kind)):
+            raise InputError(f"{file.path}: column {name!r} is of type {kind}, not text; set another for {role}")
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
@@ -84,7 +84,7 @@ def _block(
     columns = {role: _bytes(join_lists(column_at(batch, name)), times=times) for role, name in columns_by_role.items()}
     bad = np.zeros(batch.num_rows, dtype=bool)
     for values in columns.values():
-        bad |= _not_utf8(values)
+        bad |= _invalid_utf8(values)
     for line in lines[bad]:
         intake.reject("not UTF-8", file.name, int(line), None)
     is_valid = pa.array(~bad)
@@ -93,7 +93,7 @@ def _block(
 
 
 def _bytes(values: pa.Array, *, times: bool) -> pa.Array:
-    """A column's texts as bytes: what a Parquet file calls text need not be UTF-8. `times`: points in time stay so."""
+    """A column as bytes, because strings in Parquet files may be invalid UTF-8. `times`: keep timestamps."""
     if pa.types.is_timestamp(values.type):
         if times:
             return values
@@ -107,17 +107,17 @@ def _texts(values: pa.Array) -> pa.Array:
     return values if pa.types.is_timestamp(values.type) else values.cast(pa.string())
 
 
-def _not_utf8(values: pa.Array) -> Mask:
+def _invalid_utf8(values: pa.Array) -> Mask:
     if pa.types.is_timestamp(values.type):
         return np.zeros(len(values), dtype=bool)
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:
-        return np.array([value is not None and not _decodes(value) for value in values.to_pylist()])
+        return np.array([value is not None and not _is_utf8(value) for value in values.to_pylist()])
     return np.zeros(len(values), dtype=bool)
 
 
-def _decodes(value: bytes) -> bool:
+def _is_utf8(value: bytes) -> bool:
     try:
         value.decode()
     except UnicodeDecodeError:

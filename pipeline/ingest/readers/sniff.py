@@ -1,4 +1,4 @@
-"""What a file is whatever its ending says, by its first bytes: a workbook, a PDF, text of another encoding."""
+"""Detect files whose content does not match their extension: workbooks, PDFs, other encodings."""
 
 import codecs
 import shlex
@@ -8,44 +8,44 @@ from darklode.pipeline.base.errors import InputError
 from darklode.pipeline.ingest.files import CONVERSIONS, InputFile
 
 LATIN = "WINDOWS-1252"
-"""What text that is no UTF-8 mostly is: Latin-1, with more signs."""
+"""The most common encoding besides UTF-8, a superset of Latin-1."""
 
-HEAD = 4096
-"""So many bytes decide."""
+HEAD_BYTES = 4096
+"""Bytes examined for UTF-16."""
 
 MAGIC = {
-    b"PK\x03\x04": (".xlsx", "a workbook or another packed file"),
-    b"\xd0\xcf\x11\xe0": (".xls", "a file of an old office program"),
+    b"PK\x03\x04": (".xlsx", "a workbook or another ZIP file"),
+    b"\xd0\xcf\x11\xe0": (".xls", "a file of an old Office program"),
     b"%PDF": (".pdf", "a PDF"),
-    b"PAR1": (None, "Parquet: give it the ending .parquet"),
-    b"\x1f\x8b": (None, "packed by gzip: give it the ending .gz"),
-    b"\x28\xb5\x2f\xfd": (None, "packed by zstd: unpack it first"),
-    b"BZh": (None, "packed by bzip2: unpack it first"),
+    b"PAR1": (None, "Parquet: rename it to .parquet"),
+    b"\x1f\x8b": (None, "compressed by gzip: rename it to .gz"),
+    b"\x28\xb5\x2f\xfd": (None, "compressed by zstd: decompress it first"),
+    b"BZh": (None, "compressed by bzip2: decompress it first"),
     b"SQLite": (None, "a database: export the table as CSV"),
 }
 
 
 def check_content(file: InputFile, head: bytes) -> None:
-    """See that a file is text as far as its first bytes show.
+    """Check by its first bytes that a file is text.
 
     Args:
         file: the file.
-        head: its first bytes, as `pieces` gives them.
+        head: its first bytes, from `head_of`.
 
     Raises:
-        InputError: it is something else; the message says how to convert it.
+        InputError: it is not; the message says how to convert it.
     """
     for magic, (ending, content) in MAGIC.items():
         if head.startswith(magic):
             how = f"; {CONVERSIONS[ending].format(name=shlex.quote(file.path.name))}" if ending else ""
             raise InputError(f"{file.path} is {content}{how}")
-    wide = _is_utf16(head[:HEAD])
-    if wide:
-        raise InputError(f"{file.path} is {wide} without a byte order mark; {recoding(file.path.name, wide)}")
+    encoding = _detect_utf16(head[:HEAD_BYTES])
+    if encoding:
+        raise InputError(f"{file.path} is {encoding} without a byte order mark; {recoding(file.path.name, encoding)}")
 
 
-def _is_utf16(head: bytes) -> str:
-    """UTF-16 by its zeros: in Latin text every second byte is one."""
+def _detect_utf16(head: bytes) -> str:
+    """The UTF-16 encoding, or "": in Latin text in UTF-16, every second byte is zero."""
     even, odd = head[::2].count(0), head[1::2].count(0)
     if max(even, odd) * 4 < len(head) or len(head) < 4 or min(even, odd) * 4 > max(even, odd):
         return ""
@@ -53,13 +53,13 @@ def _is_utf16(head: bytes) -> str:
 
 
 def is_utf16(file: InputFile) -> bool:
-    """Whether a file begins with UTF-16's mark."""
+    """Whether a file begins with a UTF-16 byte order mark."""
     with file.path.open("rb") as raw:
         return raw.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
 
 
 def recoding(name: str, encoding: str) -> str:
-    """The command that makes UTF-8 of a file."""
+    """The command that converts a file to UTF-8."""
     path = PurePosixPath(name)
     to = str(path.with_name(f"{path.stem}.utf8{path.suffix}"))
     return f"iconv -f {encoding} -t UTF-8 {shlex.quote(name)} > {shlex.quote(to)}"

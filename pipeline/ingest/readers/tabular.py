@@ -1,4 +1,4 @@
-"""The reader for each tabular format."""
+"""Read a tabular file with the reader of its format."""
 
 from collections.abc import Iterator
 
@@ -20,15 +20,15 @@ from darklode.pipeline.ingest.rows import RowBlock, from_file
 def read_tabular(
     file: InputFile, form: str | None, columns: ColumnMapping, intake: Intake, limit: int
 ) -> Iterator[RowBlock]:
-    """Read one file in the format `form`, or in that of its ending; rows longer than `limit` bytes are rejected.
+    """Read a file in the format `form`, or by its extension; rows longer than `limit` bytes are rejected.
 
     Raises:
-        InputError: the file cannot be read, or lacks a column.
+        InputError: the file is unreadable, or a column is missing.
     """
     if (form or file.format) != "parquet":
         check_content(file, head_of(file))
         if is_utf16(file):
-            intake.add_remark(f"{file.path}: it is UTF-16")
+            intake.add_remark(f"{file.path}: encoded as UTF-16")
     match form or file.format:
         case "jsonl":
             yield from read_jsonl(file, columns, intake, limit)
@@ -42,9 +42,9 @@ def read_tabular(
 
 
 def _read_lines(file: InputFile, intake: Intake, limit: int) -> Iterator[RowBlock]:
-    """One text a line."""
-    for some in records_of(file, intake.set_position, limit):
-        records = valid_records(some, file, intake)
+    """Read one text per line."""
+    for all_records in records_of(file, intake.set_position, limit):
+        records = valid_records(all_records, file, intake)
         if len(records):
             offsets = np.append(records.starts, records.stops[-1]).astype(np.int32)
             texts = pa.StringArray.from_buffers(len(records), pa.py_buffer(offsets), pa.py_buffer(records.data))

@@ -1,6 +1,6 @@
-"""Text files cut into records: one line each, or in CSV as many lines as the quotes say. Memory is bounded.
+"""Split text files into records in bounded memory: a line each, or, in CSV, several lines if a field is quoted.
 
-The bytes are decoded piece by piece (gzip and byte order marks are dealt with here), and what is no UTF-8 is found.
+Handles gzip, byte order marks and invalid UTF-8.
 """
 
 import codecs
@@ -20,28 +20,28 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.errors import DamagedFile, InputError
 from darklode.pipeline.base.types import Ints
 from darklode.pipeline.ingest.files import InputFile
-from darklode.pipeline.ingest.rejects import LONGEST, Intake
+from darklode.pipeline.ingest.rejects import MAX_PAYLOAD_BYTES, Intake
 
 PIECE_BYTES = 1 << 20
 
 
-def pieces(file: InputFile, at: Callable[[int], None]) -> Iterator[bytes]:
-    """The file's content in pieces of about a megabyte; `at` is told how many of the file's bytes are read.
+def pieces(file: InputFile, report_position: Callable[[int], None]) -> Iterator[bytes]:
+    """Yield the content in pieces of about a megabyte; `report_position` receives the bytes read so far.
 
-    UTF-8 and UTF-16 byte order marks are taken away, and UTF-16 becomes UTF-8. Where the first piece ends its lines
-    with carriage returns alone, they become line feeds. Nothing else is checked.
+    Byte order marks are removed, and UTF-16 is converted to UTF-8. If the first piece has carriage returns but no line
+    feeds, carriage returns become line feeds.
 
     Raises:
-        DamagedFile: its gzip is damaged or cut off, or its UTF-16 is invalid.
-        InputError: it cannot be opened.
+        DamagedFile: gzip data is damaged or truncated, or UTF-16 is invalid.
+        InputError: the file cannot be opened.
     """
     try:
         with file.path.open("rb") as raw:
-            packed = file.name.lower().endswith(".gz")
-            with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as stream:
-                yield from _decode(stream, lambda: at(raw.tell()))
+            is_gzip = file.name.lower().endswith(".gz")
+            with gzip.GzipFile(fileobj=raw) if is_gzip else nullcontext(raw) as stream:
+                yield from _decode(stream, lambda: report_position(raw.tell()))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DamagedFile(f"{file.path} is not a whole gzip file ({error}); copy it again") from error
+        raise DamagedFile(f"{file.path} is a damaged gzip file ({error}); copy it again") from error
     except UnicodeDecodeError as error:
         raise DamagedFile(f"{file.path} begins as UTF-16 but is not ({error.reason}); save it as UTF-8") from error
     except OSError as error:
@@ -49,41 +49,41 @@ def pieces(file: InputFile, at: Callable[[int], None]) -> Iterator[bytes]:
 
 
 def head_of(file: InputFile) -> bytes:
-    """The first piece of a file, nothing of an empty one; see `pieces`."""
+    """The first piece of a file, as from `pieces`; empty if the file is."""
     return next(pieces(file, lambda _at: None), b"")
 
 
 def _decode(stream: IO[bytes] | gzip.GzipFile, tell: Callable[[], None]) -> Iterator[bytes]:
     piece = stream.read(PIECE_BYTES)
-    wide = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    is_utf16 = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     decoder = codecs.getincrementaldecoder("utf-16")()
     piece = piece.removeprefix(codecs.BOM_UTF8)
-    returns = b"\r" in piece[:-1] and b"\n" not in piece
+    has_only_returns = b"\r" in piece[:-1] and b"\n" not in piece
     while piece:
-        utf8 = decoder.decode(piece).encode() if wide else piece
-        yield utf8.replace(b"\r", b"\n") if returns else utf8
+        utf8 = decoder.decode(piece).encode() if is_utf16 else piece
+        yield utf8.replace(b"\r", b"\n") if has_only_returns else utf8
         tell()
         piece = stream.read(PIECE_BYTES)
-    if wide:
+    if is_utf16:
         decoder.decode(b"", final=True)
 
 
-def read_all(file: InputFile, at: Callable[[int], None], limit: int) -> bytes | None:
-    """The whole content as `pieces` gives it; None where it is longer than `limit` bytes."""
-    taken, size = [], 0
-    for piece in pieces(file, at):
-        taken.append(piece)
+def read_all(file: InputFile, report_position: Callable[[int], None], limit: int) -> bytes | None:
+    """The whole content, as from `pieces`; None if it is longer than `limit` bytes."""
+    content, size = [], 0
+    for piece in pieces(file, report_position):
+        content.append(piece)
         size += len(piece)
         if size > limit:
             return None
-    return b"".join(taken)
+    return b"".join(content)
 
 
 @dataclass(frozen=True)
 class LineRecords:
-    """Some records of a file: record i is `data[starts[i]:stops[i]]`, line end included; empty lines are no records.
+    """Records of a file: record i is `data[starts[i]:stops[i]]` with its line end; empty lines are not records.
 
-    `lines` are the lines they begin on, from 1; `faults` the reasons, by record, why some cannot be read.
+    `lines` are their first line numbers, from 1; `faults` the reject reasons of invalid records.
     """
 
     data: bytes
@@ -99,13 +99,13 @@ class LineRecords:
         return self.data[self.starts[at] : self.stops[at]]
 
     def preview(self, at: int) -> str:
-        """The beginning of a record, for people: more than a payload holds, since masks shorten it."""
+        """The beginning of a record for display; longer than a payload, because masking shortens it."""
         start = int(self.starts[at])
-        data = self.data[start : min(int(self.stops[at]), start + LONGEST)]
+        data = self.data[start : min(int(self.stops[at]), start + MAX_PAYLOAD_BYTES)]
         return data.decode(errors="replace").rstrip("\r\n")
 
     def span(self, low: int, high: int) -> "LineRecords":
-        """Records `low` to `high`, the latter not included, with their own data only."""
+        """Records `low` to `high` (exclusive), with their own data only."""
         if low >= high:
             return LineRecords(b"", self.starts[:0], self.stops[:0], self.lines[:0])
         begin, end = int(self.starts[low]), int(self.stops[high - 1])
@@ -116,7 +116,7 @@ class LineRecords:
         )
 
     def select(self, mask: NDArray[np.bool_]) -> "LineRecords":
-        """The records that are wanted, with their own data only."""
+        """The selected records, with their own data only."""
         if mask.all():
             return self
         edges = np.zeros(len(self.data) + 1, np.int8)
@@ -129,7 +129,7 @@ class LineRecords:
         return LineRecords(data.tobytes(), stops - sizes, stops, self.lines[mask], faults)
 
     def without(self, bad: set[int]) -> "LineRecords":
-        """All records but some."""
+        """The records except some."""
         retained = [at for at in range(len(self)) if at not in bad]
         sizes = (self.stops - self.starts)[retained]
         stops = np.cumsum(sizes)
@@ -137,7 +137,7 @@ class LineRecords:
 
 
 def valid_records(records: LineRecords, file: InputFile, intake: Intake) -> LineRecords:
-    """Count the records, and turn away those that are too long, hold NUL bytes or are not UTF-8."""
+    """Count the records, and reject those that are too long, contain NUL bytes or are not UTF-8."""
     intake.count_rows(len(records))
     faults = records.faults | _faults_of_bytes(records)
     for at, reason in sorted(faults.items()):
@@ -167,24 +167,24 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def lines_of(records: LineRecords) -> pa.Array:
-    """The records' line numbers, as a column."""
+    """Line numbers of the records, as a column."""
     return pa.array(records.lines, pa.int64())
 
 
 def records_of(
-    file: InputFile, at: Callable[[int], None], limit: int, delimiter: str | None = None
+    file: InputFile, report_position: Callable[[int], None], limit: int, delimiter: str | None = None
 ) -> Iterator[LineRecords]:
-    """Read a file's records in blocks of about a megabyte; see `records_in`."""
-    yield from records_in(pieces(file, at), limit, delimiter)
+    """Read a file's records, as `records_in` does."""
+    yield from records_in(pieces(file, report_position), limit, delimiter)
 
 
 def records_in(source: Iterator[bytes], limit: int, delimiter: str | None = None) -> Iterator[LineRecords]:
-    """The records of a file's pieces, in blocks of about a megabyte.
+    """Split pieces of a file into blocks of records of about a megabyte.
 
     Args:
-        source: the pieces.
-        limit: longest record in bytes; of a longer one only the beginning is kept, with a fault.
-        delimiter: of a CSV file, where quoted fields may hold line ends; None: each line is a record.
+        source: pieces of the file.
+        limit: maximum record size in bytes; longer records are truncated and marked as faulty.
+        delimiter: delimiter of a CSV file, whose quoted fields may contain line ends; None: each line is a record.
     """
     closed = _closing_pattern(delimiter) if delimiter else None
     carry, number = b"", 1
@@ -196,15 +196,15 @@ def records_in(source: Iterator[bytes], limit: int, delimiter: str | None = None
             inner, opened = _quoted_ends(text, ends, closed)
             if opened is not None:
                 begin = int(ends[opened - 1]) if opened else 0
-                hopeless = data is None or len(text) - begin > limit
-                fault, end = (opened, end) if hopeless else (None, opened)
+                is_never_closed = data is None or len(text) - begin > limit
+                fault, end = (opened, end) if is_never_closed else (None, opened)
         yield _cut(text, ends[:end], inner[:end], number, limit, fault)
         number += end
         carry = text[int(ends[end - 1]) if end else 0 :]
 
 
 def _whole_lines(source: Iterator[bytes], limit: int) -> Iterator[bytes]:
-    """Blocks of whole lines; a line longer than the limit is cut one byte past it."""
+    """Yield blocks of whole lines; lines longer than the limit are truncated one byte past it."""
     pending = b""
     for piece in source:
         first, last = piece.find(b"\n"), piece.rfind(b"\n") + 1
@@ -218,13 +218,13 @@ def _whole_lines(source: Iterator[bytes], limit: int) -> Iterator[bytes]:
 
 
 def _closing_pattern(delimiter: str) -> re.Pattern[bytes]:
-    """Matches a line that ends outside quotes. A quote opens a field only at its beginning: 5" pipe stays one."""
+    """Pattern of a line that ends outside quotes. A quote opens a field only at its beginning, unlike in `5" pipe`."""
     d = re.escape(delimiter)
     return re.compile(rf'(?:(?:"(?:[^"]|"")*+"[^{d}\n]*+|[^"{d}\n][^{d}\n]*+)?(?:{d}|\n))*+'.encode())
 
 
 def _quoted_ends(text: bytes, ends: Ints, closed: re.Pattern[bytes]) -> tuple[NDArray[np.bool_], int | None]:
-    """Find the line ends that lie inside quotes, and the line, if any, whose quote is still open at the end."""
+    """Find line ends inside quotes, and the line, if any, whose quote is still open at the end."""
     inner = np.zeros(len(ends), dtype=bool)
     quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == ord('"'))
     counts = np.diff(np.searchsorted(quotes, ends), prepend=0)

@@ -34,11 +34,11 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
 
     def portion(self, cache_settings: CacheSettings, share: float, at_once: int) -> Self:
         """With a share of the concurrent calls and of the remaining limits."""
-        from darklode.pipeline.base.remote.budget import SpendingBook
+        from darklode.pipeline.base.remote.budget import SpendingLedger
         from darklode.pipeline.judge.llm.judge import endpoint_of
 
         portion_settings = self.model_copy(update={"max_concurrency": max(1, self.max_concurrency // at_once)})
-        used, cost = SpendingBook(cache_settings.root, endpoint_of(self).account).total()
+        used, cost = SpendingLedger(cache_settings.root, endpoint_of(self).account).total()
         tokens = None if self.token_limit is None else int(max(0, self.token_limit - sum(used)) * share)
         money = None if self.spending_limit is None else max(0.0, self.spending_limit - cost) * share
         portion_settings._portion = Portion(tokens, money)
@@ -75,10 +75,10 @@ class LlmJudgeKind(LlmSettings, LedgerKind):
 
     def missing(self) -> list[str]:
         """Missing key, unreachable server, or invalid prompt."""
-        from darklode.pipeline.base.remote.endpoint import lacks_server
+        from darklode.pipeline.base.remote.endpoint import server_problems
         from darklode.pipeline.judge.llm.prompt import load_prompt
 
-        missing = lacks_server(self.base_url, self.api_key_env, self.model)
+        missing = server_problems(self.base_url, self.api_key_env, self.model)
         try:
             load_prompt(self.prompt)
         except DarklodeError as error:

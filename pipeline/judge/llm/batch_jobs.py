@@ -23,8 +23,8 @@ import pyarrow as pa
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.base.memory.keys import KeyIndex, from_bytes, to_bytes
 from darklode.pipeline.base.memory.parts import PartFiles
-from darklode.pipeline.base.remote.batch_service import BatchService, BatchState, UnknownToService
-from darklode.pipeline.base.remote.budget import NOTHING, Budget, SpendingBook, Usage
+from darklode.pipeline.base.remote.batch_service import BatchNotFound, BatchService, BatchState
+from darklode.pipeline.base.remote.budget import NOTHING, Budget, SpendingLedger, Usage
 from darklode.pipeline.base.types import Keys
 from darklode.pipeline.judge.ledger import VERDICTS, Ledger
 from darklode.pipeline.judge.llm.batch_files import CustomId, batch_files, read_batch
@@ -119,7 +119,7 @@ class BatchJournal:
         """Forget a file whose results are lost, and book its estimated cost, since it was paid."""
         if submission.account:
             usage = Usage(submission.prompt_tokens, submission.completion_tokens)
-            SpendingBook(self._root, submission.account).add(usage, submission.cost)
+            SpendingLedger(self._root, submission.account).add(usage, submission.cost)
         self.forget(submission)
 
 
@@ -150,7 +150,7 @@ class HostedJudge:
         Raises:
             DarklodeError: the service refuses, or a limit could be exceeded; earlier files stay submitted.
         """
-        self._budget.sync_book()
+        self._budget.sync_ledger()
         for submission in self._journal.for_judge(self._template.judge_id):
             self._budget.reserve(Usage(submission.prompt_tokens, submission.completion_tokens))
         with tempfile.TemporaryDirectory(prefix="darklode-batch-") as scratch:
@@ -203,7 +203,7 @@ class HostedJudge:
             if state and state.is_finished:
                 try:
                     counts = self._store_replies(state)
-                except UnknownToService as error:  # store the other batches' results first
+                except BatchNotFound as error:  # store the other batches' results first
                     gone.append(_lost_batch_error(submission, error))
                     continue
                 self._journal.forget(submission)
@@ -215,8 +215,8 @@ class HostedJudge:
         """Existing files with their state; errors of missing batches are appended to `gone`."""
         for submission in map(self._with_id, self._own_submissions()):
             try:
-                state = self._service.look(submission.id) if submission.id else None
-            except UnknownToService as error:
+                state = self._service.status(submission.id) if submission.id else None
+            except BatchNotFound as error:
                 gone.append(_lost_batch_error(submission, error))
             else:
                 yield submission, state
@@ -227,7 +227,7 @@ class HostedJudge:
             for number, file_id in enumerate(state.files):
                 with self._service.download(file_id, Path(scratch) / f"{number}.jsonl").open("rb") as lines:
                     counts += read_batch(lines, self._template, self._ledger, self._spend)
-        self._budget.sync_book()
+        self._budget.sync_ledger()
         return counts
 
     def _spend(self, used: Usage) -> None:
@@ -252,7 +252,7 @@ class HostedJudge:
         return identified
 
 
-def _lost_batch_error(submission: Submitted, error: UnknownToService) -> MissingPart:
+def _lost_batch_error(submission: Submitted, error: BatchNotFound) -> MissingPart:
     name = submission.id or submission.token
     return MissingPart(
         f"{name}: {error}. If its results are lost, `darklode judge batch forget {name}` allows its "

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from darklode.pipeline.base.doubtful_labels import TIED
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import Usage
-from darklode.pipeline.base.remote.call_errors import Refused, ServerError
+from darklode.pipeline.base.remote.call_errors import RequestRejected, ServerError
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Session
 from darklode.pipeline.base.remote.tokens import estimate_tokens
@@ -126,7 +126,7 @@ class ProbeRequest:
         for _ in range(_FAILURES):
             try:
                 return await self._examine()
-            except Refused as error:
+            except RequestRejected as error:
                 reason = f"it refused, {error}"
                 await self.plain()
                 if not error.failure:
@@ -205,7 +205,7 @@ class ProbeRequest:
             content = json.dumps(request | {name: more}).encode()
             try:
                 roomy = await self._read(content, Usage(self._template.estimate(user).prompt, more))
-            except Refused:  # the context window is too short
+            except RequestRejected:  # the context window is too short
                 continue
             return roomy, True
         return reading, True
@@ -224,7 +224,7 @@ class ProbeRequest:
         body = self._template.plain_body(_OFF_TOPIC_TASK)
         try:
             await self._session.call(chat_call(body, self._template.estimate(_OFF_TOPIC_TASK), "a plain first try"))
-        except Refused as error:
+        except RequestRejected as error:
             settings = self._template.settings
             raise DarklodeError(
                 f"{settings.model} refuses even a plain call, {error}: check judge.model and judge.extra_body"

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote.background import Background
-from darklode.pipeline.base.remote.budget import Counters, SpendingBook, Usage
-from darklode.pipeline.base.remote.call_errors import Indigestible, Passing, Refused
+from darklode.pipeline.base.remote.budget import Counters, SpendingLedger, Usage
+from darklode.pipeline.base.remote.call_errors import RequestRejected, TransientError, UnparsableReply
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane, Session
 from darklode.pipeline.base.remote.endpoint import Endpoint
@@ -66,7 +66,7 @@ class LlmJudge(StreamingJudge):
 
     @cached_property
     def _client(self) -> Client:
-        return Client(self._endpoint, SpendingBook(self._root, self._endpoint.account), self._say)
+        return Client(self._endpoint, SpendingLedger(self._root, self._endpoint.account), self._say)
 
     @property
     def counters(self) -> Counters:
@@ -289,7 +289,7 @@ class Cases:
         """One reply; if the server calls the pair too long, its chunk is halved once."""
         try:
             return await self._ask(case, body, estimate, lane)
-        except Refused as error:
+        except RequestRejected as error:
             if not error.too_long:
                 return self._refusal_reading(case, error)
         tokens = min(estimate_tokens(case.pair.chunk), self._settings.max_chunk_tokens)
@@ -297,18 +297,18 @@ class Cases:
         try:
             body, estimate = self._template.body(case.user), self._template.estimate(case.user)
             return await self._ask(case, body, estimate, lane)
-        except Refused as error:
+        except RequestRejected as error:
             return self._refusal_reading(case, error)
 
     async def _ask(self, case: Case, body: bytes, estimate: Usage, lane: Lane) -> LlmReading:
-        tries: dict[type[Passing], int] = {Indigestible: self._settings.max_attempts}
+        tries: dict[type[TransientError], int] = {UnparsableReply: self._settings.max_attempts}
         completion = await lane.call(chat_call(body, estimate, case.name, tries))
         self._refusals = 0
         reading = read(completion, self._template)
         self._counters.cached_tokens += reading.values.get("cached_tokens") or 0
         return reading
 
-    def _refusal_reading(self, case: Case, error: Refused) -> LlmReading:
+    def _refusal_reading(self, case: Case, error: RequestRejected) -> LlmReading:
         self._refusals += 1
         if self._refusals >= MAX_CONSECUTIVE_REFUSALS:
             raise DarklodeError(

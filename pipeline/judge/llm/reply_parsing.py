@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from darklode.pipeline.base.doubtful_labels import TIED
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote.budget import parse_count
-from darklode.pipeline.base.remote.chat import incomplete, is_cut_off
+from darklode.pipeline.base.remote.chat import incomplete_reason, is_truncated
 from darklode.pipeline.judge.llm import lenient_parsing
 from darklode.pipeline.judge.llm.logprobs import (
     CONTRADICTED,
@@ -93,7 +93,7 @@ def read(completion: Mapping[str, Any], template: RequestTemplate) -> LlmReading
     content = choice["message"].get("content")
     thought = _thought_tokens(choice["message"], completion.get("usage"))
     values = {"attempts": 1} | _usage(completion)
-    reading = LlmReading(values, has_reasoning=thought, is_truncated=is_cut_off(choice), other_model=other)
+    reading = LlmReading(values, has_reasoning=thought, is_truncated=is_truncated(choice), other_model=other)
     try:
         _check(choice, content)
         label, reason = template.form.read(content, prompt.labels)
@@ -134,7 +134,7 @@ def _thought_tokens(message: Mapping[str, Any], usage: object) -> bool:
 
 
 def _check(choice: Mapping[str, Any], content: object) -> None:
-    if why := incomplete(choice):
+    if why := incomplete_reason(choice):
         raise NoLabelFound(why)
     if not isinstance(content, str) or not content.strip():
         raise NoLabelFound("the reply is empty")

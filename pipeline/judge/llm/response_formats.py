@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from darklode.pipeline.base import quoting
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.call_errors import sanitize
-from darklode.pipeline.base.remote.chat import fields, max_tokens
-from darklode.pipeline.base.remote.tokens import ESTIMATE, cut, estimate_tokens
+from darklode.pipeline.base.remote.chat import max_tokens, merge_fields
+from darklode.pipeline.base.remote.tokens import ESTIMATE, estimate_tokens, truncate
 from darklode.pipeline.judge.llm import lenient_parsing
 from darklode.pipeline.judge.llm.prompt import JudgePrompt, Message, PairText
 from darklode.pipeline.judge.llm.settings import LlmSettings
@@ -206,10 +206,10 @@ class RequestTemplate:
         return f"llm-{VERSION}:{model}{serving}:{self.prompt.name}-{self.prompt.head.version}:{self.form}:"
 
     def fit_pair(self, pair: PairText, max_tokens: int) -> tuple[str, bool]:
-        """The pair's user message, its chunk cut to about `max_tokens`, and whether it was cut."""
+        """The pair's user message, its chunk truncate to about `max_tokens`, and whether it was truncate."""
         if len(pair.chunk) * _MOST_TOKENS_PER_CHARACTER < max_tokens:
             return self.prompt.user_text(pair), False
-        chunk = cut(pair.chunk, max_tokens)
+        chunk = truncate(pair.chunk, max_tokens)
         is_complete = len(chunk) == len(pair.chunk)
         return self.prompt.user_text(pair if is_complete else replace(pair, chunk=chunk)), not is_complete
 
@@ -220,7 +220,7 @@ class RequestTemplate:
 
     def plain_body(self, user: str) -> bytes:
         """Request body for a text alone, without system prompt and output format."""
-        body = fields({"model": self.settings.model, "max_tokens": LABEL_TOKENS}, self.settings.extra_body)
+        body = merge_fields({"model": self.settings.model, "max_tokens": LABEL_TOKENS}, self.settings.extra_body)
         return json.dumps({"messages": [{"role": "user", "content": user}]} | body).encode()
 
     def body_again(self, user: str, raw_reply: str | None) -> bytes:
@@ -256,7 +256,7 @@ class RequestTemplate:
     @cached_property
     def _request(self) -> dict[str, Any]:
         default = {"model": self.settings.model} | self.form.parameters(self.prompt.labels)
-        return fields(default, self.settings.extra_body)
+        return merge_fields(default, self.settings.extra_body)
 
     @cached_property
     def _split_body(self) -> tuple[bytes, bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote.call_errors import Passing, Response, fault_of_response
+from darklode.pipeline.base.remote.call_errors import Response, TransientError, response_error
 from darklode.pipeline.base.remote.client import Session
 from darklode.pipeline.judge.llm.settings import LlmSettings
 
@@ -23,7 +23,7 @@ async def served_identity(settings: LlmSettings, session: Session) -> str | None
     """
     if settings.trust_model_name:
         return ""
-    shown = [_model_identity(response, settings) for response in await session.look("/models") if response]
+    shown = [_model_identity(response, settings) for response in await session.probe("/models") if response]
     identities = sorted({name for name in shown if name is not None})
     if len(identities) > 1:
         each = ", ".join(name or "not reported" for name in identities)
@@ -37,7 +37,7 @@ async def served_identity(settings: LlmSettings, session: Session) -> str | None
 def _model_identity(response: Response, settings: LlmSettings) -> str | None:
     """One server's answer; None if it is temporarily unavailable."""
     if response.status != 200:
-        passing = isinstance(fault_of_response(response, "", "", "judge"), Passing)
+        passing = isinstance(response_error(response, "", "", "judge"), TransientError)
         return None if passing else ""
     try:
         cards = json.loads(response.content)["data"]

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Literal
 
 from darklode.pipeline.base.artifacts import Json, Store
-from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.errors import ArtifactError, SettingsError
 
 FILE = "days.json"
@@ -89,7 +89,7 @@ class Decisions:
             ArtifactError: the file is damaged.
         """
         try:
-            rows = unseal(self._store.read(FILE) or b"{}").get("decisions", [])
+            rows = load_checksummed(self._store.read(FILE) or b"{}").get("decisions", [])
             return [Decision(**row) for row in rows]
         except (ValueError, TypeError) as error:
             message = f"{self._store.path(FILE)} is damaged ({error})"
@@ -106,7 +106,7 @@ class Decisions:
         ]
         if new:
             rows = [asdict(decision) for decision in (*existing, *new)]
-            self._store.write(FILE, seal({"decisions": rows}))
+            self._store.write(FILE, dump_checksummed({"decisions": rows}))
 
     def current(self, marks: Mapping[str, str]) -> dict[str, list[Decision]]:
         """Decisions about the present files by day, oldest first: the last one counts."""

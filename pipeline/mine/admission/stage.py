@@ -172,7 +172,7 @@ class PastDays:
 
     def add(self, day: str, unit: Unit) -> Counter[str]:
         """Add a judged day; returns its rows by state."""
-        states = self._output.written(unit, "log_days").to_pylist()
+        states = self._output.read_unit(unit, "log_days").to_pylist()
         self._out[day] = sorted(row["tenant"] for row in states if row["state"] in (*OUT, "missing"))
         measures = unit.parts.get("day_measures", [])
         self._parts["measures"] = {**self._parts["measures"], day: measures}

@@ -24,7 +24,8 @@ from darklode.pipeline.mine.relevance.ranking import DocumentIndex
 from darklode.pipeline.retrieve.encoders.deferred import release
 from darklode.pipeline.retrieve.retrievers.bm25_index import Bm25Indexes, index_root, tidy_indexes
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus
-from darklode.pipeline.retrieve.retrievers.port import Factory, Retriever
+from darklode.pipeline.retrieve.retrievers.factory import Factory
+from darklode.pipeline.retrieve.retrievers.port import Retriever
 
 OPEN_CHUNKS = 1 << 21
 """Maximum total chunks of the tenants kept open, so that what is fitted for one day is reused for the next."""

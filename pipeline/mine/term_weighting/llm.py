@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from darklode.pipeline.base.chat_prompt import ChatPrompt
-from darklode.pipeline.base.memory.owner_migration import Heritage
+from darklode.pipeline.base.memory.owner_migration import EarlierVersion
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import Entries, KeyedStore
 from darklode.pipeline.base.quoting import REVISION
 from darklode.pipeline.base.remote.budget import Counters
-from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, object_in
+from darklode.pipeline.base.remote.chat_cache import Question, SingleFlight, UnreadableReply, parse_object
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.mine.term_weighting.llm_settings import LlmTermWeighterSettings
@@ -40,7 +40,7 @@ def importances(reply: object, query: str, tokens: Tokenizer) -> dict[str, float
     """
     padded_query = f" {' '.join(tokens.tokenize(query))} "
     weights: dict[str, float] = {}
-    for term, share in object_in(reply).items():
+    for term, share in parse_object(reply).items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise UnreadableReply(f"importance {share!r} is not a number from 0 to 1")
         name = " ".join(tokens.tokenize(term))
@@ -93,7 +93,7 @@ class LlmTermWeighter(TermWeighter):
         self.version, earlier = (
             f"llm planner 1 {settings.model} {self._prompt.digest(revision)}{sent}" for revision in (REVISION, 1)
         )
-        self._heritage = Heritage(self._store, self.version, earlier)
+        self._heritage = EarlierVersion(self._store, self.version, earlier)
 
     @property
     def counters(self) -> Counters:

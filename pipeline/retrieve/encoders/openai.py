@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.base.remote.background import Background
-from darklode.pipeline.base.remote.budget import Counters, SpendingBook, Usage
-from darklode.pipeline.base.remote.call_errors import BadReply, Refused
+from darklode.pipeline.base.remote.budget import Counters, SpendingLedger, Usage
+from darklode.pipeline.base.remote.call_errors import BadReply, RequestRejected
 from darklode.pipeline.base.remote.client import Call, Client, Lane
 from darklode.pipeline.base.remote.endpoint import Endpoint
-from darklode.pipeline.base.remote.tokens import TokenBatch, fill
-from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings
+from darklode.pipeline.base.remote.tokens import TokenBatch, fill_batches
+from darklode.pipeline.retrieve.encoders.embeddings_endpoint import EmbeddingsEndpoint
 from darklode.pipeline.retrieve.encoders.port import Vectors
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ class OpenAIEncoder:
         SettingsError: an invalid base_url, or a spending limit without a price.
     """
 
-    def __init__(self, settings: OpenAISettings, root: str | None = None) -> None:
+    def __init__(self, settings: EmbeddingsEndpoint, root: str | None = None) -> None:
         if settings.spending_limit is not None and not settings.price_per_million:
             raise SettingsError("spending_limit needs price_per_million: without a price nothing is ever spent")
         self.encoder_id = settings.encoder_id()
         self._settings, self._dimensions = settings, settings.dimensions
         at = _endpoint(settings)
-        self._client = Client(at, SpendingBook(root, at.account))
+        self._client = Client(at, SpendingLedger(root, at.account))
 
     @property
     def counters(self) -> Counters:
@@ -110,7 +110,7 @@ class OpenAIEncoder:
             names = [ids[position] if ids else repr(texts[position][:60]) for position in batch.places]
             return batch.places, await self._embed(lane, batch, parameters, names)
 
-        batches = fill(texts, prompt, settings.max_input_tokens, settings.batch_size, settings.max_batch_tokens)
+        batches = fill_batches(texts, prompt, settings.max_input_tokens, settings.batch_size, settings.max_batch_tokens)
         async with (
             self._client.session() as session,
             aclosing(session.results(([batch] for batch in batches), work)) as results,
@@ -131,16 +131,15 @@ class OpenAIEncoder:
         try:
             call = Call(body, Usage(batch.tokens, 0), f"text {names[0]}", read, {BadReply: BAD_REPLIES})
             vectors = await lane.call(call)
-        except Refused as error:
+        except RequestRejected as error:
             if isinstance(error.failure, BadReply):
                 name = error.failure.name or names[0]
                 raise DarklodeError(
-                    f"{where}: the reply for text {name} {error.failure.wrong}, {BAD_REPLIES} times in a row; nothing "
-                    "of that request was kept. Check that base_url is an embeddings endpoint and that the model has "
-                    "the dimensions asked for"
+                    f"{where}: the reply for text {name} {error.failure.problem}, {BAD_REPLIES} times in a row. Check "
+                    "that base_url is an embeddings endpoint and that the model has the requested dimensions"
                 ) from None
             raise DarklodeError(
-                f"{where} refused the request, {error}; lower max_tokens, batch_tokens or batch_texts if it is about "
+                f"{where} rejected the request, {error}; lower max_tokens, batch_tokens or batch_texts if it is about "
                 "length"
             ) from None
         self._dimensions = int(vectors.shape[1])
@@ -160,7 +159,7 @@ class OpenAIEncoder:
         return vectors
 
 
-def _endpoint(settings: OpenAISettings) -> Endpoint:
+def _endpoint(settings: EmbeddingsEndpoint) -> Endpoint:
     return Endpoint(
         section="encoder",
         model=settings.model,

@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.errors import DarklodeError, SettingsError
 from darklode.pipeline.base.models.devices import devices
 from darklode.pipeline.base.models.loading import load_model
-from darklode.pipeline.retrieve.encoders.kinds.sentence_transformers import SentenceTransformersSettings
 from darklode.pipeline.retrieve.encoders.port import Vectors
+from darklode.pipeline.retrieve.encoders.prompted_model import PromptedModel
 
 _FORWARD_PASSES = 32
 """Forward passes per device after which vectors are yielded."""
 
 
-def with_prompt(settings: SentenceTransformersSettings, texts: Sequence[str], *, queries: bool) -> list[str]:
+def with_prompt(settings: PromptedModel, texts: Sequence[str], *, queries: bool) -> list[str]:
     """Texts with the query or document prompt of the settings."""
     prompt = settings.query_prompt if queries else settings.document_prompt
     return [prompt + text for text in texts]
 
 
 def encode_texts(
-    model: Any, settings: SentenceTransformersSettings, texts: Sequence[str], *, queries: bool, **options: Any
+    model: Any, settings: PromptedModel, texts: Sequence[str], *, queries: bool, **options: Any
 ) -> NDArray[np.float32]:
     """Vectors of texts with their prompt as the model gives them, neither truncated nor normalized.
 
@@ -67,7 +67,7 @@ class SentenceTransformersEncoder:
     dimensions: int
     cost = 0.0
 
-    def __init__(self, settings: SentenceTransformersSettings) -> None:
+    def __init__(self, settings: PromptedModel) -> None:
         self._settings = settings
         self._devices = devices(settings.device)
         self._model = load_model(settings, self._devices[0])

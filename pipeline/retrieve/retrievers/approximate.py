@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.errors import MissingPart
 from darklode.pipeline.retrieve.retrievers.blocks import Vectors
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
-from darklode.pipeline.retrieve.retrievers.port import Hits
+from darklode.pipeline.retrieve.retrievers.port import Hits, Recall
 from darklode.pipeline.retrieve.retrievers.topk import best_hits, rank_keys, score_pairs
 from darklode.schemas.pooling import VectorSearchSettings
 
@@ -21,20 +20,6 @@ _TRAINING_ROWS = 1 << 18
 _LINKS = 32  # of a vector in HNSW: M in Malkov and Yashunin, who use 5 to 48
 _SAMPLE = 64  # queries on which recall is measured
 _SEED = 20190601
-
-
-@dataclass(frozen=True)
-class Recall:
-    """Recall of approximate against exact rankings, over a sample of queries."""
-
-    queries: int
-    depth: int
-    n_found: int
-    expected: int
-
-    @property
-    def share(self) -> float:
-        return self.n_found / self.expected if self.expected else 1.0
 
 
 class Approximate:

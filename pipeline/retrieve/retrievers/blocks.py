@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.pipeline.base.memory.keys import hash_of, keys_of
-from darklode.pipeline.base.memory.shards import Mapped, Shards
+from darklode.pipeline.base.memory.shards import MappedVectors, Shards
 from darklode.pipeline.base.types import Keys
 
 Block = tuple[int, NDArray[Any]]
@@ -124,7 +124,7 @@ class CachedVectors:
 
     def blocks(self, rows: int, readers: int = 1) -> Iterator[Block]:
         starts = range(0, len(self), rows)
-        in_use: deque[list[tuple[Mapped, int, int]]] = deque()
+        in_use: deque[list[tuple[MappedVectors, int, int]]] = deque()
         for block, used in read_ahead(lambda start: self._load(start, min(start + rows, len(self))), starts):
             yield block
             in_use.append(used)
@@ -150,7 +150,7 @@ class CachedVectors:
         positions[self._rows] = np.repeat(np.arange(len(self)), np.diff(self._starts))
         return positions
 
-    def _load(self, start: int, end: int) -> tuple[Block, list[tuple[Mapped, int, int]]]:
+    def _load(self, start: int, end: int) -> tuple[Block, list[tuple[MappedVectors, int, int]]]:
         shards, rows = self._shards.locate(self._numbers[start:end])
         cuts = [0, *(np.flatnonzero(np.diff(shards)) + 1), len(shards)]
         used, pieces = [], []

@@ -24,7 +24,7 @@ import pyarrow.fs as pafs
 from filelock import FileLock
 
 from darklode.pipeline.base.artifacts import Store, key_of
-from darklode.pipeline.base.artifacts.store import writing
+from darklode.pipeline.base.artifacts.store import explain_write_errors
 from darklode.pipeline.retrieve.retrievers.bm25 import Index, engines
 from darklode.schemas.pooling import Bm25Settings
 
@@ -142,7 +142,7 @@ def _save(index: Index, staging: Path) -> None:
         NotWritable: there is no room or no leave.
     """
     try:
-        with writing(staging):
+        with explain_write_errors(staging):
             index.save(staging, show_progress=False)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)

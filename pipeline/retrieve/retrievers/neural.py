@@ -16,11 +16,11 @@ from darklode.pipeline.retrieve.encoders.caching import CachedQueries, ensure_ca
 from darklode.pipeline.retrieve.encoders.deferred import Deferred
 from darklode.pipeline.retrieve.encoders.kinds import EncoderKind
 from darklode.pipeline.retrieve.encoders.port import ModelEncoder
-from darklode.pipeline.retrieve.retrievers.approximate import Approximate, Recall
+from darklode.pipeline.retrieve.retrievers.approximate import Approximate
 from darklode.pipeline.retrieve.retrievers.blocks import CachedVectors
 from darklode.pipeline.retrieve.retrievers.corpus import Corpus, HashedChunks
 from darklode.pipeline.retrieve.retrievers.exact import exact_search
-from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
+from darklode.pipeline.retrieve.retrievers.port import Hits, Recall, Retriever
 from darklode.schemas.pooling import VectorSearchSettings
 from darklode.schemas.settings import CacheSettings
 

@@ -1,17 +1,13 @@
-"""What a retriever is: queries in, the best chunks of one tenant's corpus out."""
+"""The retriever interface: queries in, the best chunks of one tenant's corpus out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from darklode.pipeline.retrieve.retrievers.approximate import Recall
-    from darklode.pipeline.retrieve.retrievers.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -27,6 +23,20 @@ class Hits:
     scores: NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class Recall:
+    """Recall of approximate against exact rankings, over a sample of queries."""
+
+    queries: int
+    depth: int
+    n_found: int
+    expected: int
+
+    @property
+    def share(self) -> float:
+        return self.n_found / self.expected if self.expected else 1.0
+
+
 class Retriever(Protocol):
     """Finds chunks for queries; equal corpora and queries give equal hits."""
 
@@ -34,22 +44,9 @@ class Retriever(Protocol):
 
     @property
     def recall(self) -> Recall | None:
-        """Of the latest approximate search against an exact one; None where the search is exact."""
+        """Recall of the latest approximate search against exact search; None if the search is exact."""
         return None
 
     def search(self, queries: Sequence[str], depth: int) -> Hits:
-        """The `depth` best chunks of each query (`depth` ≥ 1); a query it knows nothing of has none."""
-        ...
-
-
-class Factory(Protocol):
-    """Builds a retriever on a tenant's chunks; one that is to travel to another machine is plain data."""
-
-    @property
-    def shares(self) -> str:
-        """Those that name the same fit the same things, and are kept together."""
-        ...
-
-    def __call__(self, corpus: Corpus) -> Retriever:
-        """Fit, index or open what is searched."""
+        """The `depth` best chunks of each query (`depth` ≥ 1); no hits for a query without any known term."""
         ...

@@ -94,7 +94,7 @@ def tower_triplets(tables: Tables, output: Output, sources: Sequence[TrainingSou
         for rows in _run_triplets(tables, source, tenant, seed):
             output.write(TOWER_TRIPLETS.name, rows.cast(TABLES[TOWER_TRIPLETS.name].schema))
         output.progress(number + 1, len(sources))
-    counts = output.so_far(TOWER_TRIPLETS.name).sql(COUNTS).to_pylist()[0]
+    counts = output.current_tables(TOWER_TRIPLETS.name).sql(COUNTS).to_pylist()[0]
     if not counts["rows"]:
         raise ArtifactError("the runs have no triplet of a train query; finish building or mining them")
     learned = tables.sql("SELECT count(*) AS n FROM adaptation_labels WHERE learned")["n"][0].as_py()

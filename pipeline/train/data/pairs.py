@@ -91,7 +91,7 @@ def adaptation_pairs(
     labels = pa.concat_tables(
         [training_source.labels(tenant, settings.sources, settings.min_probability) for training_source in sources]
     )
-    _write(output.so_far("adaptation_texts"), output, tenant, (queries, labels, learned))
+    _write(output.current_tables("adaptation_texts"), output, tenant, (queries, labels, learned))
     if not output.facts["train"]:
         raise ArtifactError(
             "no query of the runs' train split has a training positive; check adapt.sources and "

@@ -201,7 +201,7 @@ class _UnjudgedBlock:
         digest.update(pairs.select(_BASIS).columns)
         basis = f"{self.judge.judge_id} {digest.hexdigest()}"
         unit = self.session.unit(name, basis, lambda: self._write(pairs), self.judge)
-        return self.output.written(unit, HOLE_VERDICTS.name)
+        return self.output.read_unit(unit, HOLE_VERDICTS.name)
 
     def _write(self, pairs: pa.Table) -> dict[str, int]:
         replies = self.session.replies(self.judge, pairs)

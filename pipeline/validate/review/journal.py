@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from darklode.pipeline.base.artifacts import Store, key_of
-from darklode.pipeline.base.artifacts.checksummed_json import seal, unseal
+from darklode.pipeline.base.artifacts.checksummed_json import dump_checksummed, load_checksummed
 from darklode.pipeline.base.errors import ArtifactError
 from darklode.schemas.review_tables import REVIEWS
 
@@ -69,7 +69,7 @@ class AnswerJournal:
             number = self._last
         record = asdict(answer) | {"answered_at": answer.answered_at.astimezone(UTC).isoformat()}
         name = f"{FOLDER}/{number:020d}-{uuid4().hex}.json"
-        self._store.write(name, seal(record))
+        self._store.write(name, dump_checksummed(record))
 
     def read(self) -> list[ReviewAnswer]:
         """All answers, including retracted ones.
@@ -86,7 +86,7 @@ class AnswerJournal:
 
     def _load(self, name: str) -> ReviewAnswer:
         try:
-            content = unseal(self._store.read(name) or b"")
+            content = load_checksummed(self._store.read(name) or b"")
             return ReviewAnswer(**content | {"answered_at": datetime.fromisoformat(content["answered_at"])})
         except (ValueError, TypeError, KeyError) as error:
             raise ArtifactError(f"{self._store.path(name)} is not a valid answer ({error}); move it away") from error

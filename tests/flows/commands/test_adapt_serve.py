@@ -20,7 +20,7 @@ def test_an_adapter_that_fits_and_one_that_was_touched(shipped: Path, tmp_path: 
     touched = shutil.copytree(shipped / "adapter", tmp_path / "adapter")
     (touched / "query_encoder" / "modules.json").write_text("[]")
     refused = call("adapt", "check", touched, "--index", shipped / "run", "--json")
-    one_line(refused, "does not fit .*run: files of the adapter: .* when it was adapted", 3)
+    one_line(refused, "does not fit .*run: files of the adapter: .* recorded ", 3)
     told = json.loads(refused.out)
     assert (told["fits"], [one["fits"] for one in told["findings"]]) == (False, [False])
     one_line(call("adapt", "check", tmp_path, "--index", shipped / "run"), "contains no finished adapter")
@@ -52,7 +52,7 @@ def test_the_texts_vectors_are_looked_for_where_adapt_put_them(shipped: Path, tm
     shown = call("adapt", "check", shipped / "adapter", "--index", run)
     assert (shown.code, shown.err) == (0, "")
     refused = call("adapt", "check", shipped / "adapter", "--index", run, "--set", f"cache.root={tmp_path / 'empty'}")
-    one_line(refused, "texts have none in .*empty; name their cache with --set cache.root", 3)
+    one_line(refused, "texts have none in .*empty; set their cache with --set cache.root", 3)
     file = tmp_path / "darklode.yaml"
     file.write_text(yaml.safe_dump({"cache": {"root": settings["cache"]["root"]}}))
     assert call("adapt", "check", shipped / "adapter", "--index", run, "--config", file).code == 0

@@ -17,7 +17,7 @@ def test_an_adapter_goes_live_and_back(shipped: Path, tmp_path: Path, call: Call
     assert [row["action"] for row in told["history"]] == ["release"]
     assert "released" in call("adapters", "list", *place).out
     assert "the base is live for acme." in call("adapters", "rollback", "acme", *place).out
-    one_line(call("adapters", "rollback", "acme", *place), "no released adapter of the tenant acme")
+    one_line(call("adapters", "rollback", "acme", *place), "no released adapter of tenant acme")
 
 
 def test_headroom_is_of_one_tenant(shipped: Path, tmp_path: Path, call: Call) -> None:

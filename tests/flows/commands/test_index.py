@@ -47,9 +47,9 @@ def test_an_index_that_was_touched_ends_with_exit_code_3(indexed: Path, tmp_path
     assert "is unchanged and matches its run and encoder." in shown.out
     (folder / "index.json").write_text((folder / "index.json").read_text().replace('"count": 1500', '"count": 15'))
     refused = call("index", "check", folder, "--json")
-    one_line(refused, "is not as it was recorded: count: 1500, and 15 was recorded", 3)
+    one_line(refused, "differs from its record: count: 1500, recorded 15", 3)
     assert json.loads(refused.out)["fits"] is False
-    one_line(call("index", "check", indexed), "holds no finished index")
+    one_line(call("index", "check", indexed), "contains no finished index")
 
 
 @pytest.mark.slow
@@ -63,5 +63,5 @@ def test_an_index_is_brought_up_to_date(indexed: Path, tmp_path: Path, call: Cal
 
 @pytest.mark.slow
 def test_what_is_no_index_is_refused(shipped: Path, indexed: Path, call: Call) -> None:
-    one_line(call("index", "update", shipped / "run", shipped / "run"), "holds no finished index")
+    one_line(call("index", "update", shipped / "run", shipped / "run"), "contains no finished index")
     one_line(call("report", indexed / "index"), "holds an index, which has no report")

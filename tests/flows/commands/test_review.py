@@ -216,5 +216,5 @@ def test_a_run_without_verdicts_and_no_run(call: Call, run: Run, tmp_path: Path)
     review_run(run.store.url)
     (tmp_path / "run" / "manifests" / "given_verdicts.json").unlink()
     (tmp_path / "run" / "manifests" / "review_sample.json").unlink()
-    assert "has no table verdicts yet; run its command to the end" in call("review", run.store.url).err
+    assert "has no table verdicts yet; run its command to completion" in call("review", run.store.url).err
     assert "holds no run" in call("review", tmp_path / "none").err

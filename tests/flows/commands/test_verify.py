@@ -50,8 +50,8 @@ def test_each_damaged_file_is_a_line(call: Call, folder: Path) -> None:
     shown = call("verify", folder)
     one_line(shown, f"{folder} has 2 damaged or missing files, listed above")
     first, second = shown.out.splitlines()
-    assert first.startswith(f"{folder}/manifests/chunk.json is damaged (no manifest: ")
-    assert second == f"{part} is damaged; delete it and run the command that made it again"
+    assert first.startswith(f"{folder}/manifests/chunk.json is damaged (invalid manifest: ")
+    assert second == f"{part} is damaged; delete it and run the command that wrote it again"
 
 
 @pytest.mark.parametrize("name", NOTES)
@@ -78,7 +78,7 @@ def test_a_missing_manifest_is_named(call: Call, folder: Path, name: str) -> Non
     (folder / "manifests" / f"{name}.json").unlink()
     shown = call("verify", folder)
     one_line(shown, f"{folder} has 1 damaged or missing file, listed above")
-    why = "is missing (deleted, or the stage was interrupted), though files of the stage lie in tables/"
+    why = "is missing (deleted or interrupted), but its files are in tables/"
     assert shown.out.startswith(f"{folder}/manifests/{name}.json {why}")
 
 

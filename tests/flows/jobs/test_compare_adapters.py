@@ -91,7 +91,7 @@ def test_holes_of_all_systems_go_to_the_runs_own_judge_and_nothing_is_trained_ag
         assert all(after[one] > before[one] for one in ("base", "BM25", "closed_form", "whitened"))
         compared(BUDGET, "again")
         assert server.requests - asked < BUDGET / 3, "the ledger knows what could be read"
-    with pytest.raises(MissingPart, match=r"judge llm: no server answers at .*adapt\.unjudged_budget=0"):
+    with pytest.raises(MissingPart, match=r"judge llm: no server at .*adapt\.unjudged_budget=0"):
         compared(BUDGET, "away")
     assert not (tmp_path / "away" / "tables" / "comparison_lists").exists(), "before anything is trained"
 

@@ -256,7 +256,7 @@ def test_a_run_that_is_held_back_fails_and_shows_why(site: Site, finished: Finis
 def test_a_flow_without_its_source_fails(site: Site, tmp_path: Path, deployment: str, source: str) -> None:
     failed = site.inside(deployment, out=str(tmp_path / "run"), **{source: "nowhere"})
     assert failed["state"]["name"] == "Failed"
-    assert failed["state"]["message"] == "nowhere does not exist; name a file or a folder to read"
+    assert failed["state"]["message"] == "nowhere does not exist; give a file or a folder"
     logged = site.ask("/logs/filter", {"logs": {"flow_run_id": {"any_": [failed["id"]]}}})
     assert not [line for line in logged if "Traceback" in line["message"]]
 
@@ -267,7 +267,7 @@ def test_a_worker_names_all_that_is_in_the_way_and_logs_no_traceback(site: Site,
     _, failed = site.run("build-benchmark/local", out=str(tmp_path / "run"), **wrong)
     assert failed["state"]["name"] == "Failed"
     said = failed["state"]["message"].splitlines()
-    assert said[:2] == [f"{name} does not exist; name a file or a folder to read" for name in ("nowhere", "elsewhere")]
+    assert said[:2] == [f"{name} does not exist; give a file or a folder" for name in ("nowhere", "elsewhere")]
     assert len(said) == 3
     assert "lost.csv" in said[2]
     assert not (tmp_path / "run").exists()

@@ -79,5 +79,5 @@ def test_queries_without_negatives_are_counted(connection: duckdb.DuckDBPyConnec
 
 
 def test_a_run_in_which_no_query_has_a_negative_is_refused(connection: duckdb.DuckDBPyConnection) -> None:
-    with pytest.raises(ExportError, match="every negative of the triplets is a positive"):
+    with pytest.raises(ExportError, match="every negative is also a positive"):
         blocks(connection, triplet_rows([("q", "a", ["b"]), ("q", "b", ["a"])]))

@@ -109,7 +109,7 @@ def test_texts_from_outside_are_data(tmp_path: Path) -> None:
 
         def text_tables(self) -> Iterator[pa.Table]:
             said = ['"}\n{"index": {}}', "\t\x01\u2028ünd 'x'"]
-            yield pa.table(dict.fromkeys(vector_export.WORDS.names, said), schema=vector_export.WORDS)
+            yield pa.table(dict.fromkeys(vector_export.TEXT_COLUMNS.names, said), schema=vector_export.TEXT_COLUMNS)
 
     class Vectors:
         class encoder:  # noqa: N801
@@ -129,7 +129,7 @@ def test_texts_from_outside_are_data(tmp_path: Path) -> None:
 
 def test_what_cannot_be_exported_is_refused_and_leaves_nothing(indexed: Path, shipped: Path, tmp_path: Path) -> None:
     index, run, out = str(indexed / "index"), str(shipped / "run"), tmp_path / "out"
-    with pytest.raises(ExportError, match="no engine 'solr'; there are opensearch, qdrant"):
+    with pytest.raises(ExportError, match="unknown engine 'solr'; use one of opensearch, qdrant"):
         export_index(index, "solr", out, None, None)
     with pytest.raises(CommandLineError, match="--encoder NAME"):
         export_index(run, "qdrant", out, None, None)

@@ -92,7 +92,7 @@ def test_real_queries_are_shown_and_each_text_has_others(tmp_path: Path) -> None
 def test_what_stays_unreadable_has_an_error_and_is_not_asked_again(tmp_path: Path) -> None:
     with FakeWriter(replies={"alpha": ["well", "{}", '{"query": 3}', "no"]}) as server:
         found = writer(server, tmp_path).write(asked("alpha"), EXAMPLES, lambda _done: None).to_pylist()
-        assert found == [{"text": None, "error": "the reply is no JSON", "self_contained": None}]
+        assert found == [{"text": None, "error": "the reply is not JSON", "self_contained": None}]
         count = server.requests
         assert written(writer(server, tmp_path), "alpha") == [(None, None)]
         assert server.requests == count == 4

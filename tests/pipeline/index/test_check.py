@@ -12,7 +12,7 @@ from darklode.flows import open_systems
 from darklode.flows.runs import update_inputs
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.errors import DoesNotFit
-from darklode.pipeline.index.build import FILL
+from darklode.pipeline.index.build import BUILD
 from darklode.pipeline.index.check import require_same
 from darklode.pipeline.index.faiss_io import from_bytes, one_thread, to_bytes
 from darklode.schemas.serving_tables import INDEX_FILES
@@ -32,7 +32,7 @@ def refused(folder: Path) -> str:
         try:
             require_same(str(folder), findings)
         except DoesNotFit as error:
-            return str(error).partition(" is not as it was recorded: ")[2]
+            return str(error).partition(" differs from its record: ")[2]
     assert findings[-1].subject == "first ten"
     return ""
 
@@ -57,8 +57,8 @@ def test_another_file_is_noticed(folder: Path) -> None:
     ("facts", "said"),
     [
         ({"codebook": "0" * 16}, "codebook: "),
-        ({"dimensions": 16}, "dimensions: 32, and 16 was recorded"),
-        ({"count": 3}, "count: 1500, and 3 was recorded"),
+        ({"dimensions": 16}, "dimensions: 32, recorded 16"),
+        ({"count": 3}, "count: 1500, recorded 3"),
     ],
 )
 def test_what_is_recorded_otherwise_is_named(folder: Path, facts: dict[str, object], said: str) -> None:
@@ -71,7 +71,7 @@ def test_a_run_that_changed_since_is_noticed(folder: Path, tmp_path: Path) -> No
     vectors[9] = vectors[8]
     now = put_vectors(tmp_path / "now.parquet", [*IDS[5:], "new"], vectors[[*range(5, 1500), 3]])
     update_inputs(Run(str(folder)), source=str(now))
-    assert "now.parquet: 2 came or changed, 6 went or changed; `darklode index update`" in refused(folder)
+    assert "now.parquet: 2 added or changed, 6 removed or changed; run `darklode index update`" in refused(folder)
 
 
 def test_an_index_that_finds_other_texts_is_noticed(folder: Path) -> None:
@@ -86,6 +86,6 @@ def test_an_index_that_finds_other_texts_is_noticed(folder: Path) -> None:
     rows = run.tables("index_files").read("index_files").to_pylist()
     rows[0] |= {"sha256": sha256(data).hexdigest(), "bytes": len(data)}
     table = pa.Table.from_pylist(rows, INDEX_FILES.schema)
-    run.execute(run.plan(FILL, {}), lambda _, output: output.write("index_files", table))
+    run.execute(run.plan(BUILD, {}), lambda _, output: output.write("index_files", table))
     recorded(folder, files=rows)
-    assert refused(folder).startswith("first ten: of 0 of 16 recorded queries")
+    assert refused(folder).startswith("first ten: unchanged for 0 of 16 recorded queries")

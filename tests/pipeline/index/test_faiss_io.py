@@ -17,7 +17,7 @@ def test_a_codebook_is_named_by_its_fit_alone(kind: str) -> None:
         index, other = made.train(clustered(), 1500), made.train(clustered(seed=2), 1500)
         name = codebook_of(index)
         index.add_with_ids(clustered(), np.arange(1500))
-    made.try_hard(index, 4)
+    made.set_effort(index, 4)
     assert codebook_of(index) == name != codebook_of(other)
 
 

@@ -60,7 +60,7 @@ def test_advice_is_given_where_recall_fell_beyond_noise() -> None:
     assert advice(part(0.95, 0.001), part(0.94, 0.001), 0.0, None) == []
     assert advice(part(0.95, 0.05), part(0.90, 0.05), 0.0, 1.2) == []
     (said,) = advice(part(0.95, 0.001), part(0.92, 0.001), 0.0, None)
-    assert said == "recall@100 of base queries fell from 0.950 to 0.920: fit anew"
+    assert said == "recall@100 of base queries fell from 0.950 to 0.920: train again"
     assert len(advice(part(0.95, 0.001), part(0.95, 0.001), 0.3, 2.0)) == 2
 
 

@@ -25,7 +25,7 @@ def test_codes_add_up_to_vectors_within_the_reported_error() -> None:
 
 def test_the_same_sample_and_seed_give_the_same_centres() -> None:
     vectors = clustered()
-    names = [residual_kmeans.name_of(residual_kmeans.fit_codebooks(vectors, SETTINGS, seed)) for seed in (3, 3, 4)]
+    names = [residual_kmeans.codebook_id(residual_kmeans.fit_codebooks(vectors, SETTINGS, seed)) for seed in (3, 3, 4)]
     assert names[0] == names[1] != names[2]
 
 
@@ -37,10 +37,10 @@ def test_a_level_has_fewer_codes_where_texts_are_few(texts: int, codes: int) -> 
 
 def test_centres_come_back_from_their_rows() -> None:
     books = residual_kmeans.fit_codebooks(clustered(300), SETTINGS, 0)
-    rows = residual_kmeans.as_rows(1, books)
-    again = residual_kmeans.from_rows(rows, 1)
+    rows = residual_kmeans.codebook_rows(1, books)
+    again = residual_kmeans.read_codebooks(rows, 1)
     assert [np.array_equal(one, other) for one, other in zip(books, again, strict=True)] == [True] * 3
-    assert residual_kmeans.from_rows(rows, 0) == []
+    assert residual_kmeans.read_codebooks(rows, 0) == []
 
 
 def test_figures_of_levels() -> None:

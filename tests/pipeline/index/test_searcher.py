@@ -88,8 +88,8 @@ def test_what_is_not_finished_is_not_searched(indexed: Path, tmp_path: Path) -> 
     folder = copied(indexed / "index", tmp_path / "index")
     record = (folder / "index.json").read_text()
     (folder / "index.json").write_text(record.replace('"count"', '"n"').replace('"texts": "', '"texts": "0'))
-    with pytest.raises(ArtifactError, match="was not finished"):
+    with pytest.raises(ArtifactError, match="is unfinished"):
         VectorSearcher(str(folder))
     (folder / "index.json").unlink()
-    with pytest.raises(ArtifactError, match="holds no finished index"):
+    with pytest.raises(ArtifactError, match="contains no finished index"):
         VectorSearcher(str(folder))

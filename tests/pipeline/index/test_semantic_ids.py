@@ -7,7 +7,7 @@ import numpy as np
 from darklode.flows.jobs.build_index import update_index
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.index import residual_kmeans
-from darklode.pipeline.index.semantic_ids import CAME, IDS, _disambiguate
+from darklode.pipeline.index.semantic_ids import ADDED_ERROR, IDS, _disambiguate
 from helpers.indexed import IDS as TEXTS
 from helpers.indexed import clustered, copied, put_vectors
 from helpers.runs import read
@@ -18,12 +18,12 @@ def test_each_text_has_an_id_of_its_own(indexed: Path) -> None:
     rows = read(run, "semantic_ids")
     assert [row["text_id"] for row in rows] == TEXTS
     assert len({(*row["codes"], row["disambiguation"]) for row in rows}) == len(TEXTS)  # type: ignore[misc]
-    books = residual_kmeans.from_rows(run.tables("semantic_codebooks").read("semantic_codebooks"), 0)
+    books = residual_kmeans.read_codebooks(run.tables("semantic_codebooks").read("semantic_codebooks"), 0)
     codes, errors = residual_kmeans.encode_vectors(clustered(), books)
     assert [row["codes"] for row in rows] == codes.tolist()
     levels = read(run, "semantic_id_levels")
     np.testing.assert_allclose([row["error"] for row in levels], errors / len(TEXTS), rtol=1e-5)
-    assert {row["codebook"] for row in rows} == {residual_kmeans.name_of(books)}
+    assert {row["codebook"] for row in rows} == {residual_kmeans.codebook_id(books)}
     assert all(0 < row["stability"] < 1 for row in levels)  # type: ignore[operator]
 
 
@@ -42,7 +42,7 @@ def test_an_update_gives_ids_to_what_came_and_leaves_the_others(indexed: Path, t
     assert len({(*row["codes"], row["disambiguation"]) for row in after.values()}) == len(after)  # type: ignore[misc]
     manifest = run.manifest(IDS)
     assert manifest is not None
-    assert manifest.facts[CAME] > 0
+    assert manifest.facts[ADDED_ERROR] > 0
 
 
 def test_what_came_is_numbered_after_what_is_known() -> None:

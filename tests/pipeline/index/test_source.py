@@ -54,14 +54,14 @@ def test_equal_vectors_are_kept_once(tmp_path: Path) -> None:
     ("columns", "said"),
     [
         ({"text_id": ["a"]}, "no column vector"),
-        ({"text_id": ["a", "a"], "vector": [[1.0], [2.0]]}, "text_id a comes twice"),
+        ({"text_id": ["a", "a"], "vector": [[1.0], [2.0]]}, "text_id a occurs twice"),
         ({"text_id": ["a", "b"], "vector": [[1.0], [2.0, 3.0]]}, "row 2, text_id b: the vector has 2 numbers"),
         ({"text_id": ["a"], "vector": ["1.0 2.0"]}, "must hold lists of numbers, but is of type string"),
         ({"text_id": ["a"], "vector": [["1.0"]]}, "must hold lists of numbers"),
         ({"text_id": ["a", None], "vector": [[1.0], [2.0]]}, "row 2, text_id None: text_id is null"),
         ({"text_id": ["a", "b"], "vector": [[1.0], None]}, "row 2, text_id b: vector is null"),
         ({"text_id": ["a"], "vector": pa.array([[]], pa.list_(pa.float32()))}, "text_id a: the vector has no numbers"),
-        ({"text_id": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "holds no vector"),
+        ({"text_id": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "contains no vectors"),
     ],
 )
 def test_what_is_no_file_of_vectors_is_refused(tmp_path: Path, columns: dict[str, object], said: str) -> None:
@@ -92,7 +92,7 @@ def test_all_batches_have_vectors_of_one_length(tmp_path: Path, monkeypatch: pyt
     vectors = clustered(64).astype(float).tolist()
     put_lists(tmp_path / "v.parquet", [*vectors[:32], *(one[:30] for one in vectors[32:])])
     with pytest.raises(
-        InputError, match=f"row 33, text_id {IDS[32]}: the vector has 30 numbers, the file's first one 32"
+        InputError, match=f"row 33, text_id {IDS[32]}: the vector has 30 numbers, the first row of the file 32"
     ):
         of_file(tmp_path / "v.parquet", tmp_path).rows()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from darklode.pipeline.base.errors import ArtifactError
-from darklode.pipeline.index.stored_vectors import StoredBlocks, encode_npy
+from darklode.pipeline.index.stored_vectors import StoredBlocks, pack_vectors
 from helpers.indexed import clustered
 
 
@@ -14,7 +14,7 @@ def test_products_are_near_whichever_file_a_vector_lies_in(tmp_path: Path) -> No
     vectors, places = clustered(200), []
     for first, last in ((0, 120), (120, 200)):
         (tmp_path / f"{first}.npy").write_bytes(
-            encode_npy([vectors[first : last - 9], vectors[last - 9 : last]], last - first, 32)
+            pack_vectors([vectors[first : last - 9], vectors[last - 9 : last]], last - first, 32)
         )
         places.append((first, tmp_path / f"{first}.npy"))
     numbers = np.array([[0, 119, 120, -1], [199, 5, 130, 64]])

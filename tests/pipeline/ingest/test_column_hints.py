@@ -3,7 +3,7 @@ import shlex
 import pytest
 import yaml
 
-from darklode.pipeline.ingest.column_hints import MOST_COLUMNS, likeliest_column, option, parts
+from darklode.pipeline.ingest.column_hints import MOST_COLUMNS, guess_column, option, split_words
 from darklode.pipeline.ingest.columns import LOG_COLUMNS, QUERY_COLUMNS
 
 
@@ -29,18 +29,18 @@ def test_the_likeliest_column_is_the_one_that_a_person_would_take(
     role: str, present: list[str], meant: str | None
 ) -> None:
     usual = QUERY_COLUMNS if role == "text" else LOG_COLUMNS
-    assert likeliest_column(role, usual[role], present) == meant
+    assert guess_column(role, usual[role], present) == meant
 
 
 def test_only_the_first_of_many_columns_are_looked_at() -> None:
     many = [f"n{number}" for number in range(MOST_COLUMNS)]
-    assert likeliest_column("text", ["text"], ["query", *many]) == "query"
-    assert likeliest_column("text", ["text"], [*many, "query"]) is None
-    assert likeliest_column("text", ["text"], ["query" * 20]) is None
+    assert guess_column("text", ["text"], ["query", *many]) == "query"
+    assert guess_column("text", ["text"], [*many, "query"]) is None
+    assert guess_column("text", ["text"], ["query" * 20]) is None
 
 
 def test_names_fall_into_words() -> None:
-    assert parts("searchTerm_2 of-User") == ["search", "term", "2", "of", "user"]
+    assert split_words("searchTerm_2 of-User") == ["search", "term", "2", "of", "user"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.columns import Values, at_path, names_in, query_columns
+from darklode.pipeline.ingest.columns import Values, names_in, query_columns, value_at
 from darklode.schemas.settings import QueryColumns
 from helpers.ingesting import documents_of, ingest, lines, write
 from helpers.log_ingesting import FULL, logs_of
@@ -20,7 +20,7 @@ from helpers.log_ingesting import FULL, logs_of
             {"text": "contnt"},
             r"no column 'contnt' \(ingest\.documents\.columns\.text\).*has key, content;.*columns\.text=content\?$",
         ),
-        ({"tenant": "org"}, r"no column 'org'.*name one of them or none"),
+        ({"tenant": "org"}, r"no column 'org'.*set one of them, or leave it unset"),
     ],
 )
 @pytest.mark.parametrize("name", ["d.csv", "d.jsonl", "d.parquet"])
@@ -91,4 +91,4 @@ def test_objects_in_objects_are_named_by_their_path() -> None:
     row: Values = {"a": {"b": {"c": 1}}, "a.b": 2, "d": None}
     assert names_in([row], nested=True) == ["a", "a.b", "a.b.c", "d"]
     assert names_in([row], nested=False) == ["a", "a.b", "d"]
-    assert (at_path(row, "a.b"), at_path({"a": {"b": 3}}, "a.b"), at_path(row, "d.e")) == (2, 3, None)
+    assert (value_at(row, "a.b"), value_at({"a": {"b": 3}}, "a.b"), value_at(row, "d.e")) == (2, 3, None)

@@ -36,10 +36,10 @@ def test_hidden_files_and_links_that_leave_are_skipped(tmp_path: Path) -> None:
     got = documents_of(docs, tmp_path / "run", max_reject_share=0)
     assert [row["doc_id"] for row in got.rows] == ["a.md", "stays.md"]
     assert sorted((row["file"], row["reason"]) for row in got.rejects) == [
-        ("broken.md", "link to nothing"),
-        ("leaves.md", "link to what lies outside the folder"),
+        ("broken.md", "broken link"),
+        ("leaves.md", "link out of the folder"),
         ("loop", "link to a folder"),
-        ("pipe.md", "no regular file"),
+        ("pipe.md", "not a regular file"),
     ]
 
 
@@ -72,14 +72,14 @@ def test_a_tenant_is_a_tenant_however_it_is_written(tmp_path: Path, key: str, en
 def test_a_tenant_that_cannot_be_read_is_not_everybodys(tmp_path: Path, value: str) -> None:
     got = ingest(tmp_path, {"a.md": f"---\ntenant: {value}\n---\nx", "b.md": "fine"})
     assert [(row["file"], row["reason"]) for row in got.rejects] == [
-        ("a.md", "its head names a tenant, but not by a plain value")
+        ("a.md", "front matter: tenant is not a plain value")
     ]
 
 
 def test_rows_that_name_no_tenant_are_rejected_where_they_have_to(tmp_path: Path) -> None:
     got = ingest(tmp_path, {"a.md": "---\ntenant: acme\n---\nx", "b.md": "y"}, require_tenant=True)
     assert [(row["tenant"], row["doc_id"]) for row in got.rows] == [("acme", "a.md")]
-    assert [(row["file"], row["reason"]) for row in got.rejects] == [("b.md", "names no tenant")]
+    assert [(row["file"], row["reason"]) for row in got.rejects] == [("b.md", "missing tenant")]
 
 
 def test_other_files_are_rejected_but_do_not_count(tmp_path: Path) -> None:
@@ -123,12 +123,12 @@ def test_a_damaged_gzip_is_rejected_and_the_other_documents_are_read(tmp_path: P
     got = ingest(tmp_path, {"a.md.gz": data, "b.md": "b", "c.md": b"\xff\xfe\x00\xd8", "d.md": "d"})
     assert [row["doc_id"] for row in got.rows] == ["b.md", "d.md"]
     assert [row["file"] for row in got.rejects] == ["a.md.gz", "c.md"]
-    assert "is not a whole gzip file" in got.rejects[0]["reason"]
+    assert "is a damaged gzip file" in got.rejects[0]["reason"]
     assert "begins as UTF-16 but is not" in got.rejects[1]["reason"]
 
 
 def test_a_damaged_gzip_alone_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a whole gzip file"):
+    with pytest.raises(InputError, match="is a damaged gzip file"):
         ingest(tmp_path, {"a.md.gz": b"not gzip"})
 
 
@@ -174,7 +174,7 @@ def test_the_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         source_fingerprint(str(tmp_path / "nowhere"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no files"):
+    with pytest.raises(InputError, match="contains no files"):
         source_fingerprint(str(tmp_path / "empty"))
 
 

@@ -13,7 +13,7 @@ from darklode.pipeline.ingest.files import (
     choose_documents,
     choose_queries,
     files_fingerprint,
-    listing,
+    list_files,
     source_fingerprint,
 )
 from darklode.pipeline.ingest.log_partitions import partitions_of
@@ -35,7 +35,7 @@ def test_the_fingerprint_follows_content_whatever_size_and_modification_time(tmp
     os.utime(docs / "a.md", (1, 1))
 
     def fingerprints() -> list[str]:
-        marks = [partition.mark for partition in partitions_of(listing(str(docs)), "auto").values()]
+        marks = [partition.fingerprint for partition in partitions_of(list_files(str(docs)), "auto").values()]
         return [source_fingerprint(str(docs)), source_fingerprint(str(docs / "a.md")), *marks]
 
     before = fingerprints()
@@ -55,7 +55,7 @@ def test_a_copy_of_small_files_has_the_same_fingerprint(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened_is_left_to_whoever_reads_it(tmp_path: Path) -> None:
-    files = listing(str(folder(tmp_path, {"a.md": "a"})))
+    files = list_files(str(folder(tmp_path, {"a.md": "a"})))
     before = files_fingerprint(files)
     files[0].path.unlink()
     assert files_fingerprint(files) != before

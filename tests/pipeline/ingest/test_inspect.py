@@ -47,7 +47,7 @@ def test_a_log_of_ubi_names_its_own_fields(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "queries.parquet").write_bytes(b"PAR?")
-    with pytest.raises(InputError, match=r"queries\.parquet is not a Parquet file"):
+    with pytest.raises(InputError, match=r"queries\.parquet is not a valid Parquet file"):
         inspect_source("queries", str(tmp_path))
     with pytest.raises(InputError, match="does not exist"):
         inspect_source("logs", str(tmp_path / "nothing"))
@@ -102,5 +102,5 @@ def test_what_somebody_says_goes_before_what_is_seen(tmp_path: Path) -> None:
 def test_a_folder_that_nobody_can_read_is_no_source(kind: Kind, tmp_path: Path) -> None:
     (tmp_path / "blob.bin").write_bytes(bytes(range(256)))
     (tmp_path / "book.xlsx").write_bytes(b"PK\x03\x04")
-    with pytest.raises(InputError, match=r"holds no (documents|queries|search log).*book\.xlsx"):
+    with pytest.raises(InputError, match=r"contains no (documents|queries|search log).*book\.xlsx"):
         inspect_source(kind, str(tmp_path))

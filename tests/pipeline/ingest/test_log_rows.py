@@ -115,7 +115,7 @@ def test_clicks(tmp_path: Path, text: str, clicked: bool | None) -> None:
     got = logs_of(write(tmp_path / "log.csv", csv_of(clicked=text) + "s,2026-03-01T10:00:00Z,a,d,\n"), tmp_path / "run")
     assert len(got.rows) == (1 if clicked is None else 2)
     if clicked is None:
-        assert got.reasons == [("clicked is neither a truth value nor a count", 2)]
+        assert got.reasons == [("clicked is neither a boolean nor a count", 2)]
     else:
         assert sorted(got.column("clicked")) == sorted([clicked, False])
 
@@ -125,9 +125,9 @@ def test_clicks(tmp_path: Path, text: str, clicked: bool | None) -> None:
     [
         ("auto", ["1", "2", ""], [None, 1, 2], []),
         ("auto", ["0", "2", " 1 "], [1, 2, 3], []),
-        ("auto", ["0", "-1", "1.0", "+3"], [1, 2, 4], ["below the first place"]),
+        ("auto", ["0", "-1", "1.0", "+3"], [1, 2, 4], ["below the first position"]),
         (0, ["1", "2"], [2, 3], []),
-        (1, ["1", "0", "2"], [1, 2], ["below the first place"]),
+        (1, ["1", "0", "2"], [1, 2], ["below the first position"]),
         ("auto", ["1", "1.5", "x", "9999999999", "1e2"], [1], ["not a whole number"] * 4),
     ],
 )
@@ -148,9 +148,9 @@ def test_positions_count_from_one(
         ({"doc_id": " "}, "empty doc_id"),
         ({"timestamp": ""}, "missing timestamp"),
         ({"timestamp": "yesterday"}, "unreadable timestamp"),
-        ({"dwell_seconds": "-1"}, "dwell_seconds is not a number from 0"),
-        ({"dwell_seconds": "long"}, "dwell_seconds is not a number from 0"),
-        ({"dwell_seconds": "1e99"}, "dwell_seconds is not a number from 0"),
+        ({"dwell_seconds": "-1"}, "dwell_seconds is not a non-negative number"),
+        ({"dwell_seconds": "long"}, "dwell_seconds is not a non-negative number"),
+        ({"dwell_seconds": "1e99"}, "dwell_seconds is not a non-negative number"),
         ({"session_id": "s,t"}, "wrong number of fields"),
         ({"session_id": '"s'}, "quote never closed"),
         ({"session_id": "s" * 2000}, "row longer than 1000 bytes"),
@@ -241,7 +241,7 @@ def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=name):
             logs_of(tmp_path / name, tmp_path / "run")
     write(tmp_path / "undated/log.csv", "query,doc_id")
-    with pytest.raises(InputError, match="no partition of 2026-03-02; the nearest there are: none with a date"):
+    with pytest.raises(InputError, match="no partition for 2026-03-02; nearest: none with a date"):
         logs_of(tmp_path / "undated", tmp_path / "run", dates=[date(2026, 3, 2)])
 
 

@@ -57,7 +57,7 @@ def test_days_that_are_not_asked_for_are_not_read(tmp_path: Path) -> None:
     write(tmp_path / "log/undated.csv", day_of(5))
     got = logs_of(log, tmp_path / "run", dates=march(3))
     assert list(got.manifest.facts["sources"]) == ["2026-03-03"]
-    with pytest.raises(InputError, match="partition of 2026-03-05; the nearest there are: 2026-03-02, 2026-03-03, 2"):
+    with pytest.raises(InputError, match="partition for 2026-03-05; nearest: 2026-03-02, 2026-03-03, 2"):
         logs_of(log, tmp_path / "run", dates=march(3, 5))
 
 
@@ -85,7 +85,7 @@ def test_other_settings_need_the_files_again(tmp_path: Path) -> None:
     again = logs_of(log, tmp_path / "run", nightly=True, dates=march(3), first_position=0)
     assert set(again.column("position")) == {2}, "also the day that was not asked for"
     shutil.rmtree(log / "date=2026-03-02")
-    with pytest.raises(InputError, match=r"2026-03-02 has to be read again.*gone from"):
+    with pytest.raises(InputError, match=r"2026-03-02 must be read again.*gone from"):
         logs_of(log, tmp_path / "run", nightly=True, first_position=1)
 
 
@@ -202,7 +202,7 @@ def test_a_log_on_s3_gives_the_bytes_of_a_local_one(tmp_path: Path, bucket: str)
 
 
 def test_errors_name_the_object(tmp_path: Path, bucket: str) -> None:
-    with pytest.raises(InputError, match=r"s3://bucket/some/prefix/log holds no impressions"):
+    with pytest.raises(InputError, match=r"s3://bucket/some/prefix/log contains no impressions"):
         logs_of(f"{bucket}/log", tmp_path / "run")
     Store(f"{bucket}/log").write("date=2026-03-01/a.csv", b"a,b\n1,2\n")
     with pytest.raises(InputError, match=r"^s3://bucket/some/prefix/log/date=2026-03-01/a\.csv has no column"):
@@ -250,7 +250,7 @@ def test_order_files_and_formats_do_not_matter(tmp_path: Path, table: pa.Table) 
 
 @pytest.mark.parametrize(
     ("module", "name", "value"),
-    [(columnar, "MOST_ROWS", 61), (staging, "BATCH_ROWS", 2048), (pieces, "PIECE_BYTES", 1000)],
+    [(columnar, "MAX_BATCH_ROWS", 61), (staging, "BATCH_ROWS", 2048), (pieces, "PIECE_BYTES", 1000)],
 )
 def test_batches_do_not_matter(
     tmp_path: Path, table: pa.Table, module: object, name: str, value: int, monkeypatch: pytest.MonkeyPatch

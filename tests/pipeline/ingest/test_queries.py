@@ -110,7 +110,7 @@ def test_in_a_folder_the_file_named_queries_wins(tmp_path: Path) -> None:
     got = queries_of(tmp_path / "in", tmp_path / "run")
     assert ([row["text"] for row in got.rows], got.rejects) == (["a"], [])
     write(tmp_path / "in/queries.txt", "c")
-    with pytest.raises(InputError, match=r"several files of queries \(queries\.csv, queries\.txt\)"):
+    with pytest.raises(InputError, match=r"several query files \(queries\.csv, queries\.txt\)"):
         queries_of(tmp_path / "in", tmp_path / "run")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from darklode.pipeline.base.artifacts import Manifest, Output, Run, Tables
 from darklode.pipeline.base.errors import LimitReached
-from darklode.pipeline.base.remote.budget import SpendingBook, Usage
+from darklode.pipeline.base.remote.budget import SpendingLedger, Usage
 from darklode.pipeline.judge.factory import Judges
 from darklode.pipeline.judge.llm.judge import endpoint_of
 from darklode.pipeline.judge.port import QUERY_BLOCK
@@ -103,7 +103,7 @@ def test_a_limit_holds_over_all_workers_and_is_used_up(pooled: Run, server: Fake
     limited = judges(server, tmp_path, token_limit=300_000, max_concurrency=8)
     with pytest.raises(LimitReached, match=r"judge\.token_limit 300,000 would be exceeded: "):
         judged(pooled, limited, spread=Elsewhere(pooled.store, 4, at_once=4))
-    usage, _ = SpendingBook(str(tmp_path), endpoint_of(limited.settings).account).total()  # type: ignore[arg-type]
+    usage, _ = SpendingLedger(str(tmp_path), endpoint_of(limited.settings).account).total()  # type: ignore[arg-type]
     assert 280_000 < sum(usage) <= 300_000
     assert 100 < len(served(server)) < PAIRS
     judged(pooled, judges(server, tmp_path), spread=Elsewhere(pooled.store, 4, at_once=4))
@@ -112,7 +112,7 @@ def test_a_limit_holds_over_all_workers_and_is_used_up(pooled: Run, server: Fake
 
 def test_a_portion_is_of_what_is_left(server: FakeChat, tmp_path: Path) -> None:
     one: Any = judges(server, tmp_path, token_limit=1000, spending_limit=3.0, prompt_price_per_million=1e6).settings
-    SpendingBook(str(tmp_path), endpoint_of(one).account).add(Usage(150, 50), 1.0)
+    SpendingLedger(str(tmp_path), endpoint_of(one).account).add(Usage(150, 50), 1.0)
     mine = one.portion(judges(server, tmp_path).cache, 0.25, 3)
     assert (mine.local_portion.tokens, mine.local_portion.money, mine.max_in_flight) == (200, 0.5, 85)
     assert (mine.token_limit, mine.spending_limit) == (1000, 3.0)

@@ -43,7 +43,7 @@ def test_a_question_that_finds_no_room_is_refused_and_the_others_are_answered() 
     first = batches.ask([0])
     assert slow.begun.wait(30)
     kept = batches.ask([1, 2])
-    with pytest.raises(QueueFull, match="2 questions wait already"):
+    with pytest.raises(QueueFull, match=r"queue full \(2 requests waiting\)"):
         batches.ask([3, 4])
     kept += batches.ask([5])
     slow.go.set()

@@ -37,7 +37,7 @@ def test_each_query_has_both_lists_and_what_they_share(swapped: pa.Table) -> Non
     (lost,) = [row for row in rows if row["query"] == "<b>zzz|"]
     assert (lost["base_ids"], lost["overlap"]) == ([], 0)
     assert sum(distribution(swapped)["queries"].to_pylist()) == 5
-    assert sentence(swapped).startswith("5 queries: 5 change a text of their first ten;")
+    assert sentence(swapped).startswith("5 queries: the first ten change for 5;")
 
 
 def test_the_most_changed_come_first_with_the_titles_of_what_goes_and_comes(swapped: pa.Table) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from darklode.pipeline.index.source import WORDS
+from darklode.pipeline.index.source import TEXT_COLUMNS
 from darklode.pipeline.serve import mapped_texts
 from darklode.pipeline.serve.mapped_texts import IndexedTexts
 
@@ -18,7 +18,7 @@ def rows(first: int, last: int) -> pa.Table:
         | {"text": f"text ünd {n}", "content_hash": f"{n:032x}"}
         for n in range(first, last)
     ]
-    return pa.Table.from_pylist(named, schema=WORDS)
+    return pa.Table.from_pylist(named, schema=TEXT_COLUMNS)
 
 
 def test_a_text_is_looked_up_by_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,5 +57,5 @@ def test_a_mined_run_is_searched_document_by_document(run: Run, tmp_path: Path) 
 
 
 def test_a_tenant_without_texts_is_refused(shipped: Path, tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="holds no text of the tenant nobody"):
+    with pytest.raises(ArtifactError, match="has no text of tenant nobody"):
         TenantIndex(TrainingSource(Run(str(shipped / "run")), 0, mined=False, text_characters=9), "nobody", tmp_path)

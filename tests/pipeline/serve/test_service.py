@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from darklode.pipeline.index.source import WORDS
+from darklode.pipeline.index.source import TEXT_COLUMNS
 from darklode.pipeline.retrieve.retrievers.port import Hits, Retriever
 from darklode.pipeline.serve.mapped_texts import IndexedTexts
 from darklode.pipeline.serve.service import SearchRequest, SearchService
@@ -26,9 +26,11 @@ class Lengths(Retriever):
 
 
 def service(folder: Path) -> tuple[SearchService, dict[str, Lengths]]:
-    columns = {name: [f"{name} {row}" for row in range(5)] for name in WORDS.names}
+    columns = {name: [f"{name} {row}" for row in range(5)] for name in TEXT_COLUMNS.names}
     systems = {"one": Lengths("one", 1), "two": Lengths("two", 2)}
-    return SearchService("acme", IndexedTexts([pa.table(columns, schema=WORDS)], folder / "texts"), systems), systems
+    return SearchService(
+        "acme", IndexedTexts([pa.table(columns, schema=TEXT_COLUMNS)], folder / "texts"), systems
+    ), systems
 
 
 def test_a_batch_gives_what_each_question_gives_alone(tmp_path: Path) -> None:

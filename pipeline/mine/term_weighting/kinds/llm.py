@@ -23,9 +23,9 @@ class LlmTermWeighterKind(LlmTermWeighterSettings, TermWeighterKind):
 
     def missing(self) -> list[str]:
         """The key, or a server that listens."""
-        from darklode.pipeline.base.remote.endpoint import lacks_server
+        from darklode.pipeline.base.remote.endpoint import server_problems
 
-        return lacks_server([self.base_url], self.api_key_env, self.model)
+        return server_problems([self.base_url], self.api_key_env, self.model)
 
 
 KIND = LlmTermWeighterKind

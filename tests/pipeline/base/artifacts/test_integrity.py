@@ -62,7 +62,7 @@ def test_a_flipped_bit_is_a_reason_to_redo_and_nothing_reads_it(run: Run, planne
         lambda: tables.part(tables.parts("qrels")[0]),
         lambda: tables.footer(tables.parts("qrels")[0]),
     ):
-        with pytest.raises(ArtifactError, match=rf"{file} is missing or damaged; run the command that made it again"):
+        with pytest.raises(ArtifactError, match=rf"{file} is missing or damaged; run the command that wrote it again"):
             read()
     assert build(run.store.url) == ["u1"]
     assert Run(run.store.url).plan(STAGE, {}).is_up_to_date

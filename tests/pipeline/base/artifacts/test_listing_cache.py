@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Output, Run, Stage, Store, Tables, listing_cache
-from darklode.pipeline.base.artifacts.listing_cache import TOGETHER
+from darklode.pipeline.base.artifacts.listing_cache import MERGED
 from darklode.pipeline.base.errors import ArtifactError
 from helpers.s3_server import asked
 from helpers.staged import qrels
@@ -47,7 +47,7 @@ def test_what_was_read_and_listed_is_not_asked_for_again(bucket: str) -> None:
 
 def test_it_follows_what_is_written_and_deleted(bucket: str) -> None:
     store = Store(bucket)
-    with store.alone():
+    with store.cache_listings():
         assert (store.read("manifests/a.json"), store.folders("tables")) == (None, [])
         store.write("manifests/a.json", b"{}")
         store.write("tables/t/x/part", b"123")
@@ -60,18 +60,18 @@ def test_it_follows_what_is_written_and_deleted(bucket: str) -> None:
 
 
 def test_manifests_that_lie_together_save_their_own_requests(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing_cache, "SETTLED", 0.0)
+    monkeypatch.setattr(listing_cache, "SETTLE_SECONDS", 0.0)
     run = Run(bucket)
     with run.lock():
         make(run, ONE, TWO)
-    assert Store(bucket).read(TOGETHER)
+    assert Store(bucket).read(MERGED)
     with asked() as seen:
         assert stand(bucket) == (True, True)
     assert [path for kind, path in seen if "/manifests/" in path] == []
 
 
 def test_a_manifest_that_is_newer_than_those_together_counts(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing_cache, "SETTLED", 0.0)
+    monkeypatch.setattr(listing_cache, "SETTLE_SECONDS", 0.0)
     run = Run(bucket)
     with run.lock():
         make(run, ONE, TWO)
@@ -84,7 +84,7 @@ def test_one_that_was_written_a_moment_ago_is_not_among_them(bucket: str) -> Non
     run = Run(bucket)
     with run.lock():
         make(run, ONE)
-    assert b"manifests/one" not in (Store(bucket).read(TOGETHER) or b"")
+    assert b"manifests/one" not in (Store(bucket).read(MERGED) or b"")
     assert stand(bucket)[0]
 
 
@@ -94,7 +94,7 @@ def test_one_that_was_written_a_moment_ago_is_not_among_them(bucket: str) -> Non
 )
 def test_damage_to_them_is_as_if_they_were_not_there(bucket: str, data: bytes) -> None:
     make(Run(bucket), ONE, TWO)
-    Store(bucket).write(TOGETHER, data)
+    Store(bucket).write(MERGED, data)
     assert stand(bucket) == (True, True)
 
 
@@ -127,4 +127,4 @@ def test_a_folder_keeps_nothing(tmp_path: Path) -> None:
     run = Run(str(tmp_path / "run"))
     with run.lock():
         make(run, ONE)
-    assert not (tmp_path / "run" / TOGETHER).exists()
+    assert not (tmp_path / "run" / MERGED).exists()

@@ -135,5 +135,5 @@ def test_a_page_that_is_not_what_was_written_is_refused_as_it_is_read(s3: str, p
         lambda: tables.part(part),
         lambda: tables.sql("FROM qrels"),
     ):
-        with pytest.raises(ArtifactError, match="is damaged; `darklode verify RUN` names it"):
+        with pytest.raises(ArtifactError, match="is damaged; find it with `darklode verify RUN`"):
             read()

@@ -40,7 +40,7 @@ def test_bytes_depend_on_rows_alone() -> None:
 
 
 def test_an_answer_is_cut_the_same_way_however_duckdb_gives_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darklode.pipeline.base.artifacts.output.ANSWER_ROWS", 4)
+    monkeypatch.setattr("darklode.pipeline.base.artifacts.output.RESULT_ROWS", 4)
     every = pa.concat_tables([qrels("q1"), qrels("q2", 7)])
 
     def work(_tables: Tables, output: Output) -> None:

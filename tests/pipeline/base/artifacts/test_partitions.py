@@ -209,7 +209,7 @@ def test_some_parts_of_one_table_beside_all_of_another(run: Run) -> None:
 
 
 def test_tables_without_rows_have_their_columns() -> None:
-    nothing = Tables.nothing("qrels", "triplets")
+    nothing = Tables.empty("qrels", "triplets")
     assert ("qrels" in nothing, "pool" in nothing) == (True, False)
     assert (nothing.rows("triplets"), nothing.parts("qrels")) == (0, [])
     assert nothing.read("triplets").schema.equals(TRIPLETS.schema)

@@ -240,7 +240,7 @@ def test_a_manifest_cut_short_anywhere_is_damaged(run: Run) -> None:
 
 def test_a_table_that_is_not_there_yet_is_named(run: Run) -> None:
     put(run, "qrels", qrels("q"))
-    with pytest.raises(ArtifactError, match=r"has no table pool, queries yet; run its command to the end"):
+    with pytest.raises(ArtifactError, match=r"has no table pool, queries yet; run its command to completion"):
         run.tables("qrels", "pool", "queries")
     assert run.tables().rows("qrels") == 3
 

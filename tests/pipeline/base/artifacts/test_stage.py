@@ -23,7 +23,7 @@ SHA = hashlib.sha256(b"x").hexdigest()
 def test_a_filter_accounts_for_every_row() -> None:
     FunnelStep("clean", "queries", 10, "queries", 7, {"short": 2, "long": 1})
     FunnelStep("chunk", "documents", 10, "chunks", 70)
-    with pytest.raises(AssertionError, match="clean: 1 rows vanished without a reason"):
+    with pytest.raises(AssertionError, match="clean: 1 rows disappeared without a reason"):
         FunnelStep("clean", "queries", 10, "queries", 7, {"short": 2})
     with pytest.raises(AssertionError, match="-1 rows"):
         FunnelStep("clean", "queries", 10, "queries", 11)

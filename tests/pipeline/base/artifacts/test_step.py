@@ -73,7 +73,7 @@ def test_two_arguments_may_not_give_a_name_two_values(run: Run) -> None:
         """A stage's function."""
 
     assert Step(STAGE, call(double, Sizes(), Sizes(speed=3))).plan(run).settings == {"size": 1, "share": 0.5}
-    with pytest.raises(ValueError, match=r"double: two arguments name size$"):
+    with pytest.raises(ValueError, match=r"double: two arguments set size$"):
         Step(STAGE, call(double, Sizes(), Sizes(size=2))).plan(run)
 
 

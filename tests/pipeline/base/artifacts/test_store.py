@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.artifacts import Run, Store
-from darklode.pipeline.base.artifacts.store import UntouchedStore, s3_failure
+from darklode.pipeline.base.artifacts.store import ReadOnlyStore, s3_failure
 from darklode.pipeline.base.artifacts.temporary_files import is_temporary, machine_id
 from darklode.pipeline.base.errors import ArtifactError, NotWritable
 from helpers.staged import killed
@@ -137,7 +137,7 @@ def test_an_address_with_keys_or_of_another_kind_is_refused_and_not_repeated(url
 )
 def test_another_scheme_is_named_with_what_to_use(url: str, scheme: str) -> None:
     with pytest.raises(
-        ArtifactError, match=f"{scheme}:// is not a place for a run; use a folder or s3://bucket/prefix"
+        ArtifactError, match=f"{scheme}:// is not supported for runs; use a folder or s3://bucket/prefix"
     ):
         Store(url)
 
@@ -182,7 +182,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_is_said_and_nothing_is_left_of_the_write(small_disk: Path) -> None:
     store = Store(str(small_disk / "run"))
     store.write("a.bin", b"1")
-    with pytest.raises(NotWritable, match=r"run/t/b.bin cannot be written \(No space left on device\); make room"):
+    with pytest.raises(NotWritable, match=r"run/t/b.bin cannot be written \(No space left on device\); free space"):
         store.write("t/b.bin", bytes(2_000_000))
     assert [path.name for path in small_disk.rglob("*") if path.is_file()] == ["a.bin"]
     store.write("t/b.bin", bytes(1000))
@@ -191,9 +191,7 @@ def test_a_full_disk_is_said_and_nothing_is_left_of_the_write(small_disk: Path) 
 def test_a_disk_that_is_read_only_is_said(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     for act in (lambda run: run.store.write("a", b""), lambda run: run.store.prepare()):
-        with pytest.raises(
-            NotWritable, match=r"cannot be written \(Read-only file system\); choose a place that can be"
-        ):
+        with pytest.raises(NotWritable, match=r"cannot be written \(Read-only file system\); choose a writable folder"):
             act(Run(str(small_disk / "run")))
     with pytest.raises(NotWritable, match="Read-only file system"), Run(str(small_disk)).lock():
         pass
@@ -207,7 +205,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     Store(sys.argv[1]).write("big.bin", bytes(2000))
 except NotWritable as error:
-    assert "cannot be written (File too large); the system bounds the size of files" in str(error), error
+    assert "cannot be written (File too large); raise the limit on file sizes" in str(error), error
     kill()
 """
 
@@ -310,9 +308,9 @@ def test_many_write_one_file_at_once_and_each_whole(store: Store) -> None:
 
 def test_an_untouched_store_is_read_and_never_written(tmp_path: Path) -> None:
     Store(str(tmp_path)).write("a", b"1")
-    store = UntouchedStore(str(tmp_path))
+    store = ReadOnlyStore(str(tmp_path))
     assert store.read("a") == b"1"
-    with pytest.raises(NotWritable, match="only read"):
+    with pytest.raises(NotWritable, match="opened read-only"):
         store.write("a", b"2")
     assert store.read("a") == b"1"
 

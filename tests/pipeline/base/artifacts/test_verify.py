@@ -17,7 +17,7 @@ FLIPS = 120
 
 
 def wrong(run: Run) -> dict[str, str]:
-    return {one.file: one.wrong for one in verify(run) if one.wrong}
+    return {one.file: one.problem for one in verify(run) if one.problem}
 
 
 def files(run: Run) -> list[Path]:
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named_with_what_to_do(run: Run, place: str, request: p
     of.store.delete(gone)
     data = of.store.read(changed) or b""
     of.store.write(changed, data[:50] + b"?" + data[51:])
-    again = "run the command that made it again"
+    again = "run the command that wrote it again"
     assert wrong(of) == {gone: f"is missing; {again}", changed: f"is damaged; delete it and {again}"}
     for file in (gone, changed):
         of.store.delete(file)
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_named_with_what_to_do(run: Run, place: str, request: p
     assert not wrong(of)
     manifest = of.store.read("manifests/judge.json") or b""
     of.store.write("manifests/judge.json", manifest.replace(b'"seconds": ', b'"seconds": 1'))
-    said = "is damaged (no manifest: it is not what was written); delete it and run the command that made the run again"
+    said = "is damaged (invalid manifest: its checksum differs); delete it and run the command of this run again"
     assert wrong(of) == {"manifests/judge.json": said}
 
 
@@ -104,7 +104,7 @@ def test_records_and_parts_of_an_unfinished_stage_are_read_too(run: Run) -> None
     record = sorted(run.store.sizes(f"progress/{STAGE.name}"))[1]
     data = run.store.read(record) or b""
     run.store.write(record, data.replace(b'"rows": 3', b'"rows": 2'))
-    assert wrong(run) == {record: "is damaged; the next run makes its piece of work again"}
+    assert wrong(run) == {record: "is damaged; the next run repeats this unit of work"}
     redone = build(run.store.url)
     assert len(redone) == len(UNITS) - 2
     assert not wrong(run)
@@ -117,6 +117,6 @@ def test_a_table_that_was_read_has_a_manifest(run: Run) -> None:
     run.store.delete("manifests/judge.json")
     run.store.delete_folder("tables")
     assert wrong(run) == {
-        "tables/qrels": "has no manifest of the stage that wrote it, and manifests/audit.json names it as input; "
-        "run the command that made the run again"
+        "tables/qrels": "is an input of manifests/audit.json, but no manifest lists it as output; "
+        "run the command of this run again"
     }

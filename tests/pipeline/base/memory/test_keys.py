@@ -45,7 +45,7 @@ def test_columns_of_any_form_give_the_same_keys(pieces: int) -> None:
 
 @pytest.mark.parametrize("bad", ["", "abc", "0" * 31 + "G", "0" * 31 + "A", "0" * 33, "é" * 16, None])
 def test_a_hash_of_another_form_is_refused_by_its_text(bad: str | None) -> None:
-    with pytest.raises(ValueError, match=f"{bad!r} is no content hash"):
+    with pytest.raises(ValueError, match=f"{bad!r} is not a content hash"):
         keys_of([content_hash("1"), bad])  # type: ignore[list-item]
 
 

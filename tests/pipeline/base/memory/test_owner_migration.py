@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from darklode.pipeline.base.memory.owner_migration import Heritage
+from darklode.pipeline.base.memory.owner_migration import EarlierVersion
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from helpers.hash_encoder import content_hash
@@ -24,7 +24,7 @@ def rows(*names: str) -> pa.Table:
 def test_what_the_earlier_version_left_becomes_the_owners(tmp_path: Path) -> None:
     store = KeyedStore(str(tmp_path), PLANS)
     store.append("one", rows("a", "b"))
-    heritage = Heritage(store, "two", "one")
+    heritage = EarlierVersion(store, "two", "one")
     assert heritage
     assert not heritage.hand_down(rows("c"))
     assert not store.has_owner("two")
@@ -35,7 +35,7 @@ def test_what_the_earlier_version_left_becomes_the_owners(tmp_path: Path) -> Non
 
 def test_who_has_no_earlier_version_inherits_nothing(tmp_path: Path) -> None:
     store = KeyedStore(str(tmp_path), PLANS)
-    heritage = Heritage(store, "two", "one")
+    heritage = EarlierVersion(store, "two", "one")
     assert not heritage
     assert not heritage.hand_down(rows("a"))
     assert store.owners() == []

@@ -77,7 +77,7 @@ def test_a_local_file_is_where_it_lies_and_a_pruned_one_is_said(files: PartFiles
     (name,) = files.names("one")
     assert files.fetch(name).read_bytes() == b"12"
     files.delete(name)
-    with pytest.raises(ArtifactError, match="was pruned while it was in use"):
+    with pytest.raises(ArtifactError, match="was pruned while in use"):
         files.fetch(name)
 
 
@@ -145,7 +145,7 @@ def test_a_part_that_vanishes_between_listing_and_reading_is_looked_for_again() 
 
 
 def test_parts_that_never_stand_still_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "LOOKS", 3)
+    monkeypatch.setattr(parts, "MAX_RETRIES", 3)
     index = PartIndex(lambda: ["gone"], Shelf()._keys, "the shelf")
     with pytest.raises(ArtifactError, match="parts in the shelf change faster than they can be read"):
         index.refresh()

@@ -104,7 +104,7 @@ def test_a_column_that_came_later_is_null_and_one_that_is_gone_is_left_out(store
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (encode(table(row(1, 1)), KIND, "another"), "it holds no answers of this judge"),
+        (encode(table(row(1, 1)), KIND, "another"), "it does not contain answers of this judge"),
         (b"not Parquet", "."),
         (encode(table(row(1, 1)).drop(["error"]), KIND, "me"), "its columns error are not those of answers"),
         (encode(table(row(1, 1)).drop(["query_hash"]), KIND, "me"), "its columns query_hash"),
@@ -123,8 +123,8 @@ def test_what_is_no_part_of_this_owner_is_damaged(store: Store, data: bytes, mes
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (table(row(1, 1), row(1, 2, query_hash="short")), "'short' is no content hash"),
-        (table(row(1, 1), row(1, 2, BAD, error=None)), "a failed attempt does not say why"),
+        (table(row(1, 1), row(1, 2, query_hash="short")), "'short' is not a content hash"),
+        (table(row(1, 1), row(1, 2, BAD, error=None)), "a failed attempt has no error text"),
     ],
     ids=["hash", "silence"],
 )

@@ -15,7 +15,7 @@ from darklode.pipeline.base.memory.shards import (
     VECTORS,
     Dtype,
     Layout,
-    Mapped,
+    MappedVectors,
     Shards,
     decode_keys,
     encode_keys,
@@ -41,15 +41,15 @@ def test_keys_come_back_with_the_largest_length() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: b"", "its length is no multiple of 16"),
-        (lambda data: data[:-1], "its length is no multiple of 16"),
-        (lambda data: data[16:], "2 keys where 3 are announced"),
-        (lambda data: data[:-16], "2 keys where"),
+        (lambda data: b"", "its length is not a multiple of 16"),
+        (lambda data: data[:-1], "its length is not a multiple of 16"),
+        (lambda data: data[16:], "2 keys, expected 3"),
+        (lambda data: data[:-16], "2 keys, expected"),
     ],
     ids=["empty", "cut", "a key less", "no end"],
 )
 def test_a_torn_keys_file_is_known(change: object, message: str) -> None:
-    with pytest.raises(ValueError, match=f"no keys file: {message}"):
+    with pytest.raises(ValueError, match=f"not a keys file: {message}"):
         decode_keys(change(encode_keys(keys_of(hashes(1, 2, 3)), 1.0)))  # type: ignore[operator]
 
 
@@ -59,7 +59,7 @@ def test_rows_are_the_same_mapped_and_read(dtype: Dtype, tmp_path: Path) -> None
     assert layout.row_bytes == 3 * np.dtype(dtype).itemsize
     file = tmp_path / "one.vectors"
     file.write_bytes(ROWS.astype(np.dtype(dtype).newbyteorder("<")).tobytes())
-    mapped, rows = Mapped(file, layout), np.array([39, 0, 7, 7])
+    mapped, rows = MappedVectors(file, layout), np.array([39, 0, 7, 7])
     np.testing.assert_array_equal(mapped.rows[rows], ROWS[rows].astype(dtype))
     np.testing.assert_array_equal(mapped.read(rows), mapped.rows[rows])
     mapped.prefetch(0, 40)

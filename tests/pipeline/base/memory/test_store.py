@@ -89,8 +89,8 @@ def test_kinds_lie_apart_and_empty_rows_write_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (plans(a=["x"]).set_column(0, "query_hash", pa.array(["short"])), "no content hash"),
-        (plans(a=None).set_column(2, "error", pa.array([None], pa.string())), "must say why"),
+        (plans(a=["x"]).set_column(0, "query_hash", pa.array(["short"])), "not a content hash"),
+        (plans(a=None).set_column(2, "error", pa.array([None], pa.string())), "needs a text in `error`"),
         (plans(a=["x"]).set_column(1, "terms", pa.array(["x"])), "cast"),
         (plans(a=["x"]).drop(["error"]), "error"),
     ],

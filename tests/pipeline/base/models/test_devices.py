@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from darklode.pipeline.base.errors import MissingPart
-from darklode.pipeline.base.models.devices import devices, lacks_memory, utilisation
+from darklode.pipeline.base.models.devices import devices, memory_problems, utilisation
 
 torch = pytest.importorskip("torch")
 
@@ -35,8 +35,8 @@ def test_auto_is_every_gpu_else_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_model_too_large_for_the_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, 1)
-    assert lacks_memory("auto", 20_000_000_000) == ["about 20 GB of GPU memory: GPU 0 has 10 GB"]
-    assert lacks_memory("auto", 100_000_000) == []
+    assert memory_problems("auto", 20_000_000_000) == ["about 20 GB of GPU memory: GPU 0 has 10 GB"]
+    assert memory_problems("auto", 100_000_000) == []
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_without_a_gpu_a_large_model_lacks_one(
     device: str, needed: float, lacks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus(monkeypatch, 0)
-    assert lacks_memory(device, int(needed)) == lacks
+    assert memory_problems(device, int(needed)) == lacks

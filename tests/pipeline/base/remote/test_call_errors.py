@@ -19,13 +19,13 @@ from darklode.pipeline.base.remote import client
 from darklode.pipeline.base.remote.budget import Usage
 from darklode.pipeline.base.remote.call_errors import (
     BadReply,
-    Indigestible,
-    Passing,
-    Refused,
+    RequestRejected,
     Response,
     ServerError,
-    fault_of_connection,
-    fault_of_response,
+    TransientError,
+    UnparsableReply,
+    connection_error,
+    response_error,
 )
 from darklode.pipeline.base.remote.client import Call, Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
@@ -99,11 +99,11 @@ def answered(*script: tuple[int, Mapping[str, str], bytes], **changed: Any) -> t
 @pytest.mark.parametrize(
     ("reply", "kind", "said"),
     [
-        ((401, {}, error()), MissingPart, "refused the key in TEST_KEY, status 401"),
-        ((403, {}, error()), MissingPart, "refused the key in TEST_KEY, status 403"),
-        ((407, {}, error()), MissingPart, "refused the key in TEST_KEY, status 407"),
-        ((402, {}, error()), MissingPart, "answered 402 for want of credit"),
-        ((429, {}, error(code="insufficient_quota")), MissingPart, "answered 429 for want of credit"),
+        ((401, {}, error()), MissingPart, "rejected the key in TEST_KEY, status 401"),
+        ((403, {}, error()), MissingPart, "rejected the key in TEST_KEY, status 403"),
+        ((407, {}, error()), MissingPart, "rejected the key in TEST_KEY, status 407"),
+        ((402, {}, error()), MissingPart, "answered 402, no credit"),
+        ((429, {}, error(code="insufficient_quota")), MissingPart, "answered 429, no credit"),
         ((404, {}, error()), MissingPart, r"answered 404: check judge\.model and base_url"),
         ((405, {}, error()), DarklodeError, r"answered 405: check judge\.base_url"),
         (
@@ -124,7 +124,7 @@ def test_what_no_waiting_mends_is_said_at_once_with_the_target(
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_what_refuses_a_call_leaves_others_alone(status: int) -> None:
-    with pytest.raises(Refused, match=f"status {status}: maximum context length is 5") as raised:
+    with pytest.raises(RequestRejected, match=f"status {status}: maximum context length is 5") as raised:
         answered((status, {}, error("maximum context length is 5")))
     assert raised.value.too_long
 
@@ -147,14 +147,14 @@ def test_a_reply_that_no_reader_can_take_in_is_named_as_such(body: bytes, named:
         async with Scripted((200, {}, body)).serving() as url:
             given = Endpoint("judge", "m", (url,), "/x", "", 4, 5.0, 600.0)
             async with Client(given).session() as session:
-                await session.call(Call(b"{}", Usage(1, 0), "a call", dict, {Indigestible: 2}))
+                await session.call(Call(b"{}", Usage(1, 0), "a call", dict, {UnparsableReply: 2}))
 
-    with pytest.raises(Refused, match=rf"JSON that cannot be taken in \({named}\)"):
+    with pytest.raises(RequestRejected, match=rf"JSON that cannot be parsed \({named}\)"):
         asyncio.run(go())
 
 
 def test_an_error_can_be_shown() -> None:
-    with pytest.raises(Refused, match=r"status 400: so \ufffd$"):
+    with pytest.raises(RequestRejected, match=r"status 400: so \ufffd$"):
         answered((400, {}, b'{"error": {"message": "so \\ud800"}}'))
 
 
@@ -196,21 +196,21 @@ def test_a_wrong_certificate_ends_it(certificate: ssl.SSLContext) -> None:
         async with Scripted(OK).serving(certificate) as url:
             await asked(url)
 
-    with pytest.raises(DarklodeError, match=r"m at 127\.0\.0\.1:\d+/v1 cannot be trusted.*self.signed"):
+    with pytest.raises(DarklodeError, match=r"m at 127\.0\.0\.1:\d+/v1 has an invalid TLS certificate.*self.signed"):
         asyncio.run(go())
 
 
 def test_tls_to_a_server_without_it_ends_it() -> None:
     with FakeOpenAI() as server:  # it answers what is no HTTP in plain text, as web servers do
-        ends(server.url.replace("http:", "https:"), "cannot be trusted, there is no TLS connection")
+        ends(server.url.replace("http:", "https:"), "has an invalid TLS certificate")
 
 
 def test_an_unknown_host_ends_it() -> None:
-    ends("http://no-such-host.invalid/v1", r"m at no-such-host\.invalid/v1 cannot be found")
+    ends("http://no-such-host.invalid/v1", r"m at no-such-host\.invalid/v1 has an unknown host name")
 
 
 def test_an_address_that_is_none_ends_it() -> None:
-    ends("http://127.0.0.1:99999/v1", r"m at 127\.0\.0\.1:99999/v1 is no address that can be called")
+    ends("http://127.0.0.1:99999/v1", r"m at 127\.0\.0\.1:99999/v1 is not a valid URL")
 
 
 def test_a_resolver_that_fails_for_now_is_waited_for_a_little() -> None:
@@ -220,17 +220,17 @@ def test_a_resolver_that_fails_for_now_is_waited_for_a_little() -> None:
     from aiohttp.client_reqrep import ConnectionKey
 
     to = ConnectionKey("h", 80, False, True, None, None, None)  # type: ignore[call-arg]
-    fault = fault_of_connection(
+    fault = connection_error(
         aiohttp.ClientConnectorDNSError(to, socket.gaierror(socket.EAI_AGAIN, "for now")), 5, "judge"
     )
-    assert isinstance(fault, Passing)
-    assert fault.patience < 10 < Passing("otherwise").patience == math.inf
+    assert isinstance(fault, TransientError)
+    assert fault.patience < 10 < TransientError("otherwise").patience == math.inf
 
 
 def test_what_a_call_may_be_to_blame_for() -> None:
-    assert isinstance(fault_of_response(Response(500, None, b""), "", "", "judge"), ServerError)
-    assert not isinstance(fault_of_response(Response(502, None, b""), "", "", "judge"), ServerError)
-    assert issubclass(BadReply, Passing)
+    assert isinstance(response_error(Response(500, None, b""), "", "", "judge"), ServerError)
+    assert not isinstance(response_error(Response(502, None, b""), "", "", "judge"), ServerError)
+    assert issubclass(BadReply, TransientError)
     assert BadReply("is odd").reason == "answered 200, but the reply is odd"
 
 
@@ -241,6 +241,6 @@ def test_after_so_many_tries_the_call_is_to_blame() -> None:
             async with Client(given).session() as session:
                 await session.call(Call(b"{}", Usage(1, 0), "a call", dict, {ServerError: 3}))
 
-    with pytest.raises(Refused, match="answered 500") as raised:
+    with pytest.raises(RequestRejected, match="answered 500") as raised:
         asyncio.run(go())
     assert isinstance(raised.value.failure, ServerError)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from darklode.pipeline.base.remote.call_errors import BadReply
-from darklode.pipeline.base.remote.chat import completion_of, fields, incomplete, max_tokens
+from darklode.pipeline.base.remote.chat import completion_of, incomplete_reason, max_tokens, merge_fields
 
 
 def choice(said: object, **more: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_content_in_parts_is_the_text_of_its_parts() -> None:
     (found,) = completion_of({"choices": [choice([{"type": "refusal", "refusal": "No."}], finish_reason="stop")]})[
         "choices"
     ]
-    assert incomplete(found) == "the model refused to answer"
+    assert incomplete_reason(found) == "the model refused to answer"
     for other in (["yes"], [{"type": "image_url"}], [1, {"type": "text", "text": "yes"}]):
         assert said(choice(other)) == other
 
@@ -58,7 +58,7 @@ NONE: list[Any] = [None, [], "ab", [None], [{}], [{"message": None}], {"0": 1}, 
 
 @pytest.mark.parametrize("choices", NONE)
 def test_anything_else_is_none(choices: object) -> None:
-    with pytest.raises(BadReply, match="holds no chat completion"):
+    with pytest.raises(BadReply, match="is not a chat completion"):
         completion_of({"choices": choices})
 
 
@@ -77,5 +77,5 @@ def test_anything_else_is_none(choices: object) -> None:
 def test_one_limit_of_a_reply_leaves_out_the_default_one(
     given: dict[str, Any], sent: dict[str, int], most: int
 ) -> None:
-    found = fields({"max_tokens": 32, "temperature": 0}, given)
+    found = merge_fields({"max_tokens": 32, "temperature": 0}, given)
     assert (found, max_tokens(found)) == (sent | {"temperature": 0}, most)

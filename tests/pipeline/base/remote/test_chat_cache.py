@@ -11,7 +11,7 @@ from darklode.pipeline.base.errors import LimitReached
 from darklode.pipeline.base.memory.rows import RowKind
 from darklode.pipeline.base.memory.store import KeyedStore
 from darklode.pipeline.base.remote import chat_cache
-from darklode.pipeline.base.remote.chat_cache import MAX_TOKENS, Question, SingleFlight, UnreadableReply, object_in
+from darklode.pipeline.base.remote.chat_cache import MAX_TOKENS, Question, SingleFlight, UnreadableReply, parse_object
 from darklode.pipeline.base.remote.client import Client
 from darklode.pipeline.base.remote.endpoint import Endpoint
 from helpers.fake_chat import FakeChat
@@ -137,8 +137,8 @@ def test_it_goes_on_over_faults(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reply", [None, 3, "no", "[1]", "```json\n[]\n```", "{" * 100_000])
 def test_what_is_no_object_is_unreadable(reply: object) -> None:
     with pytest.raises(UnreadableReply):
-        object_in(reply)
+        parse_object(reply)
 
 
 def test_an_object_may_stand_in_a_fence() -> None:
-    assert object_in('```json\n{"a": 1}\n```') == object_in('{"a": 1}') == {"a": 1}
+    assert parse_object('```json\n{"a": 1}\n```') == parse_object('{"a": 1}') == {"a": 1}

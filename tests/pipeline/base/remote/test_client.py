@@ -14,7 +14,7 @@ import pytest
 
 from darklode.pipeline.base.errors import ArtifactError, DarklodeError, MissingPart
 from darklode.pipeline.base.remote import client
-from darklode.pipeline.base.remote.budget import SpendingBook, Usage
+from darklode.pipeline.base.remote.budget import SpendingLedger, Usage
 from darklode.pipeline.base.remote.chat import chat_call
 from darklode.pipeline.base.remote.client import Client, Lane
 from darklode.pipeline.base.remote.endpoint import Endpoint
@@ -92,7 +92,7 @@ def test_jobs_that_make_no_call_give_their_places_back() -> None:
         assert server.requests == 0
 
 
-class ShakyBook(SpendingBook):
+class ShakyBook(SpendingLedger):
     """Its place fails once."""
 
     tries = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from darklode.pipeline.base.remote import concurrency as module
-from darklode.pipeline.base.remote.concurrency import FIRST, PATIENCE, WINDOW, ConcurrencyLimit
+from darklode.pipeline.base.remote.concurrency import INITIAL_LIMIT, PATIENCE, WINDOW, ConcurrencyLimit
 
 
 class Clock:
@@ -22,16 +22,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def round_of(pace: ConcurrencyLimit, clock: Clock, seconds: float, *, answered: int, turned_away: int = 0) -> None:
+def round_of(pace: ConcurrencyLimit, clock: Clock, seconds: float, *, answered: int, overloaded: int = 0) -> None:
     """So many calls at once that end together after some seconds."""
-    entered = [pace.enter() for _ in range(answered + turned_away)]
+    entered = [pace.enter() for _ in range(answered + overloaded)]
     clock.now += seconds
     for number, at in enumerate(entered):
-        pace.release(at, answered=number < answered, turned_away=number >= answered)
+        pace.release(at, answered=number < answered, overloaded=number >= answered)
 
 
 def test_it_begins_small_and_never_exceeds_what_is_allowed(clock: Clock) -> None:
-    assert ConcurrencyLimit(1000).limit == FIRST
+    assert ConcurrencyLimit(1000).limit == INITIAL_LIMIT
     assert ConcurrencyLimit(3).limit == 3
     pace = ConcurrencyLimit(40)
     for _ in range(9):
@@ -60,15 +60,15 @@ def test_a_server_that_answers_no_faster_keeps_its_limit_and_is_tried_again_late
 def test_places_that_were_not_taken_say_nothing_of_the_limit(clock: Clock) -> None:
     pace = ConcurrencyLimit(1000)
     for _ in range(40):
-        round_of(pace, clock, 2 * WINDOW, answered=FIRST - 1)
-    assert pace.limit == FIRST
+        round_of(pace, clock, 2 * WINDOW, answered=INITIAL_LIMIT - 1)
+    assert pace.limit == INITIAL_LIMIT
 
 
-def test_calls_turned_away_take_three_tenths_off_once(clock: Clock) -> None:
+def test_calls_overloaded_take_three_tenths_off_once(clock: Clock) -> None:
     pace = ConcurrencyLimit(1000, first=100)
-    round_of(pace, clock, 1.0, answered=0, turned_away=100)
+    round_of(pace, clock, 1.0, answered=0, overloaded=100)
     assert pace.limit == 70, "calls of before the step count no more"
-    round_of(pace, clock, 1.0, answered=60, turned_away=10)
+    round_of(pace, clock, 1.0, answered=60, overloaded=10)
     assert pace.limit == 70, "a few are turned away for other reasons"
 
 
@@ -76,7 +76,7 @@ def test_it_never_falls_below_one(clock: Clock) -> None:
     pace = ConcurrencyLimit(8, first=2)
     for _ in range(20):
         for _ in range(4):
-            round_of(pace, clock, 0.01, answered=0, turned_away=1)
+            round_of(pace, clock, 0.01, answered=0, overloaded=1)
     assert (pace.limit, pace.room) == (1, 1)
 
 
@@ -87,7 +87,7 @@ def test_room_is_what_is_not_taken(clock: Clock) -> None:
     pace.enter()
     pace.enter()
     assert pace.room == 0, "never below nothing"
-    pace.release(first, answered=True, turned_away=False)
+    pace.release(first, answered=True, overloaded=False)
     assert pace.in_flight == 2
 
 
@@ -98,15 +98,15 @@ def test_after_a_restart_it_begins_with_one_and_old_failures_do_not_count(clock:
     pace.restart()
     assert pace.limit == 1
     for at in entered:
-        pace.release(at, answered=False, turned_away=True)
+        pace.release(at, answered=False, overloaded=True)
     assert (pace.limit, pace.room) == (1, 1)
     round_of(pace, clock, 2 * WINDOW, answered=1)
     assert pace.limit == 2
 
 
-def test_one_call_may_always_be_under_way_however_often_it_is_turned_away(clock: Clock) -> None:
+def test_one_call_may_always_be_under_way_however_often_it_is_overloaded(clock: Clock) -> None:
     pace = ConcurrencyLimit(8, first=4)
     for _ in range(30):
-        round_of(pace, clock, WINDOW / 4, answered=0, turned_away=1)
+        round_of(pace, clock, WINDOW / 4, answered=0, overloaded=1)
         assert pace.limit >= 1
         assert pace.room >= 1

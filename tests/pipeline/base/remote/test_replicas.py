@@ -9,12 +9,19 @@ import pytest
 from darklode.pipeline.base.errors import DarklodeError
 from darklode.pipeline.base.remote import replicas as module
 from darklode.pipeline.base.remote.budget import Counters
-from darklode.pipeline.base.remote.call_errors import BadReply, Passing, Stopped
+from darklode.pipeline.base.remote.call_errors import BadReply, Stopped, TransientError
 from darklode.pipeline.base.remote.concurrency import ConcurrencyLimit
-from darklode.pipeline.base.remote.replicas import AT_FIRST, FIRST_PAUSE, IN_A_ROW, LONGEST_PAUSE, Replica, Replicas
+from darklode.pipeline.base.remote.replicas import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    MAX_FAILURES,
+    MAX_FIRST_FAILURES,
+    Replica,
+    Replicas,
+)
 
-BROKEN = Passing("broke the connection")
-BUSY = Passing("answered 429", status=429, overload=True)
+BROKEN = TransientError("broke the connection")
+BUSY = TransientError("answered 429", status=429, overload=True)
 
 
 def replica(name: str = "one", most: int = 2) -> Replica:
@@ -30,43 +37,47 @@ def of(*all_: Replica, give_up_after: float = 60.0) -> tuple[Replicas, list[str]
 
 
 def down(one: Replica) -> Replica:
-    for _ in range(IN_A_ROW):
+    for _ in range(MAX_FAILURES):
         one.record_failure(BROKEN)
     return one
 
 
 def test_a_server_counts_as_down_after_failures_in_a_row() -> None:
     one = replica()
-    assert not any(one.record_failure(BROKEN) for _ in range(IN_A_ROW - 1))
+    assert not any(one.record_failure(BROKEN) for _ in range(MAX_FAILURES - 1))
     assert (one.is_up, one.room) == (True, 2)
     assert one.record_failure(BROKEN)
-    assert (one.is_up, one.room, one.pace.limit) == (False, 0, 1)
+    assert (one.is_up, one.room, one.concurrency.limit) == (False, 0, 1)
     assert 0 < one.seconds_down <= FIRST_PAUSE
     assert not one.record_failure(BROKEN), "what fails while it is down is no news"
 
 
 def test_one_that_never_answered_counts_as_down_sooner() -> None:
     one = Replica("new", "http://new/v1", ConcurrencyLimit(2))
-    assert [one.record_failure(BROKEN) for _ in range(AT_FIRST)] == [False] * (AT_FIRST - 1) + [True]
+    assert [one.record_failure(BROKEN) for _ in range(MAX_FIRST_FAILURES)] == [False] * (MAX_FIRST_FAILURES - 1) + [
+        True
+    ]
     one._down_until = 1e-9  # the pause is over
     one.record_success()
-    assert not any(one.record_failure(BROKEN) for _ in range(IN_A_ROW - 1))
+    assert not any(one.record_failure(BROKEN) for _ in range(MAX_FAILURES - 1))
 
 
 def test_a_success_between_makes_it_count_anew() -> None:
     one = replica()
     for _ in range(3):
-        assert not any(one.record_failure(BROKEN) for _ in range(IN_A_ROW - 1))
+        assert not any(one.record_failure(BROKEN) for _ in range(MAX_FAILURES - 1))
         one.record_success()
     assert (one.failing_since, one.is_up) == (None, True)
 
 
 def test_a_busy_server_gets_fewer_calls_before_it_gets_none() -> None:
     one = replica(most=4)
-    assert not any(one.record_failure(BUSY) for _ in range(3 * IN_A_ROW))
+    assert not any(one.record_failure(BUSY) for _ in range(3 * MAX_FAILURES))
     assert one.is_up
-    one.pace.restart()
-    assert any(one.record_failure(BUSY) for _ in range(IN_A_ROW)), "with one call at a time it is down like any other"
+    one.concurrency.restart()
+    assert any(one.record_failure(BUSY) for _ in range(MAX_FAILURES)), (
+        "with one call at a time it is down like any other"
+    )
 
 
 def test_pauses_double_up_to_a_bound_and_a_server_may_ask_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +88,7 @@ def test_pauses_double_up_to_a_bound_and_a_server_may_ask_for_longer(monkeypatch
         assert one.record_failure(BROKEN), "one failure more is enough"
     assert pauses == [min(FIRST_PAUSE * 2**number, LONGEST_PAUSE) for number in range(8)]
     one._down_until = 1e-9
-    assert one.record_failure(Passing("answered 503", status=503, retry_after=100))
+    assert one.record_failure(TransientError("answered 503", status=503, retry_after=100))
     assert one.seconds_down > LONGEST_PAUSE
 
 
@@ -144,7 +155,7 @@ def test_down_and_back_are_said() -> None:
     async def go() -> list[str]:
         one = replica()
         all_, said = of(one)
-        for _ in range(IN_A_ROW):
+        for _ in range(MAX_FAILURES):
             all_.leave(await all_.enter(), BROKEN, answered=False)
         assert all_._counters.paused == said[0]
         one._down_until = 1e-9
@@ -154,7 +165,7 @@ def test_down_and_back_are_said() -> None:
 
     first, second = asyncio.run(go())
     assert first.startswith(
-        f"one broke the connection, {IN_A_ROW} times in a row: no calls for 1 s; the judge gives up"
+        f"one broke the connection, {MAX_FAILURES} times in a row: no calls for 1 s; the judge gives up"
     )
     assert second == "one answers again, after 0 s"
 
@@ -163,7 +174,7 @@ def test_a_failure_that_passes_says_nothing_of_a_server_that_is_down() -> None:
     async def go() -> tuple[list[str], str]:
         one, other = replica("one"), replica("other")
         all_, said = of(one, other)
-        for _ in range(IN_A_ROW):
+        for _ in range(MAX_FAILURES):
             all_.leave(await all_.enter(one), BROKEN, answered=False)
         for failure in (BROKEN, None):
             all_.leave(await all_.enter(other), failure, answered=failure is None)

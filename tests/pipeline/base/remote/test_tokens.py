@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darklode.pipeline.base.remote.tokens import cut, estimate_tokens, fill
+from darklode.pipeline.base.remote.tokens import estimate_tokens, fill_batches, truncate
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_more_text_is_never_fewer_tokens(one: str, other: str) -> None:
 
 @given(st.text(min_size=1, max_size=60), st.integers(1, 30))
 def test_a_cut_is_the_longest_beginning_within_the_bound(text: str, most: int) -> None:
-    found = cut(text, most)
+    found = truncate(text, most)
     assert text.startswith(found)
     assert len(found) >= 1
     assert estimate_tokens(found) <= most or len(found) == 1
@@ -49,7 +49,7 @@ TEXTS = st.lists(st.text("ab 1", max_size=12), max_size=20)
 
 @given(TEXTS, st.integers(1, 5), st.integers(3, 30))
 def test_batches_hold_every_text_but_blank_ones_once_and_in_order(texts: list[str], most: int, tokens: int) -> None:
-    batches = list(fill(texts, "", 20, most, tokens))
+    batches = list(fill_batches(texts, "", 20, most, tokens))
     places = [place for batch in batches for place in batch.places.tolist()]
     assert places == [place for place, text in enumerate(texts) if text.strip()]
     for batch in batches:
@@ -62,6 +62,6 @@ def test_batches_hold_every_text_but_blank_ones_once_and_in_order(texts: list[st
 
 
 def test_a_prompt_counts_and_long_texts_are_cut_with_it() -> None:
-    (batch,) = fill(["abcdef" * 9], "query: ", 6, 9, 100)
-    assert batch.texts == [cut("query: " + "abcdef" * 9, 6)]
+    (batch,) = fill_batches(["abcdef" * 9], "query: ", 6, 9, 100)
+    assert batch.texts == [truncate("query: " + "abcdef" * 9, 6)]
     assert batch.tokens <= 6

@@ -56,7 +56,7 @@ def test_a_run_labelled_only_in_its_test_split_is_refused(tmp_path: Path) -> Non
         put(run, table, given.read(table))
     labels = given.sql("SELECT qrels.* FROM qrels JOIN queries USING (tenant, query_id) WHERE split = 'test'")
     put(run, "qrels", labels.cast(QRELS.schema))
-    with pytest.raises(ExportError, match="no positive outside its test split"):
+    with pytest.raises(ExportError, match="no positives outside its test split"):
         export(run, "devrev", tmp_path / "out")
 
 

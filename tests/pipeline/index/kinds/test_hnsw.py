@@ -16,7 +16,7 @@ def test_what_went_is_left_out_and_lists_stay_full() -> None:
     with one_thread():
         index = made.train(vectors, 1500)
         index.add_with_ids(vectors, np.arange(1500))
-        made.try_hard(index, 512)
+        made.set_effort(index, 512)
         scores, numbers = made.search(index, vectors[:40], 100, gone)
     assert (numbers >= 300).all()
     exact = np.sort(vectors[:40] @ vectors[300:].T, axis=1)[:, ::-1][:, :100]

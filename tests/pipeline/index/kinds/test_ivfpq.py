@@ -22,16 +22,16 @@ def test_an_update_finds_what_a_full_fill_of_the_same_codes_finds(kind: str) -> 
         full = from_bytes(bytes(to_bytes(index)), "")
         index.add_with_ids(vectors[:1200], np.arange(1200))
         codebook = codebook_of(index)
-        if made.FORGETS:
+        if made.SUPPORTS_REMOVAL:
             index.remove_ids(went)
         index.add_with_ids(vectors[1200:], np.arange(1200, 1500))
         kept = np.concatenate([np.arange(100), np.arange(300, 1500)])
         full.add_with_ids(vectors[kept], kept)
         assert codebook_of(index) == codebook == codebook_of(full)
-        np.testing.assert_array_equal(numbers_in(index), kept if made.FORGETS else np.arange(1500))
+        np.testing.assert_array_equal(numbers_in(index), kept if made.SUPPORTS_REMOVAL else np.arange(1500))
         for one in (index, full):
-            made.try_hard(one, made.search_efforts(one)[-1])
-        left = [np.empty(0, np.int64) if made.FORGETS else went, np.empty(0, np.int64)]
+            made.set_effort(one, made.search_efforts(one)[-1])
+        left = [np.empty(0, np.int64) if made.SUPPORTS_REMOVAL else went, np.empty(0, np.int64)]
         found = [made.search(one, vectors[:50], 20, gone) for one, gone in zip((index, full), left, strict=True)]
     np.testing.assert_array_equal(found[0][0], found[1][0])
     assert (np.sort(found[0][1]) == np.sort(found[1][1])).mean() > 0.98  # of equal scores at the end either may come
@@ -50,12 +50,12 @@ def test_codes_take_the_bytes_that_were_asked_for() -> None:
 def test_fewer_vectors_have_shorter_codes() -> None:
     made: IvfKind = INDEXES.load("ivfpq")(code_size=8)
     with one_thread():
-        index = made.train(clustered(made.LEAST), made.LEAST)
+        index = made.train(clustered(made.MIN_VECTORS), made.MIN_VECTORS)
     assert faiss.downcast_index(faiss.extract_index_ivf(index)).pq.nbits == 4
 
 
 def test_vectors_that_are_too_short_for_their_codes_are_refused() -> None:
-    with pytest.raises(SettingsError, match="vectors of 32 numbers cannot have codes of 64 parts"):
+    with pytest.raises(SettingsError, match="vectors of 32 dimensions cannot be split into 64 subquantizers"):
         INDEXES.load("ivfpq")(code_size=64).train(clustered(700), 700)
 
 

@@ -106,7 +106,7 @@ def test_a_head_that_cannot_be_read_leads_to_no_tenant(tmp_path: Path) -> None:
     assert [row["doc_id"] for row in got.rows] == ["fine.md"]
     assert {row["file"]: row["reason"] for row in got.rejects} == {
         "broken.md": "broken front matter",
-        **dict.fromkeys(["list.md", "meta.html", "null.md"], "its head names a tenant, but not by a plain value"),
+        **dict.fromkeys(["list.md", "meta.html", "null.md"], "front matter: tenant is not a plain value"),
     }
 
 

@@ -26,7 +26,7 @@ def test_parquet(tmp_path: Path) -> None:
 
 def test_a_parquet_column_of_another_kind_is_an_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["a"], "text": [["b"]]}), tmp_path / "d.parquet")
-    with pytest.raises(InputError, match=r"column 'text' holds list<.*>, not text"):
+    with pytest.raises(InputError, match=r"column 'text' is of type list<.*>, not text"):
         documents_of(tmp_path / "d.parquet", tmp_path / "run")
 
 

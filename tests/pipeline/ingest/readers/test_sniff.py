@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from darklode.pipeline.base.errors import InputError
-from darklode.pipeline.ingest.input_check import try_documents, try_queries
+from darklode.pipeline.ingest.input_check import check_documents, check_queries
 from darklode.pipeline.ingest.readers.sniff import recoding
 from darklode.schemas.settings import IngestSettings
 from helpers.ingesting import queries_of, write
@@ -23,8 +23,8 @@ PLAIN = IngestSettings()
         ("my queries.pdf", b"%PDF-1.7", "pdftotext 'my queries.pdf' "),
         ("q.jsonl", b"%PDF-1.7", "is a PDF; make text of it"),
         ("q.docx", b"PK\x03\x04", "pandoc -o q.docx.md q.docx"),
-        ("q.txt", b"PAR1", "Parquet: give it the ending .parquet"),
-        ("q.csv", b"\x1f\x8b\x08\x00", r"gzip: give it the ending \.gz"),
+        ("q.txt", b"PAR1", "Parquet: rename it to .parquet"),
+        ("q.csv", b"\x1f\x8b\x08\x00", r"gzip: rename it to \.gz"),
         ("q.csv", "text,id\nhow,1\n".encode("utf-16-le"), "UTF-16LE without a byte order mark; iconv -f UTF-16LE"),
         ("q.txt", "how to\n".encode("utf-16-be"), "UTF-16BE without"),
         ("q.csv", "Text,Stra\xdfe\nhow,1\n".encode("latin-1"), "not UTF-8 in its header; if it is Latin-1: iconv"),
@@ -37,7 +37,7 @@ PLAIN = IngestSettings()
 )
 def test_it_is_refused_with_how_to_convert_it(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     file = write(tmp_path / name, content)
-    for reading in (lambda: try_queries(str(file), PLAIN), lambda: queries_of(file, tmp_path / "run")):
+    for reading in (lambda: check_queries(str(file), PLAIN), lambda: queries_of(file, tmp_path / "run")):
         with pytest.raises(InputError, match=said):
             reading()
 
@@ -57,12 +57,12 @@ def test_the_command_makes_utf8_of_it(tmp_path: Path) -> None:
         ("text|id\nhow|1\n", "separated by bars"),
         ("text,id\nhow;x,1\n", ""),
         ("text\nhow; to\n", ""),
-        ("text;id\nhow;1\n".encode("utf-16"), "it is UTF-16"),
+        ("text;id\nhow;1\n".encode("utf-16"), "encoded as UTF-16"),
     ],
 )
 def test_delimiters_and_utf16_are_found_and_said(tmp_path: Path, content: str | bytes, said: str) -> None:
     file = write(tmp_path / "q.csv", content)
-    assert any(said in note for note in try_queries(str(file), PLAIN)) == bool(said)
+    assert any(said in note for note in check_queries(str(file), PLAIN)) == bool(said)
     (row,) = queries_of(file, tmp_path / "run").rows
     assert row["text"].startswith("how")
 
@@ -75,15 +75,15 @@ def test_a_column_that_the_settings_name_decides_the_delimiter(tmp_path: Path) -
 
 def test_a_header_that_fits_nothing_is_shown_in_its_columns(tmp_path: Path) -> None:
     file = write(tmp_path / "q.csv", "anfrage;suchwort\nx;y\n")
-    with pytest.raises(InputError, match=r"it has anfrage, suchwort; say --set ingest\.queries\.columns\.text=NAME$"):
-        try_queries(str(file), PLAIN)
+    with pytest.raises(InputError, match=r"it has anfrage, suchwort; set --set ingest\.queries\.columns\.text=NAME$"):
+        check_queries(str(file), PLAIN)
 
 
 def test_what_lies_beside_documents_and_cannot_be_read_is_told(tmp_path: Path) -> None:
     write(tmp_path / "a.md", "# A\n\ntext\n")
     for name in ("b.pdf", "c.PDF", "d.docx", "e.png"):
         write(tmp_path / name, b"x")
-    notes = try_documents(str(tmp_path), PLAIN)
+    notes = check_documents(str(tmp_path), PLAIN)
     assert [note.partition(": ")[2].partition(";")[0] for note in notes] == [
         "2 .pdf files cannot be read",
         "1 .docx file cannot be read",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from darklode.pipeline.ingest.files import listing
+from darklode.pipeline.ingest.files import list_files
 from darklode.pipeline.ingest.readers import text as pieces
 from darklode.pipeline.ingest.readers.text import records_of
 
@@ -18,7 +18,7 @@ LIMIT = 1_000_000
 
 
 def cut(path: Path, delimiter: str | None = None, limit: int = LIMIT) -> list[tuple[int, bytes, str | None]]:
-    (file,) = listing(str(path))
+    (file,) = list_files(str(path))
     return [
         (int(some.lines[at]), some.raw(at), some.faults.get(at))
         for some in records_of(file, lambda _: None, limit, delimiter)

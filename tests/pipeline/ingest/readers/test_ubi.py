@@ -69,7 +69,7 @@ def test_other_actions_and_events_without_an_object_are_turned_away(tmp_path: Pa
         ("empty doc_id", 3),
         ("empty doc_id", 4),
         ("missing action", 5),
-        ("action mail [email] is neither impression nor click, as far as logs.click_actions knows", 6),
+        ("action mail [email] is neither impression nor click; if it is a click, add it to logs.click_actions", 6),
         ("empty doc_id", 7),
     ]
 
@@ -83,7 +83,7 @@ def test_settings_say_which_actions_are_clicks(tmp_path: Path) -> None:
     assert {row["doc_id"]: row["clicked"] for row in got.rows} == {"shown": False, "d0": True, "d1": True}
     assert [reason for reason, _ in got.reasons] == [
         "action global_click is neither impression nor click",
-        "action tap is neither impression nor click, as far as logs.click_actions knows",
+        "action tap is neither impression nor click; if it is a click, add it to logs.click_actions",
     ]
     told = logs_of(tmp_path / "log", tmp_path / "other", click_actions=["Tap"])
     assert {row["doc_id"]: row["clicked"] for row in told.rows} == {"shown": False, "d3": True}

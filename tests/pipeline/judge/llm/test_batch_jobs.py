@@ -18,7 +18,7 @@ import pytest
 from darklode.pipeline.base.errors import DarklodeError, MissingPart
 from darklode.pipeline.base.remote import batch_service as services
 from darklode.pipeline.base.remote.batch_service import BatchService
-from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingBook
+from darklode.pipeline.base.remote.budget import Budget, Counters, SpendingLedger
 from darklode.pipeline.judge.ledger import Ledger
 from darklode.pipeline.judge.ledger_judge import LedgerJudge
 from darklode.pipeline.judge.llm import batch_files
@@ -56,7 +56,7 @@ class Desk:
         )
         self.ledger, self.journal = Ledger(str(root)), BatchJournal(str(root))
         at = endpoint_of(self.settings)
-        self.budget = Budget(at, Counters(), SpendingBook(str(root), at.account))
+        self.budget = Budget(at, Counters(), SpendingLedger(str(root), at.account))
         self.judge = HostedJudge(self.template, self.ledger, self.journal, BatchService(at), self.budget)
 
     def submit(self, every: pa.Table = EVERY) -> list[Submitted]:
@@ -134,7 +134,7 @@ def dies_at(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, after: b
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(BatchJournal, "note"), (BatchService, "start"), (BatchService, "_find_started"), (services, "_state")],
+    [(BatchJournal, "note"), (BatchService, "start"), (BatchService, "_create_batch"), (services, "_state")],
 )
 def test_a_kill_anywhere_submits_nothing_twice(
     service: FakeBatches, tmp_path: Path, owner: Any, name: str, after: bool
@@ -180,7 +180,7 @@ def test_a_reply_that_is_lost_begins_no_second_batch(service: FakeBatches, tmp_p
     if fault == "lost":
         Desk(service, tmp_path).submit()
     else:
-        with pytest.raises(DarklodeError, match="he same command goes on from here"):
+        with pytest.raises(DarklodeError, match="un the same command again to continue"):
             Desk(service, tmp_path).submit()
         Desk(service, tmp_path).submit()
     assert sorted(asked(service).values()) == [1] * 10
@@ -209,7 +209,7 @@ def test_a_download_that_breaks_off_is_said_and_the_same_call_goes_on(service: F
     desk.submit()
     service.finish_all()
     service.fault = lambda _method, path: "cut" if path.endswith("/content") else None
-    with pytest.raises(DarklodeError, match=r"RemoteProtocolError\); the same command goes on from here"):
+    with pytest.raises(DarklodeError, match=r"RemoteProtocolError\); run the same command again to continue"):
         desk.fetch()
     service.fault = None
     assert desk.fetch() == {"verdict": 10}
@@ -267,7 +267,7 @@ def test_a_batch_that_is_gone_hides_no_other_and_was_paid_for(service: FakeBatch
     with pytest.raises(MissingPart, match=r"batch-0: "):
         desk.fetch()
     assert len(desk.ledger.open(desk.template.judge_id)) == 2
-    book = SpendingBook(str(tmp_path), endpoint_of(desk.settings).account)
+    book = SpendingLedger(str(tmp_path), endpoint_of(desk.settings).account)
     (prompt, completion), cost = book.total()
     lost = sent[0]
     desk.journal.write_off(desk.journal.find("batch-0"))
@@ -291,7 +291,7 @@ def test_a_limit_counts_what_is_under_way_and_what_was_spent(service: FakeBatche
     desk = Desk(service, tmp_path, **given)
     assert desk.fetch() == {"verdict": 8}
     used = desk.ledger.open(desk.template.judge_id).rows(["prompt_tokens", "completion_tokens"]).to_pylist()
-    spent, _ = SpendingBook(str(tmp_path), endpoint_of(desk.settings).account).total()
+    spent, _ = SpendingLedger(str(tmp_path), endpoint_of(desk.settings).account).total()
     assert tuple(spent) == (sum(one["prompt_tokens"] for one in used), sum(one["completion_tokens"] for one in used))
     assert [one.calls for one in Desk(service, tmp_path, token_limit=sum(spent) + 2 * each).submit()] == [2]
 
@@ -300,7 +300,7 @@ def test_a_wrong_key_and_a_server_without_batches_are_said(tmp_path: Path, monke
     monkeypatch.setenv("JUDGE_KEY", "sk-wrong-and-secret")
     with (
         FakeBatches(key="another") as service,
-        pytest.raises(MissingPart, match="refused the key in JUDGE_KEY") as caught,
+        pytest.raises(MissingPart, match="rejected the key in JUDGE_KEY") as caught,
     ):
         Desk(service, tmp_path, api_key_env="JUDGE_KEY").submit()
     assert "sk-wrong-and-secret" not in str(caught.value)
@@ -309,7 +309,7 @@ def test_a_wrong_key_and_a_server_without_batches_are_said(tmp_path: Path, monke
         with pytest.raises(MissingPart, match="set the environment variable JUDGE_KEY"):
             Desk(service, tmp_path, api_key_env="JUDGE_KEY")
         service.fault = lambda _method, _path: "404"
-        with pytest.raises(MissingPart, match=r"answered 404: it knows no such file .*`darklode judge batch export`"):
+        with pytest.raises(MissingPart, match=r"answered 404: unknown file .*`darklode judge batch export`"):
             Desk(service, tmp_path / "new").submit()
     with pytest.raises(DarklodeError, match="cannot be reached"):
         Desk(service, tmp_path / "gone").submit()

@@ -542,7 +542,7 @@ def test_a_limit_stops_cleanly(limit: dict[str, Any], tmp_path: Path) -> None:
         assert judge.judge_id
         server.served.clear()
         came: list[ReplyBatch] = []
-        with pytest.raises(DarklodeError, match=rf"judge\.{next(iter(limit))} .* would be exceeded.* is kept"):
+        with pytest.raises(DarklodeError, match=rf"judge\.{next(iter(limit))} .* would be exceeded.* are kept"):
             asyncio.run(collect(judge, pairs_of(10, 10), came))
         assert sum(len(some.rows) for some in came) == len(server.served) == sum(server.served.values()) > 10
     spent = judge.counters
@@ -622,7 +622,7 @@ def test_the_key_is_sent_and_shows_up_nowhere(
         judge = judge_of(server, api_key_env="JUDGE_KEY")
         shown = repr(judge) + repr(vars(judge)["_settings"])
         if wrong:
-            with pytest.raises(MissingPart, match=r"refused the key in JUDGE_KEY, status 401") as caught:
+            with pytest.raises(MissingPart, match=r"rejected the key in JUDGE_KEY, status 401") as caught:
                 _ = judge.judge_id
             shown += "".join(traceback.format_exception(caught.value))
         else:

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
 from darklode.pipeline.base.remote import call_errors as faults
 from darklode.pipeline.base.remote import client, replicas
-from darklode.pipeline.base.remote.tokens import cut, estimate_tokens, fill
+from darklode.pipeline.base.remote.tokens import estimate_tokens, fill_batches, truncate
 from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings as Settings
 from darklode.pipeline.retrieve.encoders.openai import OpenAIEncoder
 from darklode.pipeline.retrieve.encoders.port import Vectors
@@ -331,11 +331,11 @@ def test_long_texts_are_cut_to_the_estimate(server: FakeOpenAI) -> None:
 def test_a_cut_is_the_longest_beginning_that_fits() -> None:
     text = "naïve café 12345 東京タワー " * 20
     for limit in (3, 10, 57):
-        short = cut(text, limit)
+        short = truncate(text, limit)
         assert estimate_tokens(short) <= limit < estimate_tokens(text[: len(short) + 1])
-    assert cut(text, 1) == "n"
+    assert truncate(text, 1) == "n"
 
 
 def test_a_text_over_the_batch_limit_goes_alone() -> None:
-    batches = list(fill(["a " * 300, "b", "c"], "", 1000, 10, 50))
+    batches = list(fill_batches(["a " * 300, "b", "c"], "", 1000, 10, 50))
     assert [batch.places.tolist() for batch in batches] == [[0], [1, 2]]

@@ -16,9 +16,7 @@ def test_a_server_that_does_not_listen_or_a_key_that_is_not_set_is_named(monkeyp
     with FakeOpenAI() as server:
         assert KIND(model="m", base_url=server.url).missing() == []
     nobody = f"http://127.0.0.1:{free_port()}/v1"
-    assert KIND(model="m", base_url=nobody).missing() == [
-        f"no server answers at {nobody[7:]}; start it, or correct base_url"
-    ]
+    assert KIND(model="m", base_url=nobody).missing() == [f"no server at {nobody[7:]}; start it, or correct base_url"]
     monkeypatch.delenv("PLANNER_KEY", raising=False)
     keyed = KIND(model="m", base_url=nobody, api_key_env="PLANNER_KEY")
     assert "PLANNER_KEY" in str(keyed.missing())
@@ -27,6 +25,6 @@ def test_a_server_that_does_not_listen_or_a_key_that_is_not_set_is_named(monkeyp
 
 
 def test_it_builds_the_term_weighter_and_learns_nothing(tmp_path: object) -> None:
-    weighter = KIND(**GIVEN).term_weighter(Tables.nothing("planner_terms"), CacheSettings(root=str(tmp_path)))
+    weighter = KIND(**GIVEN).term_weighter(Tables.empty("planner_terms"), CacheSettings(root=str(tmp_path)))
     assert isinstance(weighter, LlmTermWeighter)
     assert not KIND.LEARNS

@@ -34,7 +34,7 @@ def test_weights_follow_the_learned_terms_and_another_log_changes_the_identity(r
 
 
 def test_without_anything_learned_it_plans_nothing_worse_than_a_guess() -> None:
-    nothing = Tables.nothing("planner_terms")
+    nothing = Tables.empty("planner_terms")
     assert (
         KIND().term_weighter(nothing, CacheSettings()).identity
         == KIND().term_weighter(nothing, CacheSettings()).identity

@@ -64,4 +64,4 @@ def test_ones_own_server_must_listen() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        assert "no server answers at 127.0.0.1" in str(remote(base_url=url, api_key_env="").missing())
+        assert "no server at 127.0.0.1" in str(remote(base_url=url, api_key_env="").missing())
