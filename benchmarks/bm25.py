@@ -84,8 +84,8 @@ def _bm25s(tokens: list[list[str]], analyzer: Analyzer, backend: str) -> Search:
     engine.index(tokens, show_progress=False)
 
     def search(queries: Sequence[str], depth: int) -> object:
-        known = [[term for term in analyzer.tokenize(query) if term in engine.vocab_dict] for query in queries]
-        return engine.retrieve([terms for terms in known if terms], k=depth, show_progress=False)
+        terms_of = [[term for term in analyzer.tokenize(query) if term in engine.vocab_dict] for query in queries]
+        return engine.retrieve([terms for terms in terms_of if terms], k=depth, show_progress=False)
 
     return search
 

@@ -226,8 +226,8 @@ def build_ladder(work: Path, measurements: Measurements) -> None:
             rows = sum(part.rows for part in run.parts().get(table, []))
             measurements.add("build", name, unit, point, rows or size)
         counts = {name: run.tables(name).rows(name) for name in ("raw_queries", "queries", "pool")}
-        kept, candidates = counts["queries"] / counts["raw_queries"], counts["pool"] / counts["queries"]
-        measurements.shares |= {"kept": kept, "candidates": candidates}
+        kept_share, candidates = counts["queries"] / counts["raw_queries"], counts["pool"] / counts["queries"]
+        measurements.shares |= {"kept": kept_share, "candidates": candidates}
 
 
 def costly_ladder(work: Path, measurements: Measurements) -> None:
@@ -393,13 +393,13 @@ def unit_costs(measurements: Measurements, before: Mapping[str, Any]) -> dict[st
         unit, _, times = per.partition(" by ")
         stages.append({"job": job, "name": name, "per": unit, "times": times or None, "points": points})
     new = {(stage["job"], stage["name"]) for stage in stages}
-    kept = [stage for stage in before.get("stages", []) if (stage["job"], stage["name"]) not in new]
+    unchanged = [stage for stage in before.get("stages", []) if (stage["job"], stage["name"]) not in new]
     return {
         "day": datetime.now(UTC).date().isoformat(),
         "machine": f"{machine()}, {platform.machine()}",
         "vectors": {"dimensions": DIMENSIONS, "bytes_per_number": NUMBER_BYTES},
         "shares": {name: round(value, 4) for name, value in measurements.shares.items()},
-        "stages": [*kept, *stages],
+        "stages": [*unchanged, *stages],
     }
 
 
