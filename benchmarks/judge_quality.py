@@ -28,14 +28,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.collections_io import (
-    Collection,
-    options,
-    present,
-    read_collection,
-    read_jsonl,
-    read_qrels,
-)
+from benchmarks.collections_io import Collection, options, present, read_collection, read_jsonl, read_qrels
 from benchmarks.quality import (
     MINILM,
     POOL_DEPTH,
