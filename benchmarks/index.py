@@ -1,11 +1,11 @@
 """A vector index.
 
-`index` over a million vectors, 16 bytes per vector, against exact search with NumPy and with faiss: recall, queries a
-second and memory; processor seconds of a build and of an update of 1 %. Real vectors (all-MiniLM-L6-v2 of homedepot
-and insuranceqa) are perturbed: to each drawn text half of the difference of two others of its cluster is added, so
-that made-up vectors lie where texts do. Queries are people's; the effort is chosen on one half of them, figures are
-of the other. One thread. Takes 10 minutes after encoding 62,000 texts (30 minutes without a GPU); `--quick` indexes
-20,000 vectors made from cranfield (4 min).
+`index` over a million vectors, 16 bytes per vector, against exact search with NumPy and with faiss: recall, queries
+per second and memory; processor seconds of a build and of an update of 1 %. Real vectors (all-MiniLM-L6-v2 of
+homedepot and insuranceqa) are perturbed: to each drawn text half of the difference of two others of its cluster is
+added, so that made-up vectors lie where texts do. Queries are people's; the effort is chosen on one half of them,
+figures are of the other. One thread. Takes 10 minutes after encoding 62,000 texts (30 minutes without a GPU);
+`--quick` indexes 20,000 vectors made from cranfield (4 min).
 
     python -m benchmarks.index [--quick] [--vectors N] [--collections FOLDER] [--cache FOLDER]
 """
