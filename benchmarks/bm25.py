@@ -1,8 +1,8 @@
 """BM25 search.
 
-Index time, queries a second and peak memory against bm25s (with NumPy and with numba) and rank-bm25. All systems get
-the same 27,000 and 500,000 chunks of documentation (the larger set by repetition with exchanged words), the same 200
-queries (rank-bm25: 4) and the same terms, and return the best chunks of each query from its text on. One thread;
+Index time, queries per second and peak memory against bm25s (with NumPy and with numba) and rank-bm25. All systems
+get the same 27,000 and 500,000 chunks of documentation (the larger set by repetition with exchanged words), the same
+200 queries (rank-bm25: 4) and the same terms, and return the best chunks of each query from its text on. One thread;
 processor seconds; medians of five alternating rounds. numba, which `pip install -e '.[bench]'` adds, compiles in its
 first query (6 s); that is not counted. Takes 10 minutes; `--quick` measures 5,000 chunks (30 s).
 
@@ -84,8 +84,8 @@ def _bm25s(tokens: list[list[str]], analyzer: Analyzer, backend: str) -> Search:
     engine.index(tokens, show_progress=False)
 
     def search(queries: Sequence[str], depth: int) -> object:
-        known = [[term for term in analyzer.tokenize(query) if term in engine.vocab_dict] for query in queries]
-        return engine.retrieve([terms for terms in known if terms], k=depth, show_progress=False)
+        terms_of = [[term for term in analyzer.tokenize(query) if term in engine.vocab_dict] for query in queries]
+        return engine.retrieve([terms for terms in terms_of if terms], k=depth, show_progress=False)
 
     return search
 
@@ -97,7 +97,7 @@ def _rank_bm25(tokens: list[list[str]], analyzer: Analyzer) -> Search:
 
 
 def build_alone(system: str, root: Path, n: int) -> tuple[float, float, float]:
-    """Seconds of tokenizing and indexing, and peak megabytes; for a process of its own."""
+    """Seconds of tokenizing and indexing, and peak megabytes; runs in its own process."""
     search, tokenizing, indexing = build(system, documentation(root, n))
     search(["how to configure the index"], DEPTHS[-1])
     return tokenizing, indexing, peak_megabytes()

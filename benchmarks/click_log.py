@@ -1,4 +1,4 @@
-"""A made-up search log of any size, one Parquet file a day, and the documents that it shows.
+"""A made-up search log of any size, one Parquet file per day, and the documents that it shows.
 
 Queries are drawn by rank from a fixed set, with probability proportional to 1 / (rank + 2.7): most searches are for a
 few queries, and every day brings new ones. A query has thirty documents, of which ten are shown in a noisy order. A

@@ -68,13 +68,13 @@ def existing(path: Path) -> Path:
 
 def present(names: Sequence[str], root: Path) -> list[str]:
     """The collections in `root`; the benchmark is skipped if there is none."""
-    found = [name for name in names if (root / name).is_dir()]
-    if not found:
+    existing_names = [name for name in names if (root / name).is_dir()]
+    if not existing_names:
         existing(root / names[0])
     for name in names:
-        if name not in found:
+        if name not in existing_names:
             print(f"Skipped collection {name}: {root / name} is missing.")
-    return found
+    return existing_names
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, str]]:

@@ -1,11 +1,11 @@
 """A vector index.
 
-`index` over a million vectors, 16 bytes each, against exact search with NumPy and with faiss: recall, queries a
-second and memory; processor seconds of a build and of an update of 1 %. Real vectors (all-MiniLM-L6-v2 of homedepot
-and insuranceqa) are perturbed: to each drawn text half of the difference of two others of its cluster is added, so
-that made-up vectors lie where texts do. Queries are people's; the effort is chosen on one half of them, figures are
-of the other. One thread. Takes 10 minutes after encoding 62,000 texts (30 minutes without a GPU); `--quick` indexes
-20,000 vectors made from cranfield (4 min).
+`index` over a million vectors, 16 bytes per vector, against exact search with NumPy and with faiss: recall, queries
+per second and memory; processor seconds of a build and of an update of 1 %. Real vectors (all-MiniLM-L6-v2 of
+homedepot and insuranceqa) are perturbed: to each drawn text half of the difference of two others of its cluster is
+added, so that made-up vectors lie where texts do. Queries are people's; the effort is chosen on one half of them,
+figures are of the other. One thread. Takes 10 minutes after encoding 62,000 texts (30 minutes without a GPU);
+`--quick` indexes 20,000 vectors made from cranfield (4 min).
 
     python -m benchmarks.index [--quick] [--vectors N] [--collections FOLDER] [--cache FOLDER]
 """
@@ -138,7 +138,7 @@ def execute(run: Run, steps_: Sequence[Step]) -> dict[str, float]:
 
 
 def exact_rates(source: MadeVectors, dimensions: int) -> dict[str, float]:
-    """Queries a second of two exact searches, 400 queries at a time."""
+    """Queries per second of two exact searches, 400 queries at a time."""
     random = np.random.default_rng(0).standard_normal((QUERIES, dimensions)).astype(np.float32)
     queries, metric = truncate_and_normalize(random, None), faiss().METRIC_INNER_PRODUCT
     searches: dict[str, Callable[[Floats], Any]] = {
@@ -154,7 +154,7 @@ def exact_rates(source: MadeVectors, dimensions: int) -> dict[str, float]:
 
 
 def index_figures(run: Run) -> tuple[float, float, float, int]:
-    """Recall@10, recall@100, queries a second, and bytes of the index in memory."""
+    """Recall@10, recall@100, queries per second, and bytes of the index in memory."""
     rows, manifest = held_out_recall(run.tables("index_recall").read("index_recall"))["base"], run.manifest(RECALL)
     assert manifest is not None
     return rows[10]["recall"], rows[100]["recall"], manifest.facts[SPEED], run.store.size("index.faiss") or 0
@@ -192,7 +192,7 @@ def search_table(
 ) -> ResultTable:
     """The indexes beside exact search."""
     columns = {"search": "", "recall@10": ".3f", "recall@100": ".3f", "queries/s": ",.0f", "× exact, faiss": ".1f"}
-    columns |= {"bytes a vector, ids included": ",.1f"}
+    columns |= {"bytes per vector, ids included": ",.1f"}
     baseline = list(exact.values())[-1]
     rows: list[list[object]] = [
         [name, 1.0, 1.0, rate, rate / baseline, 4.0 * dimensions] for name, rate in exact.items()

@@ -1,9 +1,9 @@
 """The LLM judge's client.
 
-What the judge costs beside the model: calls a second against bare loops with aiohttp and with the openai client, on a
-fake server in a process of its own that answers at once, and on one with 256 slots of 50 ms. Client and server share
-the machine, so rates by processor time of the client are less disturbed than those by the wall clock. The clients
-take turns, each starts anew (the judge with an empty ledger); the turn with the median of processor time. Then the
+What the judge costs beside the model: calls per second against bare loops with aiohttp and with the openai client, on
+a fake server in its own process that answers at once, and on one with 256 slots of 50 ms. Client and server share the
+machine, so rates by processor time of the client are less disturbed than those by the wall clock. The clients take
+turns, each starts anew (the judge with an empty ledger); the turn with the median of processor time. Then the
 verdicts of a server that fails three calls in ten (rate limits, server errors, dropped connections, truncated and
 malformed replies) against those of one that never fails. Takes 10 minutes; `--quick` makes 1,000 calls (1 min).
 
@@ -156,7 +156,7 @@ def measure_rates(pairs: int, latency: float) -> dict[str, Rate]:
 
 
 def rate_table(title: str, rates: Mapping[str, Rate]) -> ResultTable:
-    """Calls a second of each client, and as a share of aiohttp's."""
+    """Calls per second of each client, and as a share of aiohttp's."""
     columns = {"client": "", "calls": ",d", "calls/s, wall": ",.0f", "calls/s, processor": ",.0f", "÷ aiohttp": ".2f"}
     baseline = rates[AIOHTTP].calls / rates[AIOHTTP].processor
     rows = [

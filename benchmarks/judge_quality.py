@@ -28,14 +28,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.collections_io import (
-    Collection,
-    options,
-    present,
-    read_collection,
-    read_jsonl,
-    read_qrels,
-)
+from benchmarks.collections_io import Collection, options, present, read_collection, read_jsonl, read_qrels
 from benchmarks.quality import (
     MINILM,
     POOL_DEPTH,
@@ -159,15 +152,15 @@ def mean_auc(pairs: LabelledPairs, judge: str) -> float:
     return float(np.mean([roc_auc_score(pairs.positive[rows], pairs.scores[judge][rows]) for rows in mixed]))
 
 
-def agreement(pairs: LabelledPairs, others: Sequence[LabelledPairs]) -> dict[tuple[str, str], float]:
+def agreement(pairs: LabelledPairs, other_pairs: Sequence[LabelledPairs]) -> dict[tuple[str, str], float]:
     """Figures by measure and judge, with thresholds chosen on other collections."""
-    labels = {judge: scores >= fit_threshold(others, judge) for judge, scores in pairs.scores.items()}
+    labels = {judge: scores >= fit_threshold(other_pairs, judge) for judge, scores in pairs.scores.items()}
     labels["embedded, as shipped"] = pairs.scores[EMBEDDED] >= EmbeddedSettings().cut
     figures: dict[tuple[str, str], float] = {}
-    for judge, said in labels.items():
-        hits = float((said & pairs.positive).sum())
-        figures["kappa", judge] = kappa(said, pairs.positive)
-        figures["precision", judge] = hits / max(float(said.sum()), 1.0)
+    for judge, predicted in labels.items():
+        hits = float((predicted & pairs.positive).sum())
+        figures["kappa", judge] = kappa(predicted, pairs.positive)
+        figures["precision", judge] = hits / max(float(predicted.sum()), 1.0)
         figures["recall", judge] = hits / float(pairs.positive.sum())
     return figures | {("AUC", judge): mean_auc(pairs, judge) for judge in pairs.scores}
 
@@ -177,7 +170,7 @@ def agreement_table(figures: Mapping[str, Mapping[tuple[str, str], float]], size
     keys = sorted(
         next(iter(figures.values())), key=lambda key: ("kappa AUC precision recall".split().index(key[0]), key)
     )
-    rows = [[*key, *(one[key] for one in figures.values())] for key in keys]
+    rows = [[*key, *(values[key] for values in figures.values())] for key in keys]
     columns = {"measure": "", "judge": ""} | dict.fromkeys(figures, ".3f")
     note = "Pairs: " + ", ".join(f"{name} {size:,}" for name, size in sizes.items()) + "."
     return ResultTable(
@@ -260,12 +253,12 @@ def main() -> None:
     collections = {name: read_collection(name, arguments.collections) for name in names}
     pairs = {name: pooled_pairs(collection, cache) for name, collection in collections.items()}
     labelled = list(pairs.values())
-    figures = {name: agreement(one, [other for other in labelled if other is not one]) for name, one in pairs.items()}
+    figures = {name: agreement(own, [other for other in labelled if other is not own]) for name, own in pairs.items()}
     if (folder := arguments.collections / GRADED).is_dir():
         pairs[GRADED] = graded_pairs(folder, cache)
         figures[GRADED] = agreement(pairs[GRADED], labelled)
     rows = [ranking_row(collection, cache) for collection in collections.values()]
-    sizes = {name: len(one.query) for name, one in pairs.items()}
+    sizes = {name: len(own.query) for name, own in pairs.items()}
     publish("judge_quality", [agreement_table(figures, sizes), ranking_table(rows)], quick=arguments.quick)
 
 

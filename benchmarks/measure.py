@@ -51,7 +51,7 @@ def _status_field(name: str) -> float:
 
 
 def in_new_process(work: Callable[..., Any], *arguments: Any, preload: str | None = None) -> Any:
-    """The result of a call in a process of its own.
+    """The result of a call in its own process.
 
     Args:
         work: a function at module level.

@@ -1,8 +1,8 @@
 """Memory at a million.
 
 Peak memory of the LLM judge's stage over a million pairs (client, ledger and verdicts; the model is a fake server),
-and of each stage of `adapt` over a million chunk vectors of 384 dimensions, each in a process of its own. Baselines:
-the memory of the process before the work (libraries loaded, inputs written), and the size of the vectors if they were
+and of each stage of `adapt` over a million chunk vectors of 384 dimensions, each in its own process. Baselines: the
+memory of the process before the work (libraries loaded, inputs written), and the size of the vectors if they were
 held in memory (1,536 MB). Pages of memory-mapped files are left out for `adapt`. Vectors are random, so nothing is
 said of quality. Linux only. Takes 10 minutes; `--quick` measures 10,000 (2 min).
 
@@ -55,7 +55,7 @@ SAMPLE_SECONDS = 0.01
 
 
 def judge_pool(pairs: int) -> list[object]:
-    """Row of the judge's stage; for a process of its own."""
+    """Row of the judge's stage; runs in its own process."""
     with chat_server() as url, tempfile.TemporaryDirectory() as scratch:
         run = Run(f"{scratch}/run")
         write_pool(run, pairs)
@@ -148,7 +148,7 @@ def sampled_peak() -> Iterator[list[float]]:
 
 
 def adapt(root: Path) -> list[list[object]]:
-    """A row for each stage; for a process of its own."""
+    """A row for each stage; runs in its own process."""
     import torch  # noqa: F401
 
     from darklode.pipeline.train.release import evaluation, headroom, verdict  # noqa: F401

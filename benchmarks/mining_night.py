@@ -1,9 +1,9 @@
 """A night of mining.
 
 Mining one new day on top of 30 mined ones against mining all 31 days at once: processor seconds of all stages, card
-and report, and megabytes written, in a process of its own without Prefect. Pairs and triplets of both ways must be
-equal. The log is made up: ten impressions a search, 40,000 documents, no ranker. Takes 10 minutes; `--quick` mines 4
-days of 500 searches (2 min).
+and report, and megabytes written, in its own process without Prefect. Pairs and triplets of both ways must be equal.
+The log is made up: ten impressions a search, 40,000 documents, no ranker. Takes 10 minutes; `--quick` mines 4 days of
+500 searches (2 min).
 
     python -m benchmarks.mining_night [--quick] [--days N] [--searches N ...]
 """
@@ -107,7 +107,7 @@ def measure(work: Path, days: int, searches: int) -> MiningCosts:
 def night_table(costs: Mapping[int, MiningCosts], days: int) -> ResultTable:
     """A night beside mining everything."""
     columns = {
-        "searches a day": ",d",
+        "searches per day": ",d",
         "impressions": ",d",
         "triplets": ",d",
         "all at once: s": ".1f",

@@ -285,7 +285,7 @@ def main() -> None:
     is_same = saved.get("seed") == seed and len(saved["mutants"]) == arguments.sample
     mutants = saved["mutants"] if is_same else draw_mutants(root, arguments.sample, seed)
     pending = {None, "survived"} if arguments.again or arguments.quick else {None}
-    chosen = [one for one in mutants if one.get("verdict") in pending and not one.get("equivalent")]
+    chosen = [mutant for mutant in mutants if mutant.get("verdict") in pending and not mutant.get("equivalent")]
     os.environ |= {"OMP_NUM_THREADS": "1", "PREFECT_LOGGING_LEVEL": "CRITICAL"}
     with tempfile.TemporaryDirectory(prefix="darklode-mutation-") as folder:
         copy = WorkingCopy(root, Path(folder))

@@ -159,7 +159,8 @@ def tables(figures: Mapping[str, PoolQuality]) -> list[ResultTable]:
     columns |= {"BM25, same size": ".3f", "fusion, same size": ".3f"}
     columns |= {f"fusion, {budget} chunks": ".3f" for budget in BUDGETS}
     rows = [
-        [name, one.chunks, one.queries, *one.pool, *one.same_size, *one.fused.values()] for name, one in figures.items()
+        [name, result.chunks, result.queries, *result.pool, *result.same_size, *result.fused.values()]
+        for name, result in figures.items()
     ]
     pools = ResultTable("Recall of the pool of the seven", columns, rows)
     return [pools, _members(figures), *_with_minilm(figures)]
@@ -171,9 +172,9 @@ def _members(figures: Mapping[str, PoolQuality]) -> ResultTable:
     rows = []
     for member in names:
         row: list[object] = [member]
-        for one in figures.values():
-            whole = one.neural[0][0] if one.neural else one.pool[0]
-            row += [*one.alone[member], whole - one.without[member]]
+        for result in figures.values():
+            pool_recall = result.neural[0][0] if result.neural else result.pool[0]
+            row += [*result.alone[member], pool_recall - result.without[member]]
         rows.append(row)
     note = "Recall alone at 60 and 420; lost: recall that the pool of all members loses without this one."
     return ResultTable("Each retriever", columns, rows, note)
@@ -184,7 +185,9 @@ def _with_minilm(figures: Mapping[str, PoolQuality]) -> list[ResultTable]:
     columns = {"collection": ""} | {
         f"{pool}: {of}": form for pool in pools for of, form in (("recall", ".3f"), ("size", ".0f"))
     }
-    rows = [[name, *one.pool, *one.neural[0], *one.neural[1]] for name, one in figures.items() if one.neural]
+    rows = [
+        [name, *result.pool, *result.neural[0], *result.neural[1]] for name, result in figures.items() if result.neural
+    ]
     return (
         [ResultTable("MiniLM as an eighth member", columns, rows, packages=["sentence-transformers"])] if rows else []
     )

@@ -1,8 +1,8 @@
 """Scaling.
 
-Processor seconds, peak memory and bytes of each stage at five sizes; each stage runs in a process of its own. The
-four smaller sizes are fitted (a fixed part plus a power of the size) and predict the fifth; the baseline is linear
-growth from the fourth. Documents are opensearch-docs, copied with some words exchanged; queries are windows of their
+Processor seconds, peak memory and bytes of each stage at five sizes; each stage runs in its own process. The four
+smaller sizes are fitted (a fixed part plus a power of the size) and predict the fifth; the baseline is linear growth
+from the fourth. Documents are opensearch-docs, copied with some words exchanged; queries are windows of their
 sentences, one for ten chunks; mining has a made-up log. One thread. The unit costs go to
 pipeline/scale/measured.json, which `darklode plan-scale` reads, or to the file named by `--unit-costs`. `--only`
 measures some ladders again and keeps the others. Takes 3 hours; `--quick` measures the judge at small sizes (2 min).
@@ -76,7 +76,7 @@ SIZES = {
     "costly": (500, 1_000, 2_000, 5_000, 12_000),
     "index": (4_000, 10_000, 25_000, 60_000, 150_000),
 }
-"""By ladder: pairs of the LLM judge; searches a day of a log; chunks (three times); vectors of an index."""
+"""By ladder: pairs of the LLM judge; searches per day of a log; chunks (three times); vectors of an index."""
 
 QUICK_SIZES = {"judge": (100, 200, 400, 800, 1_600)}
 COSTLY = ("lsa_feedback", "cca_feedback", "ppmi", "ppmi_feedback", "character", "character_feedback")
@@ -229,8 +229,8 @@ def build_ladder(work: Path, measurements: Measurements) -> None:
             rows = sum(part.rows for part in run.parts().get(table, []))
             measurements.add("build", name, unit, point, rows or size)
         counts = {name: run.tables(name).rows(name) for name in ("raw_queries", "queries", "pool")}
-        kept, candidates = counts["queries"] / counts["raw_queries"], counts["pool"] / counts["queries"]
-        measurements.shares |= {"kept": kept, "candidates": candidates}
+        kept_share, candidates = counts["queries"] / counts["raw_queries"], counts["pool"] / counts["queries"]
+        measurements.shares |= {"kept": kept_share, "candidates": candidates}
 
 
 def costly_ladder(work: Path, measurements: Measurements) -> None:
@@ -396,13 +396,13 @@ def unit_costs(measurements: Measurements, before: Mapping[str, Any]) -> dict[st
         unit, _, times = per.partition(" by ")
         stages.append({"job": job, "name": name, "per": unit, "times": times or None, "points": points})
     new = {(stage["job"], stage["name"]) for stage in stages}
-    kept = [stage for stage in before.get("stages", []) if (stage["job"], stage["name"]) not in new]
+    unchanged = [stage for stage in before.get("stages", []) if (stage["job"], stage["name"]) not in new]
     return {
         "day": datetime.now(UTC).date().isoformat(),
         "machine": f"{machine()}, {platform.machine()}",
         "vectors": {"dimensions": DIMENSIONS, "bytes_per_number": NUMBER_BYTES},
         "shares": {name: round(value, 4) for name, value in measurements.shares.items()},
-        "stages": [*kept, *stages],
+        "stages": [*unchanged, *stages],
     }
 
 
