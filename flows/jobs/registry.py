@@ -24,7 +24,7 @@ MODULES = {
 
 def job_of_kind(kind: str) -> Job:
     """The job that makes folders of a kind."""
-    job: Job = import_module(f"darklode.flows.jobs.registry.{MODULES[kind]}").JOB
+    job: Job = import_module(f"darklode.flows.jobs.{MODULES[kind]}").JOB
     return job
 
 
