@@ -1,4 +1,4 @@
-"""Tables of `evaluate-systems`, in data order: test queries and labels, rankings, measures."""
+"""Tables of the audit and of `evaluate-systems`, in data order: test queries and labels, rankings, measures."""
 
 import pyarrow as pa
 
@@ -246,6 +246,45 @@ ONLINE_PAIRS = Table(
             column("high", pa.float64(), "upper end", null=True),
             column("p", pa.float64(), "two-sided p-value of a permutation test over sessions"),
             column("p_holm", pa.float64(), "p-value with Holm correction over all pairs and metrics of the tenant"),
+        ]
+    ),
+)
+
+_INTERVAL = "95 % bootstrap interval over queries"
+
+AUDIT_RETRIEVERS = Table(
+    "audit_retrievers",
+    ("tenant", "retriever"),
+    "recall of each retriever, and of the pool without it",
+    pa.schema(
+        [
+            column("tenant", pa.string(), "tenant; null: all tenants together", null=True),
+            column("retriever", pa.string(), "retriever measured alone and left out of the pool"),
+            column("recall", pa.float64(), "recall of the retriever at search depth, mean over queries"),
+            column("recall_low", pa.float64(), f"lower end, {_INTERVAL}"),
+            column("recall_high", pa.float64(), f"upper end, {_INTERVAL}"),
+            column("recall_at_depth", pa.float64(), "recall of the retriever at pool depth"),
+            column("leave_one_out", pa.float64(), "recall of the pool of all other retrievers, at pool depth"),
+            column("leave_one_out_low", pa.float64(), f"lower end, {_INTERVAL}"),
+            column("leave_one_out_high", pa.float64(), f"upper end, {_INTERVAL}"),
+            column("unique_positives", pa.int64(), "positives that no other retriever found at pool depth"),
+            column("positives", pa.int64(), "positives of these queries"),
+            column("queries", pa.int64(), "queries with at least one positive"),
+        ]
+    ),
+)
+
+AUDIT_OVERLAP = Table(
+    "audit_overlap",
+    ("retriever", "other"),
+    "overlap of the positives found by two retrievers at pool depth",
+    pa.schema(
+        [
+            column("retriever", pa.string(), "first retriever"),
+            column("other", pa.string(), "second retriever, may be the first"),
+            column("shared", pa.int64(), "positives found by both"),
+            column("found", pa.int64(), "positives found by the first"),
+            column("jaccard", pa.float64(), "shared / found by either; null if neither found any", null=True),
         ]
     ),
 )

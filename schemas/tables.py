@@ -6,7 +6,7 @@ A nullable column is null if the value is unknown, never 0 or "". Ids are unique
 import pyarrow as pa
 
 from darklode.schemas.day_tables import DAY_TABLES
-from darklode.schemas.evaluation_tables import EVALUATION_TABLES
+from darklode.schemas.evaluation_tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS, EVALUATION_TABLES
 from darklode.schemas.generation_tables import GENERATION_TABLES
 from darklode.schemas.law_tables import TRAINING_TABLES
 from darklode.schemas.mined_tables import MINED_TABLES
@@ -342,45 +342,6 @@ FUNNEL = Table(
             column("rows_out", pa.int64(), "output rows"),
             column("reason", pa.string(), "reason of the drop; null if nothing was dropped", null=True),
             column("dropped", pa.int64(), "rows dropped for that reason"),
-        ]
-    ),
-)
-
-_INTERVAL = "95 % bootstrap interval over queries"
-
-AUDIT_RETRIEVERS = Table(
-    "audit_retrievers",
-    ("tenant", "retriever"),
-    "recall of each retriever, and of the pool without it",
-    pa.schema(
-        [
-            column("tenant", pa.string(), "tenant; null: all tenants together", null=True),
-            column("retriever", pa.string(), "retriever measured alone and left out of the pool"),
-            column("recall", pa.float64(), "recall of the retriever at search depth, mean over queries"),
-            column("recall_low", pa.float64(), f"lower end, {_INTERVAL}"),
-            column("recall_high", pa.float64(), f"upper end, {_INTERVAL}"),
-            column("recall_at_depth", pa.float64(), "recall of the retriever at pool depth"),
-            column("leave_one_out", pa.float64(), "recall of the pool of all other retrievers, at pool depth"),
-            column("leave_one_out_low", pa.float64(), f"lower end, {_INTERVAL}"),
-            column("leave_one_out_high", pa.float64(), f"upper end, {_INTERVAL}"),
-            column("unique_positives", pa.int64(), "positives that no other retriever found at pool depth"),
-            column("positives", pa.int64(), "positives of these queries"),
-            column("queries", pa.int64(), "queries with at least one positive"),
-        ]
-    ),
-)
-
-AUDIT_OVERLAP = Table(
-    "audit_overlap",
-    ("retriever", "other"),
-    "overlap of the positives found by two retrievers at pool depth",
-    pa.schema(
-        [
-            column("retriever", pa.string(), "first retriever"),
-            column("other", pa.string(), "second retriever, may be the first"),
-            column("shared", pa.int64(), "positives found by both"),
-            column("found", pa.int64(), "positives found by the first"),
-            column("jaccard", pa.float64(), "shared / found by either; null if neither found any", null=True),
         ]
     ),
 )

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from darklode.pipeline.base.artifacts import Output, Stage, Tables
 from darklode.pipeline.base.bootstrap import interval
 from darklode.schemas.evaluation import EvaluateSettings
-from darklode.schemas.tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS
+from darklode.schemas.evaluation_tables import AUDIT_OVERLAP, AUDIT_RETRIEVERS
 
 AUDIT = Stage("audit", 1, ("rankings", "qrels"), ("audit_retrievers", "audit_overlap"))
 

@@ -128,7 +128,7 @@ FILES = (".faiss", ".json", ".md")
 
 def is_setting(name: str) -> bool:
     """Whether it is a setting, a section, or a key within a free mapping such as judge.extra_body."""
-    path = re.sub(r"^(encoders|retrievers)\.(\w+)", r"\1.NAME", name)
+    path = re.sub(r"^(encoders|retrievers)\.(\w+)", r"\1.NAME", name).removesuffix(".COLUMN")
     return any(path == key or key.startswith(f"{path}.") for key in SETTINGS) or path.rpartition(".")[0] in SETTINGS
 
 

@@ -6,8 +6,9 @@ import pytest
 from darklode.pipeline.base.artifacts import Run
 from darklode.pipeline.base.duckdb_views import all_tables
 from darklode.pipeline.report.caveats import caveats, weak_ranker
+from darklode.schemas.evaluation_tables import AUDIT_RETRIEVERS
 from darklode.schemas.settings import Settings
-from darklode.schemas.tables import AUDIT_RETRIEVERS, FUNNEL, QRELS, UNJUDGED
+from darklode.schemas.tables import FUNNEL, QRELS, UNJUDGED
 from helpers.judge_tables import chunks, queries
 from helpers.runs import put
 

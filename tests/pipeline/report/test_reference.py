@@ -49,8 +49,8 @@ def test_settings_that_sections_share_have_one_row() -> None:
 
 def test_every_field_is_described() -> None:
     page = tables_markdown()
-    assert "| `relevant` | bool | yes | the label; null where the reply could not be read |" in page
-    assert "| `negatives` | list of string |  | the same of these, in their order |" in page
+    assert "| `relevant` | bool? | label; null if the reply could not be parsed |" in page
+    assert "| `negatives` | list of string | texts of the hard negatives, same order |" in page
     assert "Key: none, rows have no identity." in page
     assert page.count("\n## ") == len(TABLES)
     assert page.count("\n| `") == sum(len(table.schema) for table in TABLES.values())
