@@ -300,7 +300,7 @@ def embed_ladder(work: Path, measurements: Measurements) -> None:
     receiver, sender = get_context("spawn").Pipe()
     server = get_context("spawn").Process(target=serve_embeddings, args=(sender,), daemon=True)
     server.start()
-    encoder = {"kind": "openai", "model": "made-up", "key_env": "", "dimensions": DIMENSIONS}
+    encoder = {"kind": "openai", "model": "made-up", "api_key_env": "", "dimensions": DIMENSIONS}
     encoder |= {"base_url": f"http://127.0.0.1:{receiver.recv()}/v1"}
     assignment = f"encoders.vectors={json.dumps(encoder)}"
     try:

@@ -8,7 +8,7 @@ from darklode.schemas.settings import Settings
 
 
 def history_of(run: Run, settings: Settings) -> History:
-    """The days that the run has read, and through which day its planner and click model were fitted."""
+    """The days that the run has read, and through which day its term weights and click model were fitted."""
     return History(
         run,
         refresh_days=settings.term_weighting.refresh_days,

@@ -100,7 +100,7 @@ def _notify_held(run: Run, error: HeldBack) -> None:
 
 
 def request_refit(run: Run, history: History) -> None:
-    """Record that planner and click model are to be fitted again, on all days admitted so far."""
+    """Record that term weights and click model are to be fitted again, on all days admitted so far."""
     if days := history.admitted_days():
         update_inputs(run, refit_through=date.fromisoformat(max(days)))
 

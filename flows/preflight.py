@@ -241,8 +241,10 @@ def builders(settings: Settings) -> dict[str, KindSection]:
 
 
 def mining_parts(settings: Settings) -> dict[str, KindSection]:
-    """Planner, rankers and judges of a mining run, by a readable name; the judge only if it verifies pairs."""
-    parts: dict[str, KindSection] = {"planner": as_kind(settings.term_weighting, TermWeighterKind)} | rankers(settings)
+    """Term weighter, rankers and judges of a mining run, by a readable name; the judge only if it verifies pairs."""
+    parts: dict[str, KindSection] = {"term weighting": as_kind(settings.term_weighting, TermWeighterKind)} | rankers(
+        settings
+    )
     retrievers = factories.ranking_retrievers(settings)  # an unknown name is an error, even if nothing is ranked
     if settings.relevance.ranker != "none":
         parts |= _retriever_parts(retrievers)

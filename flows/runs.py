@@ -94,7 +94,10 @@ def write_inputs(run: Run, inputs: Inputs) -> None:
     before = run.store.read_object(INPUTS) if inputs.state else {}
     same_kind = before.get("kind") == inputs.kind
     state = {name: before[name] for name in inputs.state if same_kind and name in before}
-    run.store.write(INPUTS, dump_checksummed(state | dump_inputs(inputs)))
+    content = state | dump_inputs(inputs)
+    # In the order of the fields: unchanged inputs are written as the same bytes.
+    ordered = {name: content[name] for name in type(inputs).model_fields if name in content}
+    run.store.write(INPUTS, dump_checksummed(ordered))
 
 
 def update_inputs(run: Run, **changes: Any) -> None:

@@ -58,7 +58,7 @@ class MinedInputs(FolderInputs):
         logs: search log.
         docs: documents.
         pages: fingerprint of what card and report were made from.
-        refit_through: the last day that planner and click model are fitted on after `--refresh`.
+        refit_through: the last day that term weights and click model are fitted on after `--refresh`.
         notified_on: the last day (UTC) on which the webhook reported days held back.
     """
 

@@ -83,7 +83,7 @@ def test_a_run_is_read_as_it_is(sample_run: SampleRun) -> None:
     assert len(rows) == len(rows.to_pandas()) == rows.to_polars().height == len(rows.to_pylist()) > 40
     assert run.sql("SELECT count(*) AS n FROM triplets").to_pylist() == [{"n": len(rows)}]
     assert (run.settings.pool.depth, run.settings.judge.kind) == (60, "embedded")
-    assert {row["state"] for row in run.status().to_pylist()} == {"stands"}
+    assert {row["state"] for row in run.status().to_pylist()} == {"up to date"}
     assert run.card == (sample_run.folder / "README.md").read_text(encoding="utf-8")
     with pytest.raises(darklode.DarklodeError, match="no table mined_pairs"):
         run.table("mined_pairs")

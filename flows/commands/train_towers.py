@@ -87,8 +87,10 @@ def train_towers(
         raise CommandLineError("--layers (layers of the teacher) and --student (another model) exclude each other")
     if stage == 1 and (teacher or student or queries):
         raise CommandLineError("--teacher, --student and --queries require --stage 2; stage 1 trains on triplets")
-    option_values = {name: value for name, value in {"layers": layers, "student": student}.items() if value is not None}
-    values = merge(changed_values(config, assignments), {"dual" if stage == 1 else "towers": option_values})
+    section = "dual" if stage == 1 else "distill"
+    options = {"query_tower_layers" if stage == 1 else "student_layers": layers, "student_model": student}
+    option_values = {name: value for name, value in options.items() if value is not None}
+    values = merge(changed_values(config, assignments), {section: option_values})
     if distributed.is_distributed() and stage != 1:
         raise CommandLineError("training with several processes requires --stage 1")
     if not distributed.is_leader():

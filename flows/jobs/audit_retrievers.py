@@ -16,7 +16,7 @@ def audit_retrievers(out: FlowPath, settings: dict[str, Any] | None = None) -> N
 
     Args:
         out: the run's folder or s3:// prefix.
-        settings: overrides of the run's settings, in the sections audit and seed.
+        settings: overrides of the run's settings, in the sections evaluate and seed.
     """
     run = Run(out)
     with run.lock():

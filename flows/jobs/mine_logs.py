@@ -84,7 +84,7 @@ def mine_logs(  # noqa: PLR0913 (the parameters of the Prefect flow)
         out: the run's folder or s3:// prefix; default: `paths.mined` of `config`.
         first: first day to read; default: all days. Days read before are kept.
         last: last day to read.
-        refresh: fit planner and click model again, on all settled days.
+        refresh: fit term weights and click model again, on all settled days.
         accept_days: days held back to include, as 2026-03-11 or TENANT:2026-03-11.
         discard_days: days to leave out for good.
         reason: reason for these decisions, for the record.

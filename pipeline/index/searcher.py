@@ -126,8 +126,8 @@ class VectorSearcher:
         for name in (field for field in ENCODER_FACTS if field in recorded):
             if base[name] != recorded[name]:
                 raise DoesNotFit(
-                    f"{adapter.store.url} has another base encoder than {self.url}: {name} {base[name]}, "
-                    f"recorded {recorded[name]}"
+                    f"{adapter.store.url} has another base encoder than {self.url}: {name} {base[name] or 'none'}, "
+                    f"recorded {recorded[name] or 'none'}"
                 )
         if adapter.base.encoder_id() != recorded["id"]:
             raise DoesNotFit(

@@ -41,9 +41,9 @@ pool:
 Precedence: `--set`, then the file, then the preset. An unknown key is an error that names the nearest known key.
 `darklode status RUN --settings` prints the settings of a run.
 
-The judge, each member of its panel, encoders, retrievers and the planner are of a kind. Each kind has keys of its own
-beside the section's: they have tables below. `--set judge.kind=llm --set judge.model=NAME` comes in any order, and
-another kind leaves the keys of the one before behind. Packages can add kinds: [Extend Darklode](../guides/extend.md).
+The judge, each member of its panel, encoders, retrievers and the term weighting have a kind. Each kind has settings of
+its own besides the section's, listed below. `--set judge.kind=llm --set judge.model=NAME` may come in any order, and
+another kind drops the settings of the kind before. Packages can add kinds: [Extend Darklode](../guides/extend.md).
 
 """
 

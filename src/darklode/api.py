@@ -219,7 +219,7 @@ def mine(  # noqa: PLR0913 (the options of the command)
         first: first day to read (`--from`); None: all days. Days read before are kept.
         last: last day to read (`--to`).
         test_from: first day of the test data.
-        refresh: fit planner and click model again.
+        refresh: fit term weights and click model again.
         accept_days: days held back to include, as 2026-03-11 or TENANT:2026-03-11.
         discard_days: days to leave out for good.
         reason: reason for these decisions, for the record.

@@ -21,7 +21,7 @@ from darklode.pipeline.judge.kinds.cross_encoder import CrossEncoderSettings
 from darklode.pipeline.retrieve.retrievers.neural import NeuralBuilder
 from darklode.schemas.settings import Settings
 
-OPENAI = "encoders.mine={kind: openai, model: m, base_url: http://127.0.0.1:1/v1, key_env: ''}"
+OPENAI = "encoders.mine={kind: openai, model: m, base_url: http://127.0.0.1:1/v1, api_key_env: ''}"
 
 
 def settings(*assignments: str) -> Settings:

@@ -106,7 +106,8 @@ def test_it_judges_in_rounds_too(first: Path, source: Path, labels: list[dict[st
 def test_too_few_labels_are_a_clear_error(source: Path, labels: list[dict[str, Any]], tmp_path: Path) -> None:
     file = write(tmp_path / "labels.csv", labels[:99])
     with pytest.raises(
-        SettingsError, match=r"no weights yet: give it at least 100 human labels of the pool, 10 of them"
+        SettingsError,
+        match=r"is untrained: provide at least 100 human labels of the pool, 10 of them relevant and 10 not",
     ):
         build(tmp_path / "run", source, learned(file))
 
@@ -120,7 +121,7 @@ def test_with_a_panel_it_is_refused_before_anything_is_built(tmp_path: Path) -> 
     ("assignment", "message"),
     [
         ("judge.kind=learned", "kind learned needs judge.human_labels"),
-        ("judge.panel=[{kind: learned}]", "cannot be a panel's member"),
+        ("judge.panel=[{kind: learned}]", "cannot be a panel member"),
     ],
 )
 def test_without_a_teacher_it_is_refused(assignment: str, message: str) -> None:

@@ -170,7 +170,7 @@ def test_an_estimate_asks_fifty_pairs_and_keeps_them(undisturbed: Path, keyed: E
 def test_an_estimate_knows_adaptive_depth_and_panels(undisturbed: Path, keyed: Environment, tmp_path: Path) -> None:
     pairs = Run(str(undisturbed / "run")).tables("pool").rows("pool")
     with FakeChat(key=KEY) as first, FakeChat(key=KEY, model="second") as second:
-        member = f"{{kind: llm, model: second, base_url: '{second.url}', key_env: JUDGE_KEY}}"
+        member = f"{{kind: llm, model: second, base_url: '{second.url}', api_key_env: JUDGE_KEY}}"
         panel = ["--set", f"judge.panel=[{member}, {{kind: embedded}}]", "--set", "judge.strategy=adaptive"]
         shown = built([*judged(tmp_path / "run", first, tmp_path / "cache", *panel), "--estimate"], keyed)
         assert [len(server.served) - PROBES for server in (first, second)] == [50, 50]

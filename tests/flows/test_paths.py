@@ -25,14 +25,14 @@ def written(folder: Path) -> list[Path]:
 def test_a_command_refuses_it_before_its_flow(served: Environment, workplace: Path, command: str) -> None:
     commands = {"build": build_command(ADDRESS), "mine": mine_command(ADDRESS)}
     shown = run_inside(commands.get(command, [DARKLODE, command, ADDRESS]), served)
-    one_line(shown, "an s3:// address must not carry keys")
+    one_line(shown, "s3:// URLs must not contain keys or options")
     assert KEY not in shown.out + shown.err
     assert written(workplace) == []
 
 
 def test_a_log_at_such_an_address_is_not_written_into_the_run(served: Environment, tmp_path: Path) -> None:
     shown = run_inside(mine_command(tmp_path / "run", logs=ADDRESS), served)
-    one_line(shown, "an s3:// address must not carry keys")
+    one_line(shown, "s3:// URLs must not contain keys or options")
     assert written(tmp_path) == []
 
 

@@ -8,7 +8,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from darklode.pipeline.base.artifacts import Run
-from darklode.pipeline.base.artifacts.listing_cache import TOGETHER
+from darklode.pipeline.base.artifacts.listing_cache import MERGED
 from helpers.commands import DARKLODE, Environment, SampleRun, build_command, built, run_inside, tables_of
 from helpers.s3_server import KEYS, filesystem, s3_server
 
@@ -35,9 +35,9 @@ def objects(environment: Environment) -> dict[str, bytes]:
     }
 
 
-def but_together(found: dict[str, bytes]) -> dict[str, bytes]:
-    """Without the manifests that lie together: the next run adds those of the last seconds of the one before."""
-    return {name: data for name, data in found.items() if name != TOGETHER}
+def without_merged(found: dict[str, bytes]) -> dict[str, bytes]:
+    """Without the merged manifests: the next run adds those of the last seconds of the one before."""
+    return {name: data for name, data in found.items() if name != MERGED}
 
 
 @pytest.mark.slow
@@ -49,8 +49,8 @@ def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) ->
     assert tables == tables_of(sample_run.folder)
 
     again = built(build_command(OUT), s3)
-    assert len(re.findall(r"^✓ .* stands$", again, re.M)) == len(re.findall(r"^✓ ", printed, re.M)) > 10
-    assert but_together(objects(s3)) == but_together(first)
+    assert len(re.findall(r"^✓ .* up to date$", again, re.M)) == len(re.findall(r"^✓ ", printed, re.M)) > 10
+    assert without_merged(objects(s3)) == without_merged(first)
 
     for name, data in first.items():
         assert ACCESS.encode() not in data, name
@@ -79,8 +79,8 @@ def test_a_run_on_s3_is_the_local_run(s3: Environment, sample_run: SampleRun) ->
     [
         ("s3://bucket/none", "s3://bucket/none holds no run; make one with `darklode build"),
         ("s3://nobucket/run", "nobucket"),
-        ("s3://", "names a bucket"),
-        (f"s3://{ACCESS}:{SECRET}@bucket/run", "must not carry keys"),
+        ("s3://", "URL has no bucket"),
+        (f"s3://{ACCESS}:{SECRET}@bucket/run", "must not contain keys"),
     ],
     ids=["no run", "no bucket", "no name", "a key"],
 )

@@ -61,7 +61,7 @@ class BatchService:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self.where = address(endpoint.base_urls[0], endpoint.key_env)
+        self.where = address(endpoint.base_urls[0], endpoint.api_key_env)
         self._endpoint, self._key = endpoint, endpoint.key()
 
     def start(self, file: Path, token: str) -> str:
@@ -151,7 +151,7 @@ class BatchService:
             ) from error
         except openai.APIStatusError as error:
             answer = Response(error.status_code, None, error.response.content, error.response.headers.get("location"))
-            fault = response_error(answer, self._key, self._endpoint.key_env, self._endpoint.section)
+            fault = response_error(answer, self._key, self._endpoint.api_key_env, self._endpoint.section)
             kind = type(fault) if isinstance(fault, DarklodeError) else DarklodeError
             raise kind(f"{self.where} {fault}. Run the same command again to continue") from None
         except (openai.APIError, httpx2.HTTPError) as error:  # the latter if a download is interrupted

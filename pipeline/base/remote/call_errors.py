@@ -126,13 +126,13 @@ class Response:
     location: str | None = None
 
 
-def response_error(response: Response, key: str, key_env: str, section: str) -> Exception:
+def response_error(response: Response, key: str, api_key_env: str, section: str) -> Exception:
     """The error for a status other than 200; no message contains the key.
 
     Args:
         response: with any other status.
         key: key that was sent; empty: none.
-        key_env: environment variable of the key; empty: none is sent.
+        api_key_env: environment variable of the key; empty: none is sent.
         section: settings section, for advice.
     """
     status, (message, code) = response.status, _error_message(response.content, key)
@@ -145,14 +145,16 @@ def response_error(response: Response, key: str, key_env: str, section: str) -> 
         return kind(f"answered {status}{wait_text}", status=status, retry_after=wait, overload=status in {429, 503})
     if status in _REJECTED:
         return RequestRejected(f"status {status}: {message}", too_long=status == 413 or bool(_LENGTH.search(message)))
-    return _permanent_error(response, message, key_env, section)
+    return _permanent_error(response, message, api_key_env, section)
 
 
-def _permanent_error(response: Response, message: str, key_env: str, section: str) -> DarklodeError:
+def _permanent_error(response: Response, message: str, api_key_env: str, section: str) -> DarklodeError:
     """The error for a status after which no call can succeed."""
     status = response.status
     if status in {401, 403, 407}:
-        key_name = f"the key in {key_env}" if key_env else f"a call without a key ({section}.api_key_env is empty)"
+        key_name = (
+            f"the key in {api_key_env}" if api_key_env else f"a call without a key ({section}.api_key_env is empty)"
+        )
         return MissingPart(f"rejected {key_name}, status {status}: check the key and its permissions")
     if status == 404:
         return MissingPart(f"answered 404: check {section}.model and base_url. Server message: {message}")

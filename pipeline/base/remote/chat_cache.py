@@ -104,7 +104,7 @@ class SingleFlight:
             on_progress: called regularly with the number of answers.
 
         Raises:
-            DarklodeError: no call can succeed, or none has for `give_up_after` seconds. Replies so far are stored.
+            DarklodeError: no call can succeed, or none has for `retry_timeout` seconds. Replies so far are stored.
         """
         buffered, since, answered = list[dict[str, str | None]](), time.monotonic(), 0
         with Background() as background:

@@ -103,9 +103,9 @@ class Client:
         http = Http(endpoint.base_urls, headers, endpoint.timeout, endpoint.section)
         replicas = []
         for url, first in zip(endpoint.base_urls, self._limits, strict=True):
-            limit = ConcurrencyLimit(endpoint.max_in_flight, first)
-            replicas.append(Replica(address(url, endpoint.key_env), url.rstrip("/") + endpoint.path, limit))
-        pool = Replicas(replicas, endpoint.give_up_after, endpoint.section, self.counters, self._say)
+            limit = ConcurrencyLimit(endpoint.max_concurrency, first)
+            replicas.append(Replica(address(url, endpoint.api_key_env), url.rstrip("/") + endpoint.path, limit))
+        pool = Replicas(replicas, endpoint.retry_timeout, endpoint.section, self.counters, self._say)
         session = Session(self, http, pool)
         await asyncio.to_thread(self.budget.sync_ledger)
         recording = asyncio.create_task(self._record_usage())
@@ -137,7 +137,7 @@ class Client:
         try:
             response = await http.post_json(replica.url, body)
             if response.status != 200:
-                raise response_error(response, self._key, self.endpoint.key_env, self.endpoint.section)
+                raise response_error(response, self._key, self.endpoint.api_key_env, self.endpoint.section)
         except DarklodeError as error:
             raise type(error)(f"{self.endpoint.model} at {replica.where} {error}") from None
         try:
@@ -163,7 +163,7 @@ class Session:
 
     def __init__(self, client: Client, http: Http, replicas: Replicas) -> None:
         self.replicas, self._client, self._http = replicas, client, http
-        self.most_in_flight = client.endpoint.max_in_flight * len(replicas.all)
+        self.most_in_flight = client.endpoint.max_concurrency * len(replicas.all)
 
     async def call(self, call: Call[Reply], slot: Slot | None = None) -> Reply:
         """Send a call until it is answered; transient failures are retried with full jitter.
@@ -174,7 +174,7 @@ class Session:
 
         Raises:
             RequestRejected: the server rejects this call, or it failed so often that it is probably the cause.
-            DarklodeError: no call can succeed, a limit is reached, or `give_up_after` seconds have passed.
+            DarklodeError: no call can succeed, a limit is reached, or `retry_timeout` seconds have passed.
         """
         tries, since, failures = 0, 0.0, Counter[type[TransientError]]()
         while True:
@@ -269,10 +269,10 @@ class Session:
             DarklodeError: no time is left.
         """
         endpoint = self._client.endpoint
-        seconds = min(endpoint.give_up_after, failure.patience)
+        seconds = min(endpoint.retry_timeout, failure.patience)
         seconds_left = since + seconds - time.monotonic()
         if seconds_left <= 0:
-            setting = f" ({endpoint.section}.retry_timeout)" if seconds == endpoint.give_up_after else ""
+            setting = f" ({endpoint.section}.retry_timeout)" if seconds == endpoint.retry_timeout else ""
             raise DarklodeError(
                 f"{endpoint.model} at {replica.where} {failure.reason}; the call for {call.name} has failed for "
                 f"{seconds:g} s{setting}, while others may have succeeded. Results so far are kept: run again to "

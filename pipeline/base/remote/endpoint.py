@@ -40,10 +40,10 @@ class Endpoint:
         model: model name on the servers.
         base_urls: URLs of the servers.
         path: path of the calls, such as /chat/completions.
-        key_env: environment variable with the key; empty: no key is sent.
-        max_in_flight: maximum concurrent calls per server.
+        api_key_env: environment variable with the key; empty: no key is sent.
+        max_concurrency: maximum concurrent calls per server.
         timeout: seconds for a call.
-        give_up_after: seconds without an answer after which the run stops.
+        retry_timeout: seconds without an answer after which the run stops.
         requests_per_minute: rate limit of all servers together; None: no limit.
         prompt_price, completion_price: price of a million tokens.
         spending_limit: maximum cost; None: no limit.
@@ -58,10 +58,10 @@ class Endpoint:
     model: str
     base_urls: tuple[str, ...]
     path: str
-    key_env: str
-    max_in_flight: int
+    api_key_env: str
+    max_concurrency: int
     timeout: float
-    give_up_after: float
+    retry_timeout: float
     requests_per_minute: int | None = None
     prompt_price: float = 0.0
     completion_price: float = 0.0
@@ -71,7 +71,7 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         for base_url in self.base_urls:
-            address(base_url, self.key_env)
+            address(base_url, self.api_key_env)
 
     @property
     def has_limit(self) -> bool:
@@ -81,7 +81,7 @@ class Endpoint:
     @property
     def name(self) -> str:
         """Model and servers, for messages."""
-        return f"{self.model} at {', '.join(address(url, self.key_env) for url in self.base_urls)}"
+        return f"{self.model} at {', '.join(address(url, self.api_key_env) for url in self.base_urls)}"
 
     @property
     def account(self) -> str:
@@ -94,10 +94,10 @@ class Endpoint:
         Raises:
             MissingPart: the variable is not set.
         """
-        return key_from(self.key_env, f"model {self.name}")
+        return key_from(self.api_key_env, f"model {self.name}")
 
 
-def address(base_url: str, key_env: str) -> str:
+def address(base_url: str, api_key_env: str) -> str:
     """Host, port and path of a server, for ids and messages.
 
     Raises:
@@ -106,7 +106,7 @@ def address(base_url: str, key_env: str) -> str:
     if holds_secret(base_url):
         raise SettingsError(
             "base_url must not contain a user name, password or query: set the environment variable in api_key_env "
-            f"({key_env or 'none is set'}) to the key"
+            f"({api_key_env or 'none is set'}) to the key"
         )
     parts = host_and_path(base_url)
     if parts is None:
@@ -114,34 +114,34 @@ def address(base_url: str, key_env: str) -> str:
     return parts
 
 
-def key_from(key_env: str, needed_by: str) -> str:
+def key_from(api_key_env: str, needed_by: str) -> str:
     """The key from the environment; empty if none is to be sent.
 
     Raises:
         MissingPart: the variable is not set.
     """
-    key = os.environ.get(key_env, "").strip() if key_env else ""
-    if key_env and not key:
-        raise MissingPart(f"{needed_by} needs a key: set the environment variable {key_env}")
+    key = os.environ.get(api_key_env, "").strip() if api_key_env else ""
+    if api_key_env and not key:
+        raise MissingPart(f"{needed_by} needs a key: set the environment variable {api_key_env}")
     return key
 
 
-def server_problems(base_urls: Iterable[str], key_env: str, model: str) -> list[str]:
+def server_problems(base_urls: Iterable[str], api_key_env: str, model: str) -> list[str]:
     """Reasons why a model cannot be called: invalid URL, missing key, no server, or another model.
 
     Servers with a key are not asked for their models, because some list only part of them.
 
     Args:
         base_urls: URLs of its servers.
-        key_env: environment variable with the key; empty: no key is sent.
+        api_key_env: environment variable with the key; empty: no key is sent.
         model: model name.
     """
     try:
-        places = {url: address(url, key_env) for url in base_urls}
-        key_from(key_env, f"model {model} at {', '.join(places.values())}")
+        places = {url: address(url, api_key_env) for url in base_urls}
+        key_from(api_key_env, f"model {model} at {', '.join(places.values())}")
     except DarklodeError as error:
         return [str(error)]
-    problems = [_server_problem(url, setting, None if key_env else model) for url, setting in places.items()]
+    problems = [_server_problem(url, setting, None if api_key_env else model) for url, setting in places.items()]
     return [phrase for phrase in problems if phrase]
 
 

@@ -101,7 +101,7 @@ class Replicas:
 
     Args:
         all_: the servers.
-        give_up_after: seconds without any answer after which the run stops.
+        retry_timeout: seconds without any answer after which the run stops.
         section: settings section, for messages.
         counters: `paused`, `in_flight` and `limit` are updated.
         say: called with a message when a server goes down or comes back.
@@ -110,12 +110,12 @@ class Replicas:
     def __init__(
         self,
         all_: Sequence[Replica],
-        give_up_after: float,
+        retry_timeout: float,
         section: str,
         counters: Counters,
         say: Callable[[str], None],
     ) -> None:
-        self.all, self._give_up_after, self._section = all_, give_up_after, section
+        self.all, self._give_up_after, self._section = all_, retry_timeout, section
         self._counters, self._say = counters, say
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._stop = asyncio.Event()
@@ -147,7 +147,7 @@ class Replicas:
         """Wait for a slot: at the preferred server if it has room, else at the least busy one.
 
         Raises:
-            DarklodeError: no server has answered for `give_up_after` seconds.
+            DarklodeError: no server has answered for `retry_timeout` seconds.
             Stopped: the run has failed meanwhile.
         """
         while not self.is_stopped:
@@ -167,7 +167,7 @@ class Replicas:
         """Release a slot, and update the server's health and concurrency limit with the outcome.
 
         Raises:
-            DarklodeError: the call failed, and no server has answered for `give_up_after` seconds.
+            DarklodeError: the call failed, and no server has answered for `retry_timeout` seconds.
         """
         replica = slot.replica
         self._counters.in_flight -= 1
@@ -210,7 +210,7 @@ class Replicas:
                 slots -= 1
 
     def _check(self) -> None:
-        """Raise if no server has answered for `give_up_after` seconds."""
+        """Raise if no server has answered for `retry_timeout` seconds."""
         if self._seconds_left() <= 0:
             reasons = "; ".join(f"{replica.where} {replica.reason}" for replica in self.all)
             raise DarklodeError(

@@ -52,7 +52,7 @@ def _check(
         kind = _value_type(leaves[name])
         is_hit_list = role == "hits" and pa.types.is_list(kind)
         if (pa.types.is_nested(kind) and not is_hit_list) or (role == columns.text and not _is_text(kind)):
-            raise InputError(f"{file.path}: column {name!r} is of type {kind}, not text; set another for {role}")
+            raise InputError(f"{file.path}: column {name!r} is of type {kind}, not text; set another column for {role}")
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

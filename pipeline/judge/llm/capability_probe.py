@@ -120,7 +120,7 @@ class ProbeRequest:
         """The reply to an example, or the reason why the format is not obeyed.
 
         Raises:
-            DarklodeError: no server answers for `give_up_after` seconds, or a plain call is refused.
+            DarklodeError: no server answers for `retry_timeout` seconds, or a plain call is refused.
         """
         reason = ""
         for _ in range(_FAILURES):

@@ -58,8 +58,8 @@ class LlmSettings(ChatServer, MemberSettings):
         for url in urls:
             if holds_secret(url):
                 raise ValueError(
-                    "must not hold a user name, password or query: put the key into an environment variable and name "
-                    "that in api_key_env"
+                    "must not contain a user name, password or query; name the key's environment variable in "
+                    "api_key_env"
                 )
             if host_and_path(url) is None:
                 raise ValueError("must be URLs such as http://127.0.0.1:8000/v1")

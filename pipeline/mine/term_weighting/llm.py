@@ -78,7 +78,7 @@ class LlmTermWeighter(TermWeighter):
 
     Raises:
         SettingsError: base_url is not a URL.
-        MissingPart: the environment variable `key_env` is not set.
+        MissingPart: the environment variable `api_key_env` is not set.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class LlmTermWeighter(TermWeighter):
         """Rows of `query_terms` for rows of tenant, query_id and text; each text is requested once.
 
         Raises:
-            DarklodeError: no call succeeds for `give_up_after` seconds; earlier replies stay cached.
+            DarklodeError: no call succeeds for `retry_timeout` seconds; earlier replies stay cached.
         """
         self._store.merge_small_parts(self.version)
         entries, every = self._store.open(self.version), pc.unique(queries["text"])
@@ -162,8 +162,8 @@ def _endpoint(settings: LlmTermWeighterSettings) -> Endpoint:
         model=settings.model,
         base_urls=(settings.base_url,),
         path="/chat/completions",
-        key_env=settings.api_key_env,
-        max_in_flight=settings.max_concurrency,
+        api_key_env=settings.api_key_env,
+        max_concurrency=settings.max_concurrency,
         timeout=settings.timeout,
-        give_up_after=settings.retry_timeout,
+        retry_timeout=settings.retry_timeout,
     )

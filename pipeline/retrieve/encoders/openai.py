@@ -94,7 +94,7 @@ class OpenAIEncoder:
             ids: names of the texts, for error messages.
 
         Raises:
-            DarklodeError: a request was rejected, failed for `give_up_after` seconds, or repeatedly had an invalid
+            DarklodeError: a request was rejected, failed for `retry_timeout` seconds, or repeatedly had an invalid
                 reply (the
                 text is named), or the spending limit would be exceeded.
         """
@@ -165,10 +165,10 @@ def _endpoint(settings: EmbeddingsEndpoint) -> Endpoint:
         model=settings.model,
         base_urls=(settings.base_url,),
         path="/embeddings",
-        key_env=settings.api_key_env,
-        max_in_flight=settings.max_concurrency,
+        api_key_env=settings.api_key_env,
+        max_concurrency=settings.max_concurrency,
         timeout=settings.timeout,
-        give_up_after=settings.retry_timeout,
+        retry_timeout=settings.retry_timeout,
         requests_per_minute=settings.requests_per_minute,
         prompt_price=settings.price_per_million,
         spending_limit=settings.spending_limit,

@@ -16,7 +16,7 @@ def test_an_adapter_goes_live_and_back(shipped: Path, tmp_path: Path, call: Call
     assert [(row["tenant"], row["state"]) for row in told["adapters"]] == [("acme", "released")]
     assert [row["action"] for row in told["history"]] == ["release"]
     assert "released" in call("adapters", "list", *place).out
-    assert "the base is live for acme." in call("adapters", "rollback", "acme", *place).out
+    assert "The base encoder is live for acme." in call("adapters", "rollback", "acme", *place).out
     one_line(call("adapters", "rollback", "acme", *place), "no released adapter of tenant acme")
 
 

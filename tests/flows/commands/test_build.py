@@ -67,7 +67,7 @@ def test_a_second_build_stands_and_rewrites_nothing(copied: Path, served: Enviro
     before = files()
     printed = built(build_command(copied), served)
     for stage in [*STAGES, "funnel"]:
-        assert re.search(rf"^✓ {stage} .* stands$", printed, re.M), stage
+        assert re.search(rf"^✓ {stage} .* up to date$", printed, re.M), stage
     assert "not run yet" not in printed
     assert files() == before
 

@@ -45,7 +45,7 @@ def test_labels_of_the_test_split_are_withheld(call: Call, sample_run: SampleRun
 
 def test_an_unknown_export_format(call: Call, sample_run: SampleRun, tmp_path: Path) -> None:
     shown = call("export", sample_run.folder, "--format", "zip", "--to", tmp_path / "to")
-    one_line(shown, "no export format 'zip'", code=2)
+    one_line(shown, "unknown export format 'zip'; the formats are beir, ", code=2)
     assert not (tmp_path / "to").exists()
 
 

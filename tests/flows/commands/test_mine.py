@@ -73,7 +73,7 @@ def test_a_second_night_without_news_redoes_nothing(copied: Path, served: Enviro
     printed = built(mine_command(copied), served)
     assert re.search(r"^no new days in the log: its 10 partitions were read before$", printed, re.M)
     for step in [*STEPS, "funnel"]:
-        assert re.search(rf"^✓ {step} .* stands$", printed, re.M), step
+        assert re.search(rf"^✓ {step} .* up to date$", printed, re.M), step
     assert "not run yet" not in printed
     assert files() == before
 
@@ -82,7 +82,7 @@ def test_status_and_settings_of_a_mined_run(call: Call, copied: Path) -> None:
     shown = call("status", copied)
     assert (shown.code, shown.err) == (0, "")
     for step in STEPS:
-        assert re.search(rf"^{step} +stands +\S.* \d+\.\d{{3}}$", shown.out, re.M), step
+        assert re.search(rf"^{step} +up to date +\S.* \d+\.\d{{3}}$", shown.out, re.M), step
     settings = call("status", copied, "--settings").out
     assert settings == (copied / "settings.yaml").read_text()
     chosen = yaml.safe_load(settings)
@@ -136,11 +136,11 @@ def test_a_day_without_a_partition_and_days_in_the_wrong_order(copied: Path, ser
     absent = run_inside(mine_command(copied, "--date", "2026-04-09"), served)
     assert absent.code == 1
     assert absent.err == (
-        "error: the log has no partition of 2026-04-09; the nearest there are: 2026-03-08, 2026-03-09, 2026-03-10\n"
+        "error: the log has no partition for 2026-04-09; nearest: 2026-03-08, 2026-03-09, 2026-03-10\n"
     )
     wrong = run_inside(mine_command(copied, "--from", "2026-03-04", "--to", "2026-03-01"), served)
     assert wrong.code == 2
-    assert re.fullmatch(r"error: [^\n]*2026-03-04 and 2026-03-01[^\n]*\n", wrong.err)
+    assert re.fullmatch(r"error: [^\n]*the first not after the last \(got 2026-03-04, 2026-03-01\)\n", wrong.err)
 
 
 # folders
@@ -175,9 +175,9 @@ def test_two_nights_at_once_are_one_too_many(copied: Path, served: Environment) 
 
 
 def learned(folder: Path) -> tuple[str, str]:
-    """The planner's version and its last day, as the card names them."""
+    """Version and last day of the term weights, as the card names them."""
     card = (folder / "README.md").read_text()
-    found = re.search(r"^- planner `([0-9a-f]{16})`: learned from the log up to (\S+)$", card, re.M)
+    found = re.search(r"^- term weighting `([0-9a-f]{16})`: trained on the log up to (\S+)$", card, re.M)
     assert found, card
     return found[1], found[2]
 
@@ -191,7 +191,7 @@ def test_refresh_learns_from_all_that_is_settled(copied: Path, served: Environme
     refreshed, later = learned(copied)
     assert (refreshed != version, later) == (True, "2026-03-08")
     again = built(mine_command(copied), served)
-    assert re.search(r"^✓ fit_term_weights .* stands$", again, re.M)
+    assert re.search(r"^✓ fit_term_weights .* up to date$", again, re.M)
     assert learned(copied) == (refreshed, later)
 
 

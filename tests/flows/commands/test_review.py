@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def test_a_review_says_where_it_is_and_how_far_it_came(run: Run, alone: Environm
         said = server.log.read_text()
     assert "20 pairs of 4 queries, 7 of them for every reviewer; the judge's verdicts are hidden\n" in said
     assert "\n0 of 20 pairs are labelled\n" in said
-    assert said.endswith("\n1 of 20 pairs are labelled (Ann 1); the same command goes on\n")
+    assert said.endswith("\n1 of 20 pairs are labelled (Ann 1). Run the same command again to continue.\n")
     token = urlsplit(server.url).path.strip("/")
     assert said.count(token) == 1  # the address, and no log of requests
     assert (tmp_path / "run" / "review" / "token").read_text() == token
@@ -109,7 +110,11 @@ def test_kill_9_loses_no_answer_that_was_confirmed(
     assert len(on_disk) < 400 + 2 * 134  # it was killed in the middle
     with running(run, alone, tmp_path, "--port", port) as again:
         assert again.url == server.url
-        assert f"\n{len({one.split()[1] for one in on_disk})} of 400 pairs are labelled (by " in again.log.read_text()
+        n_labelled = len({one.split()[1] for one in on_disk})
+        progress = re.search(rf"^{n_labelled} of 400 pairs are labelled \((.+)\)$", again.log.read_text(), re.M)
+        assert progress
+        n_by_reviewer = Counter(one.split()[0] for one in on_disk)
+        assert sorted(progress[1].split(", ")) == sorted(f"{name} {count}" for name, count in n_by_reviewer.items())
         with tab.expect_navigation():  # the page that was open goes on
             tab.keyboard.press("0")
         assert tab.locator("#passage").get_attribute("data-pair") not in (None, first)
@@ -159,7 +164,7 @@ def test_a_sheet_there_and_back(call: Call, run: Run, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.csv"
     out = call("review", run.store.url, "--export-sheet", sheet, "--reviewer", " Ann ")
     assert (out.code, out.err) == (0, "")
-    assert out.out.startswith(f"20 pairs for Ann in {sheet}\n")
+    assert out.out.startswith(f"Wrote 20 pairs for Ann to {sheet}\n")
     assert "(0: not relevant, 1: relevant, or skip)" in out.out
     with sheet.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))

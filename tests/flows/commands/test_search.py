@@ -62,9 +62,11 @@ def test_what_cannot_be_searched_is_refused(shipped: Path, tmp_path: Path, call:
     one_line(call("search", adapter, "x"), r"holds an adapted encoder \(`darklode adapt`\), not a run")
     one_line(call("search", run, " "), "the query is empty", 2)
     one_line(call("search", run, "x", "--retriever", "bm26"), "unknown retriever bm26; did you mean bm25", 2)
-    one_line(call("search", run, "x", "--encoder", "base", "--encoder", "base"), "none twice", 2)
+    one_line(
+        call("search", run, "x", "--encoder", "base", "--encoder", "base"), "give one system or two different ones", 2
+    )
     one_line(
         call("search", run, "x", "--encoder", adapter, "--tenant", "other"), "is for tenant acme, not for other", 3
     )
     one_line(call("search", run, "x", "--tenant", "other"), "has no tenant other; choose from acme")
-    one_line(call("search", run, "x", "--encoder", tmp_path / "gone"), "there is no such folder")
+    one_line(call("search", run, "x", "--encoder", tmp_path / "gone"), "gone: the folder does not exist")

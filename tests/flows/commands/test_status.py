@@ -19,16 +19,16 @@ def test_status_of_a_run_that_stands(call: Call, sample_run: SampleRun) -> None:
     assert (shown.code, shown.err) == (0, "")
     assert str(sample_run.folder) in shown.out
     for stage in STAGES:
-        assert re.search(rf"^{stage} +stands +\S.* \d+\.\d{{3}}$", shown.out, re.M), stage
+        assert re.search(rf"^{stage} +up to date +\S.* \d+\.\d{{3}}$", shown.out, re.M), stage
 
 
 def test_status_names_the_setting_that_changed(call: Call, copied: Path) -> None:
     chosen = yaml.safe_load((copied / "settings.yaml").read_text())
-    chosen["audit"]["bootstrap"] = 77
+    chosen["evaluate"]["n_resamples"] = 77
     (copied / "settings.yaml").write_text(yaml.safe_dump(chosen))
     out = call("status", copied).out
-    assert re.search(r"^audit +bootstrap: 1000 → 77 ", out, re.M)
-    assert len(re.findall(r" stands ", out)) == len(STAGES) - 1
+    assert re.search(r"^audit +n_resamples: 1000 → 77 ", out, re.M)
+    assert len(re.findall(r" up to date ", out)) == len(STAGES) - 1
 
 
 def test_status_after_a_document_changed(call: Call, copied: Path, tmp_path: Path) -> None:

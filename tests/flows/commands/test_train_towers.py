@@ -38,6 +38,9 @@ def test_options_become_settings_and_arguments(given: list[tuple[Any, ...]], tmp
     ((runs, encoder, out, settings, teacher, queries, stage),) = given
     assert (runs, encoder, out, teacher, queries) == (["runs/a", "runs/b"], "e", "o", "t", ("x.txt", "y.txt"))
     assert (settings, stage) == ({"distill": {"max_steps": 5, "student_layers": 2}}, 2)
+    words = ["runs/a", "--encoder", "e", "--out", "o", "--student", "m"]
+    assert isinstance(call(*words), Asked)
+    assert given.pop()[3] == {"distill": {"student_model": "m"}}
 
 
 def test_stage_1_learns_from_triplets_alone(given: list[tuple[Any, ...]]) -> None:

@@ -125,7 +125,7 @@ def test_what_reviewers_found_is_shown_and_the_run_is_let_out(
     again = validate(copied, served, "--labels", str(labels))
     assert again.code == 1
     assert "cannot be written: File exists; give a new file to --labels" in again.err
-    assert again.out.count(" stands\n") == 5  # the four stages and the funnel: the gate is that of before
+    assert again.out.count(" up to date\n") == 5  # the four stages and the funnel: the gate is that of before
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_labels_go_back_into_a_build_and_say_whose_they_are(copied: Path, served
     overruled = "FROM qrels JOIN verdicts USING (tenant, query_id, chunk_id) WHERE (relevance > 0) <> relevant"
     assert {row["source"] for row in rows(copied, overruled)} == {"human"}
     card = (copied / "README.md").read_text()
-    assert f"| human | {len(human)} |" in card.split("## Whose labels\n")[1]
+    assert f"| human | {len(human)} |" in card.split("## Label sources\n")[1]
     # The judge is measured by its own verdicts: people do not raise its figures by overruling it.
     assert validate(copied, served).code == 0
     assert rows(copied, "SELECT * EXCLUDE (threshold) FROM validation ORDER BY ALL") == before

@@ -107,7 +107,7 @@ def test_missing_answers_are_named(call: Call, folder: Path) -> None:
         assert f"/review/answers is missing {missing} of 4 validated answers; restore the folder" in shown.out
     for number in range(3):  # what is answered since does not make up for it
         journal.append(ReviewAnswer("acme", "q", f"new{number}", "ann", 1, began))
-    assert "lacks 2 of 4 answers" in call("verify", folder).out
+    assert "/review/answers is missing 2 of 4 validated answers" in call("verify", folder).out
 
 
 def test_where_no_run_is_it_says_so(call: Call, tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def test_the_report_tells_how_they_are_like_real_ones_and_what_nobody_reached(ro
     ]
     assert COVERED in [row["measure"] for row in rows_of(page, "generated-likeness")]
     (reached,) = rows_of(page, "generated-reached")
-    never = int(reached["never reached"])
-    assert never == int(reached["documents"]) - int(reached["reached by a real query"]) > 0
+    never = int(reached["not covered"])
+    assert never == int(reached["documents"]) - int(reached["covered by real queries"]) > 0
     tables = Run(str(root / "out")).tables()
     (row,) = tables.sql("SELECT count(*) FILTER (NOT reached) AS never FROM generation_documents").to_pylist()
     assert row["never"] == never

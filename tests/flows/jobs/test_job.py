@@ -48,7 +48,7 @@ FOLDERS: list[tuple[Inputs, str, str]] = [
 
 
 def jobs() -> dict[str, Job]:
-    return {name: import_module(f"darklode.flows.jobs.registry.{name}").JOB for name in FILES}
+    return {name: import_module(f"darklode.flows.jobs.{name}").JOB for name in FILES}
 
 
 def test_each_file_declares_a_job_of_its_name() -> None:

@@ -68,7 +68,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Run:
         put(source, name, TABLES[name].empty())
     reviewed(source)
     write_run(source, BenchmarkInputs(docs="docs", queries="queries"), Settings())
-    write_inputs(run, LawsInputs(runs=[source.store.url]))
+    write_inputs(run, LawsInputs(runs=[source.store.url], encoders=["e"]))
 
     def tenant(_tables: Tables, output: Output) -> None:
         output.facts["tenant"] = TENANT
@@ -109,7 +109,7 @@ def test_a_budget_buys_labels_and_a_file_becomes_a_batch_that_build_reads(folder
 
 
 def test_a_plan_that_is_asked_again_judges_no_point_anew(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(fit_stage, "judge")
+    monkeypatch.delattr(fit_stage, "find_law")
     (row,) = (
         row for row in read(plan_laws(folder, PlanRequest(budget=90, per_label=0.9)), "law_plan") if row["money"] == 90
     )
@@ -127,7 +127,7 @@ def test_costs_and_candidates_are_those_of_the_runs(grid: Run) -> None:
     assert planned["budget"]["amount"] == pytest.approx(10 / per_label)
     assert planned["next step"]["money"] == pytest.approx(planned["next step"]["amount"] * per_label)
     assert planned["judge deeper"]["amount"] == 72
-    assert "takes 72 calls: the 36 at ranks 3 to 4 found nothing" in str(planned["judge deeper"]["said"])
+    assert "takes 72 calls: the 36 calls at ranks 3 to 4 found no positive" in str(planned["judge deeper"]["said"])
     assert len(read(run, "depth_costs")) == 4
     assert [row["query_id"] for row in read(run, "next_queries")] == ["left2", "left3", "left0", "left1"]
     root = parsed(Path(write_report_of(run)).read_bytes())

@@ -66,13 +66,13 @@ def test_from_a_run_to_a_plan(tmp_path: Path) -> None:
     model_in(tmp_path)
     adapt = {"method": "linear", "max_steps": 5, "learning_rates": [1e-3], "init": "base", "batch_size": 8}
     settings: dict[str, Any] = {"adapt": adapt, "laws": {"train_sizes": [10, 20, 40], "n_seeds": 1}}
-    with pytest.raises(SettingsError, match="there are 39 queries"):
+    with pytest.raises(SettingsError, match="size 40: there are only 39 training queries"):
         run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
-    settings["laws"] = {"sources": ["people"]}
-    with pytest.raises(SettingsError, match="people is neither one of labels, bm25"):
+    settings["laws"] = {"label_sources": ["people"]}
+    with pytest.raises(SettingsError, match="people is not one of labels, bm25"):
         run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
     made = generated(source, tmp_path / "made")
-    settings["laws"] = {"sizes": [10, 20, 30], "seeds": 1, "sources": ["labels", made]}
+    settings["laws"] = {"train_sizes": [10, 20, 30], "n_seeds": 1, "label_sources": ["labels", made]}
     said = run_laws.run_laws([source.store.url], [str(tmp_path / "model")], str(tmp_path / "laws"), settings)
     assert said.count("labels: ") == said.count(f"{made}: ") == 3
     assert "# Laws" in (tmp_path / "laws" / "laws.md").read_text()

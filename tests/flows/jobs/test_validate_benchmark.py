@@ -87,7 +87,7 @@ def test_what_was_reached_is_published_with_its_figures(run: Run) -> None:
 
 
 def test_what_was_missed_holds_the_run_back(run: Run) -> None:
-    with pytest.raises(NotPublishable, match=r"recall is 0\.800, and min_recall asks for at least 0\.9"):
+    with pytest.raises(NotPublishable, match=r"recall is 0\.800, but validation\.min_recall requires at least 0\.9"):
         decide(released(run, ASKED, ("recall", 0.8, 0.9, False)))
 
 

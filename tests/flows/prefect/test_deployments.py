@@ -246,7 +246,7 @@ def test_a_run_that_is_held_back_fails_and_shows_why(site: Site, finished: Finis
     assert (held["state"]["type"], held["state"]["name"]) == ("FAILED", "Held")
     assert held["state"]["message"].startswith(f"{finished[0]} cannot be published: kappa is unknown")
     assert site.tasks(held)["review_sample"] == "Completed"
-    assert "## Release gate\n\n| figure |" in site.artifacts(held)[artifact_key(finished[0])]["data"]
+    assert "## Release requirements\n\n| figure |" in site.artifacts(held)[artifact_key(finished[0])]["data"]
 
 
 @pytest.mark.slow
@@ -308,7 +308,7 @@ def own(site: Site, served: Environment, tmp_path_factory: pytest.TempPathFactor
     built([DARKLODE, "init", str(file), *data, "--runs", str(file.parent / "runs")], served)
     cron = ["--cron", "30 2 * * *", "--timezone", "Europe/Berlin"]
     printed = built([DARKLODE, "deploy", "--config", str(file), *cron], served)
-    assert "build-benchmark/mine  when asked\nmine-logs/mine  30 2 * * * Europe/Berlin\n" in printed
+    assert "build-benchmark/mine  on demand\nmine-logs/mine  30 2 * * * Europe/Berlin\n" in printed
     assert "prefect worker start --pool local\n" in printed
     assert "prefect deployment run mine-logs/mine --watch\n" in printed
     return file
@@ -364,7 +364,7 @@ def test_what_is_deployed_again_is_replaced(site: Site, served: Environment, own
     ("options", "message"),
     [
         (["--cron", "0 3 * *"], "--cron '0 3 [*] [*]' is invalid; example"),
-        (["--cron", "0 3 * * *", "--timezone", "Mars"], "--timezone 'Mars' is none"),
+        (["--cron", "0 3 * * *", "--timezone", "Mars"], "--timezone 'Mars' is invalid; example"),
         (["--name", "a/b"], "--name: Name 'a/b' contains an invalid character"),
         (["--pool", "a/b"], "--pool: "),
         (["--pool", "prefect-own"], "rejected the deployment: .*reserved"),
@@ -374,7 +374,7 @@ def test_what_cannot_be_deployed_is_one_line(served: Environment, own: Path, opt
     one_line(
         run_inside([DARKLODE, "deploy", "--config", str(own), *options], served),
         message,
-        1 + ("refuses" not in message),
+        1 + ("rejected" not in message),
     )
 
 

@@ -66,7 +66,7 @@ def test_too_few_labels_are_compared_but_nothing_is_fitted(run: Run, tmp_path: P
     assert (row["labels"], row["ece"], row["fitted_threshold"], row["cross_validated_kappa"]) == (99, None, None, None)
     assert row["kappa"] > 0
     assert read(run, "reliability") == []
-    assert any("Too few human labels of a" in sentence for sentence in caveats(all_tables(run), Settings()))
+    assert any("Too few human labels for a " in sentence for sentence in caveats(all_tables(run), Settings()))
     calibrated(run, tmp_path / "l.csv", [HEAD, *full("a", 3)[:MIN_LABELS]])
     assert read(run, "calibration")[0]["fitted_threshold"] == pytest.approx(0.3)
     assert not any("Too few human" in sentence for sentence in caveats(all_tables(run), Settings()))

@@ -144,7 +144,7 @@ def test_what_stands_depends_on_the_order_of_writing_only(
     [
         (pairs((1, 1), (2, 2)), replies(RELEVANT), "1 replies to 2 pairs"),
         (pairs((1, 1)), replies(RELEVANT).drop(["error"]), "schema"),
-        (pairs((1, 1)), replies({}), "needs a text in `error`"),
+        (pairs((1, 1)), replies({}), "a reply without a label must say why in `error`"),
         (pairs((1, 1)).set_column(7, "query_hash", pa.array(["short"])), replies(RELEVANT), "not a content hash"),
     ],
     ids=["too few", "another schema", "silent null", "no hash"],

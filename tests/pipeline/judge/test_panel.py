@@ -319,4 +319,4 @@ def test_the_card_shows_the_agreement(run: Run) -> None:
     give(run, LABELS)
     text = card(run, Settings())
     assert "| one | two | 6 | 2 | 1 | 1 | 2 | 0.333 |" in text
-    assert "## Agreement of the whole panel" in text
+    assert "## Agreement of the panel" in text

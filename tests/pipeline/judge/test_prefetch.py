@@ -114,7 +114,7 @@ def test_a_portion_is_of_what_is_left(server: FakeChat, tmp_path: Path) -> None:
     one: Any = judges(server, tmp_path, token_limit=1000, spending_limit=3.0, prompt_price_per_million=1e6).settings
     SpendingLedger(str(tmp_path), endpoint_of(one).account).add(Usage(150, 50), 1.0)
     mine = one.portion(judges(server, tmp_path).cache, 0.25, 3)
-    assert (mine.local_portion.tokens, mine.local_portion.money, mine.max_in_flight) == (200, 0.5, 85)
+    assert (mine.local_portion.tokens, mine.local_portion.money, mine.max_concurrency) == (200, 0.5, 85)
     assert (mine.token_limit, mine.spending_limit) == (1000, 3.0)
 
 

@@ -68,7 +68,7 @@ def test_replies_are_held_to_the_port(run: Run) -> None:
             session.replies(ScriptedJudge(lambda _pair: RELEVANT), pairs(2))
             session.replies(Silent(), pairs(2))
 
-    with pytest.raises(ValueError, match="needs a text in `error`"):
+    with pytest.raises(ValueError, match="a reply without a label must say why in `error`"):
         execute(run, STAGE, work)
 
 

@@ -178,7 +178,10 @@ class Broken(ScriptedJudge):
         (lambda said: said.slice(1), "2 replies to 3 pairs"),
         (lambda said: said.drop_columns(["error"]), "3 replies to 3 pairs"),
         (lambda said: REPLIES.empty_table(), "0 replies to 3 pairs"),
-        (lambda said: pa.Table.from_pylist([{}] * said.num_rows, schema=REPLIES), "needs a text in `error`"),
+        (
+            lambda said: pa.Table.from_pylist([{}] * said.num_rows, schema=REPLIES),
+            "a reply without a label must say why in `error`",
+        ),
     ],
 )
 def test_a_judge_that_breaks_its_contract_is_stopped(

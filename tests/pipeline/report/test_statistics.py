@@ -126,7 +126,7 @@ def test_labels_that_people_gave_are_counted(tmp_path: Path) -> None:
     for form in ("mteb", "devrev"):
         export(run, form, tmp_path / form)
         assert (
-            "3 of 32 labels are people's, in the place of the judge's." in (tmp_path / form / "README.md").read_text()
+            "3 of 32 labels are human labels that replace the judge's." in (tmp_path / form / "README.md").read_text()
         )
     export(given, "mteb", tmp_path / "judged")
-    assert "people's" not in (tmp_path / "judged" / "README.md").read_text()
+    assert "human labels" not in (tmp_path / "judged" / "README.md").read_text()

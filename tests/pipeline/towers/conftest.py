@@ -67,7 +67,7 @@ def distilled(tmp_path_factory: pytest.TempPathFactory) -> Distilled:
     asked = [f"{word(2000 + 3 * number)} {word(5000 + 7 * number)}" for number in range(MORE)]
     (root / "more.txt").write_text("\n".join(asked))
     base = base_for(source, root=root)
-    settings = settings_for(root).model_copy(update={"towers": QUICK})
+    settings = settings_for(root).model_copy(update={"distill": QUICK})
     pair = TeacherPair(base.encoder, settings.cache, None, 1)  # type: ignore[arg-type]
     found = Distilled(root, source, base, pair, [str(root / "more.txt")], settings, Run(str(root / "student")))
     redo(found.steps(), found.out)

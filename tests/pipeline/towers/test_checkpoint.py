@@ -33,7 +33,7 @@ from helpers.adapted import base_for, settings_for
 
 root, source, out, file, towers = sys.argv[1:]
 base = base_for(Run(source), root=Path(root))
-settings = settings_for(Path(root)).model_copy(update={"towers": DistillSettings.model_validate_json(towers)})
+settings = settings_for(Path(root)).model_copy(update={"distill": DistillSettings.model_validate_json(towers)})
 checkpoint.SECONDS = 0.0
 
 def told(done, total, note):

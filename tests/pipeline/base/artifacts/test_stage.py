@@ -39,7 +39,7 @@ def test_a_manifest_is_read_as_it_was_written_and_counts_its_rows() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"null", b'{"outputs": {"b": [{"file": "f"}]}, "funnel": []}'])
 def test_what_is_no_manifest_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="no manifest"):
+    with pytest.raises(ValueError, match="invalid manifest"):
         Manifest.from_json(data)
 
 

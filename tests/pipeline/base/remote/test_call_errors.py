@@ -33,7 +33,7 @@ from helpers.fake_openai import FakeOpenAI
 
 KEY = "sk-very-secret"
 SECONDS = 20.0
-"""What "at once" may take on a busy machine; far below `give_up_after`."""
+"""What "at once" may take on a busy machine; far below `retry_timeout`."""
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def error(message: str = f"no, {KEY}", code: str | None = None) -> bytes:
 async def asked(base_url: str, **changed: Any) -> object:
     """The reply to one call."""
     given: dict[str, Any] = {"section": "judge", "model": "m", "base_urls": (base_url,), "path": "/x"}
-    given |= {"key_env": "TEST_KEY", "max_in_flight": 4, "timeout": 5.0, "give_up_after": 600.0}
+    given |= {"api_key_env": "TEST_KEY", "max_concurrency": 4, "timeout": 5.0, "retry_timeout": 600.0}
     async with Client(Endpoint(**(given | changed))).session() as session:
         return await session.call(Call(b"{}", Usage(1, 0), "a call", lambda found: found["n"]))
 
@@ -184,7 +184,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
 
 
 def ends(base_url: str, said: str) -> None:
-    """The call fails for good, long before `give_up_after`."""
+    """The call fails for good, long before `retry_timeout`."""
     began = time.monotonic()
     with pytest.raises(DarklodeError, match=said):
         asyncio.run(asked(base_url))

@@ -44,8 +44,8 @@ def questions() -> list[Question]:
 
 def asking(server: FakeChat, root: Path) -> SingleFlight:
     endpoint = Endpoint(
-        section="judge", model="fake", base_urls=(server.url,), path="/chat/completions", key_env="", max_in_flight=4,
-        timeout=5, give_up_after=5,
+        section="judge", model="fake", base_urls=(server.url,), path="/chat/completions", api_key_env="",
+        max_concurrency=4, timeout=5, retry_timeout=5,
     )  # fmt: skip
     return SingleFlight(Client(endpoint), KeyedStore(str(root), KIND), {"model": "fake", "temperature": 0})
 
@@ -113,8 +113,8 @@ def test_calls_under_way_never_exceed_a_limit(given: dict[str, Any], affordable:
     limit = affordable * most + most / 2
     with SaysAtLength(latency=0.05) as server:
         endpoint = Endpoint(
-            section="judge", model="fake", base_urls=(server.url,), path="/chat/completions", key_env="",
-            max_in_flight=32, timeout=5, give_up_after=5, completion_price=1e6, spending_limit=limit,
+            section="judge", model="fake", base_urls=(server.url,), path="/chat/completions", api_key_env="",
+            max_concurrency=32, timeout=5, retry_timeout=5, completion_price=1e6, spending_limit=limit,
         )  # fmt: skip
         client = Client(endpoint)
         one = SingleFlight(client, KeyedStore(str(tmp_path), KIND), {"model": "fake", **given})

@@ -134,7 +134,7 @@ def test_a_server_that_asks_for_a_long_wait_is_given_up_in_time(wait: str, busy:
 
     async def go() -> None:
         with FakeChat(script=refuse, retry_after=wait) as server:
-            endpoint = replace(client_of(server).endpoint, give_up_after=0.6)
+            endpoint = replace(client_of(server).endpoint, retry_timeout=0.6)
             async with Client(endpoint).session() as session:
                 async for _ in session.results([["turned away", "other"]], work):
                     pass

@@ -31,9 +31,9 @@ def replica(name: str = "one", most: int = 2) -> Replica:
     return made
 
 
-def of(*all_: Replica, give_up_after: float = 60.0) -> tuple[Replicas, list[str]]:
+def of(*all_: Replica, retry_timeout: float = 60.0) -> tuple[Replicas, list[str]]:
     said: list[str] = []
-    return Replicas(all_, give_up_after, "judge", Counters(), said.append), said
+    return Replicas(all_, retry_timeout, "judge", Counters(), said.append), said
 
 
 def down(one: Replica) -> Replica:
@@ -203,11 +203,13 @@ def test_hope_is_over_when_no_server_has_answered_for_so_long() -> None:
         given = [replica(f"s{number}") for number in range(len(failing))]
         for one, since in zip(given, failing, strict=True):
             one.failing_since, one.reason = since, "broke"
-        all_, _ = of(*given, give_up_after=5.0)
+        all_, _ = of(*given, retry_timeout=5.0)
         all_.leave(await all_.enter(), BROKEN, answered=False)
 
     now = module.time.monotonic()
-    with pytest.raises(DarklodeError, match=r"s0 broke the connection; s1 broke\. No answer for 5 s \(judge\.give_up"):
+    with pytest.raises(
+        DarklodeError, match=r"s0 broke the connection; s1 broke\. No answer for 5 s \(judge\.retry_timeout\)"
+    ):
         asyncio.run(go(now - 6, now - 6))
     asyncio.run(go(now - 6, now - 1))
     asyncio.run(go(now - 6, None))

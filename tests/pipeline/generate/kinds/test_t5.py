@@ -11,6 +11,6 @@ from darklode.schemas.settings import Settings
 
 def test_a_model_that_is_not_there_is_told_before_any_work(tmp_path: Path) -> None:
     settings = T5Kind(model=str(tmp_path / "none"))
-    with pytest.raises(MissingPart, match="there is no such folder"):
+    with pytest.raises(MissingPart, match="the folder does not exist"):
         settings.writer(Settings())
     assert settings.missing() != []

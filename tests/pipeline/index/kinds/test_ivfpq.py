@@ -55,7 +55,9 @@ def test_fewer_vectors_have_shorter_codes() -> None:
 
 
 def test_vectors_that_are_too_short_for_their_codes_are_refused() -> None:
-    with pytest.raises(SettingsError, match="vectors of 32 dimensions cannot be split into 64 subquantizers"):
+    with pytest.raises(
+        SettingsError, match=r"index\.code_size 64: 32 dimensions cannot be split into 64 subquantizers"
+    ):
         INDEXES.load("ivfpq")(code_size=64).train(clustered(700), 700)
 
 

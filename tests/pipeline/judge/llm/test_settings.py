@@ -1,4 +1,4 @@
-"""Settings of the LLM judge: several servers, required keys, and limits that need bounded replies."""
+"""Settings of the LLM judge: several servers, required keys, and limits that need a maximum reply length."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def test_servers_are_a_list_or_separated_by_commas() -> None:
         ({"base_url": ()}, r"needs judge\.base_url"),
         ({"base_url": "a/v1"}, "must be URLs"),
         ({"base_url": "http://ann:secret@a/v1"}, "must not contain a user name, password or query"),
-        ({"token_limit": 9, "parameters": {"max_tokens": None}}, "a limit needs bounded replies"),
+        ({"token_limit": 9, "extra_body": {"max_tokens": None}}, "need a maximum reply length"),
     ],
 )
 def test_what_cannot_be_used_is_an_error(changed: dict[str, Any], message: str) -> None:
@@ -32,5 +32,5 @@ def test_what_cannot_be_used_is_an_error(changed: dict[str, Any], message: str) 
 
 
 def test_another_parameter_may_limit_replies() -> None:
-    parameters = {"max_tokens": None, "max_completion_tokens": 9}
-    assert LlmSettings(**GIVEN, token_limit=9, parameters=parameters).token_limit == 9
+    extra_body = {"max_tokens": None, "max_completion_tokens": 9}
+    assert LlmSettings(**GIVEN, token_limit=9, extra_body=extra_body).token_limit == 9

@@ -14,8 +14,7 @@ import pytest
 from pydantic import JsonValue
 
 from darklode.pipeline.base.errors import DarklodeError, MissingPart, SettingsError
-from darklode.pipeline.base.remote import call_errors as faults
-from darklode.pipeline.base.remote import client, replicas
+from darklode.pipeline.base.remote import call_errors, client, replicas
 from darklode.pipeline.base.remote.tokens import estimate_tokens, fill_batches, truncate
 from darklode.pipeline.retrieve.encoders.kinds.openai import OpenAISettings as Settings
 from darklode.pipeline.retrieve.encoders.openai import OpenAIEncoder
@@ -144,9 +143,9 @@ def test_retry_after_is_the_least_that_is_waited(server: FakeOpenAI, header: str
 
 
 def test_retry_after_is_capped() -> None:
-    assert faults.seconds_of("1e9") == faults.LONGEST_RETRY_AFTER
-    assert faults.seconds_of(format_datetime(datetime.now(UTC) - timedelta(hours=1))) == 0
-    assert faults.seconds_of("nan") is None
+    assert call_errors.parse_retry_after("1e9") == call_errors.MAX_RETRY_AFTER
+    assert call_errors.parse_retry_after(format_datetime(datetime.now(UTC) - timedelta(hours=1))) == 0
+    assert call_errors.parse_retry_after("nan") is None
 
 
 def test_a_rate_limit_spaces_requests(server: FakeOpenAI) -> None:
@@ -195,7 +194,7 @@ def test_it_gives_up_after_so_many_seconds_of_failing(server: FakeOpenAI) -> Non
 
 def test_one_failure_for_good_ends_the_others_trying(server: FakeOpenAI) -> None:
     # The others get no reply before the failure for good: a server that only fails would count as down, and its pauses
-    # could outlast `give_up_after`.
+    # could outlast `retry_timeout`.
     server.script = lambda number: "nan" if "text number 0 " in str(server.requests[number - 1]["input"]) else "hang"
     server.hang_seconds = 1.5
     with pytest.raises(DarklodeError, match="NaN"):

@@ -36,7 +36,7 @@ def test_seven_retrievers_each_with_its_encoder(name: str) -> None:
     assert len(dense) == 6
 
 
-@pytest.mark.parametrize(("name", "cleaning"), [("devrev", {"per_cluster": 1}), ("open", {})])
+@pytest.mark.parametrize(("name", "cleaning"), [("devrev", {"max_per_cluster": 1}), ("open", {})])
 def test_a_preset_holds_only_what_differs(name: str, cleaning: dict[str, int]) -> None:
     given = read(name)
     assert set(given) - {"clean"} == {"encoders", "pool"}

@@ -135,7 +135,7 @@ def test_a_model_that_cannot_be_fetched_is_said_in_a_few_words() -> None:
 
 
 def test_a_folder_that_is_none_is_said() -> None:
-    with pytest.raises(MissingPart, match="there is no such folder"):
+    with pytest.raises(MissingPart, match="the folder does not exist"):
         SentenceTransformersEncoder(settings(model="./no/model"))
 
 
@@ -156,7 +156,7 @@ def test_the_local_cache_serves_a_model_of_the_hub(tmp_path: Path) -> None:
 
 
 def test_an_id_needs_a_known_revision() -> None:
-    with pytest.raises(MissingPart, match="revision is not known"):
+    with pytest.raises(MissingPart, match="revision is unknown"):
         settings(model="acme/none").encoder_id()
     assert COMMIT in settings(model="acme/none", revision=COMMIT).encoder_id()
 

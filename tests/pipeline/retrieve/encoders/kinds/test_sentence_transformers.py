@@ -54,7 +54,7 @@ def test_nothing_is_missing_for_a_small_model_in_a_folder() -> None:
         ({"model": "acme/embed-8B"}, "hf download acme/embed-8B"),
         ({"model": "acme/embed-8B", "dtype": "bfloat16"}, "about 20 GB of GPU memory: PyTorch sees no GPU here"),
         ({"model": "acme/embed-300M", "device": "cuda"}, "about 2 GB of GPU memory"),
-        ({"model": "/nowhere"}, "no such folder"),
+        ({"model": "/nowhere"}, "the folder does not exist"),
     ],
 )
 def test_a_local_models_lacks_are_named(given: dict[str, str], said: str) -> None:
