@@ -19,7 +19,7 @@ ADAPT = {"method": "linear", "max_steps": 5, "learning_rates": [1e-3], "init": "
 
 
 DUAL = {"max_steps": 3, "batch_size": 8, "matryoshka_dims": "[4,8]"}
-LAWS = {"sizes": "[10,20]", "sources": "[labels,shuffled]", "seeds": 2}
+LAWS = {"train_sizes": "[10,20]", "label_sources": "[labels,shuffled]", "n_seeds": 2}
 
 
 def of(section: str, values: dict[str, Any]) -> dict[str, Any]:

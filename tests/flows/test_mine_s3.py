@@ -42,7 +42,7 @@ def fetched(environment: Environment, folder: Path) -> Path:
 def test_nights_from_s3_to_s3_end_like_local_ones(s3: Environment, tmp_path: Path) -> None:
     built(mine_command(OUT, "--from", "2026-03-01", "--to", "2026-03-02", logs=LOG), s3)
     printed = built(mine_command(OUT, "--date", "2026-03-03", logs=LOG), s3)
-    assert "\nnew in the log, or changed: 2026-03-03\n" in printed
+    assert "\nnew or changed in the log: 2026-03-03\n" in printed
     assert f" {OUT}/tables/triplets/\n" in printed
     local, days = tmp_path / "local", [date(2026, 3, number) for number in (1, 2, 3)]
     mine_without_prefect(local, load_settings(), days, logs=SAMPLE / "impressions")

@@ -90,7 +90,7 @@ def rows_of(run: Run, table: str, tenant: str) -> pa.Table:
             (1, []),
             (2, ["clean.keep_all=true"]),
             (3, ["clean.keep_all=true", "pool.depth=3", "pool.search_depth=5"]),
-            (4, ["clean.keep_all=true", "pool.method=fused", "pool.budget=4", "judge.threshold=0.2"]),
+            (4, ["clean.keep_all=true", "pool.method=rrf", "pool.budget=4", "judge.threshold=0.2"]),
             (5, ["clean.keep_all=true", "judge.strategy=adaptive", "judge.threshold=0.2"]),
         ],
         fast=1,

@@ -37,7 +37,7 @@ def test_a_run_is_indexed_and_searched(shipped: Path, tmp_path: Path, call: Call
     facts["encoder"]["weights"] = "another"
     (out / "index.json").write_text(json.dumps(facts))
     refused = call("search", *query, "--encoder", adapter, "--index", out)
-    one_line(refused, "is made from another encoder than", 3)
+    one_line(refused, "has another base encoder than", 3)
 
 
 def test_an_index_that_was_touched_ends_with_exit_code_3(indexed: Path, tmp_path: Path, call: Call) -> None:

@@ -110,7 +110,7 @@ def test_without_a_server_a_form_that_is_named_is_taken_and_said(
     assert "--set judge.response_format=choice" in shown.err
     shown = call("judge", "batch", "export", out, calls, *options([*nobody, "judge.response_format=choice"]))
     assert (shown.code, shown.err) == (0, "")
-    assert "ask for choice+logprobs unchecked" in shown.out
+    assert "The calls request choice+logprobs without checking" in shown.out
     answers = tmp_path / "answers.jsonl"
     n = service(calls, answers, server)
     call("judge", "batch", "fetch", out, answers, *options([*nobody, "judge.response_format=choice"]))
@@ -144,7 +144,7 @@ def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
     assert re.search(rf"^{pool} calls submitted to 127\.0\.0\.1:\d+/v1 as batch-0$", shown.out, re.M)
     shown = call("judge", "batch", "submit", out, *judge)
     assert f"every pair of the run has a verdict or is in a submitted batch ({pool} calls)" in shown.out
-    assert f"is under way ({pool} calls)" in call("judge", "batch", "export", out, tmp_path / "x.jsonl", *judge).out
+    assert f"is in a submitted batch ({pool} calls)" in call("judge", "batch", "export", out, tmp_path / "x.jsonl", *judge).out
     assert re.search(rf"batch-0 +in_progress +{pool} +0 +0 ", call("judge", "batch", "status", out, *judge).out)
     waiting = call("judge", "batch", "fetch", out, *judge).out
     assert f"batch-0: in_progress, 0 of {pool} answered\n" in waiting
@@ -181,7 +181,7 @@ def test_a_submission_that_is_killed_while_the_service_begins_is_found_again(
         process.wait()
     hosted.fault = None
     shown = call("judge", "batch", "submit", out, *judge)
-    assert "is under way" in shown.out
+    assert "is in a submitted batch" in shown.out
     assert list(hosted.batches) == ["batch-0"]
     hosted.finish("batch-0")
     assert re.search(r"batch-0: completed: \d+ verdicts\n0 pairs", call("judge", "batch", "fetch", out, *judge).out)

@@ -44,7 +44,7 @@ def test_it_shows_a_run_that_is_not_complete(call: Call, folder: Path) -> None:
     for stage in ("judge", "triplets", "mined_triplets", "funnel"):
         run.store.delete(f"manifests/{stage}.json")
     assert call("report", folder).code == 0
-    assert b"This run is not complete" in (folder / FILE).read_bytes()
+    assert b"This run is incomplete" in (folder / FILE).read_bytes()
 
 
 def test_it_needs_a_run(call: Call, tmp_path: Path) -> None:

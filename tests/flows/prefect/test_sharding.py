@@ -137,11 +137,11 @@ MANY_SHARDS = """
 import sys
 from darklode.flows import cli
 from darklode.pipeline.mine import pairs
-from darklode.pipeline.generate import writing
+from darklode.pipeline.generate import generation
 from darklode.pipeline.mine.association import stage
 from darklode.pipeline.mine.term_weighting import port
 pairs.SHARD_QUERIES = stage.SHARD_QUERIES = port.SHARD_QUERIES = 64
-writing.AT_ONCE = 32
+generation.AT_ONCE = 32
 sys.argv = ["darklode", *sys.argv[1:]]
 sys.exit(cli.run_guarded())
 """

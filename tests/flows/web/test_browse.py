@@ -167,7 +167,7 @@ def test_texts_open_with_a_key_and_the_mouse(page: Browsed, visit: Visit) -> Non
 def test_a_filter_acts_at_once_and_is_an_address(page: Browsed, visit: Visit) -> None:
     tab = visit(page, "pairs")
     with tab.expect_navigation():
-        tab.get_by_label("the judge says").select_option("relevant")
+        tab.get_by_label("verdict").select_option("relevant")
     tab.wait_for_url("**/pairs?outcome=relevant")
     expect(tab.locator(".verdict").first).to_have_text("relevant")
     again = visit(page, "pairs?outcome=relevant")
