@@ -144,7 +144,10 @@ def test_a_run_is_judged_at_a_service_without_asking_anything_twice(
     assert re.search(rf"^{pool} calls submitted to 127\.0\.0\.1:\d+/v1 as batch-0$", shown.out, re.M)
     shown = call("judge", "batch", "submit", out, *judge)
     assert f"every pair of the run has a verdict or is in a submitted batch ({pool} calls)" in shown.out
-    assert f"is in a submitted batch ({pool} calls)" in call("judge", "batch", "export", out, tmp_path / "x.jsonl", *judge).out
+    assert (
+        f"is in a submitted batch ({pool} calls)"
+        in call("judge", "batch", "export", out, tmp_path / "x.jsonl", *judge).out
+    )
     assert re.search(rf"batch-0 +in_progress +{pool} +0 +0 ", call("judge", "batch", "status", out, *judge).out)
     waiting = call("judge", "batch", "fetch", out, *judge).out
     assert f"batch-0: in_progress, 0 of {pool} answered\n" in waiting

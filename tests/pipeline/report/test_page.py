@@ -148,10 +148,10 @@ def test_a_run_that_was_killed_shows_what_is_there_and_says_what_is_not(run: Run
     said = text_of(next(root.iter("header")))
     assert "This run is incomplete" in said
     for stage in STAGES[complete:]:
-        assert f"{stage}: not complete" in said
+        assert f"{stage}: incomplete" in said
     for stage in STAGES[:complete]:
         assert f"{stage}: " not in said
-    assert ("search: not complete; units of its work on disk: 1" in said) == (complete <= STAGES.index("search"))
+    assert ("search: incomplete; 1 work units done" in said) == (complete <= STAGES.index("search"))
     shown = figures(root)
     assert "stages" in shown
     for key, stage in (
@@ -173,9 +173,9 @@ def test_a_run_without_any_table_says_so(run: Run) -> None:
 @pytest.mark.slow
 def test_results_of_tables_that_changed_since_are_named(run: Run) -> None:
     mine(run, random_log(7))
-    assert "changed since" not in text_of(parsed(rendered(run)))
+    assert "outdated" not in text_of(parsed(rendered(run)))
     rewrite(run, "click_evidence", lambda _, rows: rows[1:])
-    assert "mined_pairs: made from tables that have changed since" in text_of(parsed(rendered(run)))
+    assert "mined_pairs: outdated: its input tables have changed" in text_of(parsed(rendered(run)))
 
 
 @pytest.mark.parametrize(("judge_id", "weak"), [("embedded-1:00ff", True), ("llm-1", False), ("not-embedded", False)])
